@@ -1,0 +1,36 @@
+"""rnnzoo: a zoo of recurrent networks, with the numbers they were measured at.
+
+`load` and `build` import torch when they are first used; `list_models` and `spec` never do.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .builder import build
+    from .checkpoint import load
+    from .registry import find as spec
+    from .registry import list_models
+
+__all__ = ["build", "list_models", "load", "spec"]
+
+_HOMES = {
+    "load": ("checkpoint", "load"),
+    "build": ("builder", "build"),
+    "spec": ("registry", "find"),
+    "list_models": ("registry", "list_models"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOMES[name]
+    return getattr(import_module(f".{module}", __name__), attribute)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

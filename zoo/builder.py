@@ -1,0 +1,146 @@
+"""Entry or config to network, on any device including meta; start values; parameter and multiply-add counts."""
+
+import math
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from . import registry
+from .cells.base import Cell, Map
+from .errors import RequestError, SizeError
+from .network import Network
+from .recurrence import Direction
+from .specs import Config
+
+MAX_PARAMETERS = 200_000_000
+"""Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
+
+
+def build(
+    spec: str | Config, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None,
+    seed: int = 0, allow_large: bool = False,
+) -> Network:  # fmt: skip
+    """A freshly initialised network, in training mode.
+
+    spec: a name of the registry or a Config. device: where it goes, "meta" included (default: the best there is).
+    dtype: of the parameters (default float32). The same seed gives the same start values on every device. Raises
+    UnknownNameError, and SizeError above MAX_PARAMETERS unless allow_large, before any memory is taken.
+    """
+    config = registry.find(spec).config if isinstance(spec, str) else spec
+    with torch.device("meta"):
+        network = Network(config)
+    size = parameters(network)
+    if size > MAX_PARAMETERS and not allow_large:
+        raise SizeError(
+            f"{config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}; pass allow_large=True to build it."
+        )
+    target = resolve_device(device)
+    if target.type != "meta":
+        network.to_empty(device="cpu")
+        initialise(network, torch.Generator().manual_seed(seed))
+    return network.to(device=target, dtype=dtype)
+
+
+def resolve_device(device: torch.device | str | None) -> torch.device:
+    """`device`, checked to be usable; for None the best there is: a GPU that torch can use, else the CPU."""
+    if device is None:
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        chosen = torch.device(device)
+        if chosen.type != "meta":
+            torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise RequestError(f"Device {str(device)!r} cannot be used: {str(error).splitlines()[0]}") from error
+    return chosen
+
+
+def parameters(network: nn.Module) -> int:
+    """Number of trainable values; works on meta."""
+    return sum(p.numel() for p in network.parameters())
+
+
+def multiply_adds(network: Network, steps: int | None = None) -> int:
+    """Multiply-adds of the linear maps for one sequence of `steps` (default: the task's), head included.
+
+    Every weight is used once a time step, and in a convolution once for every position; elementwise work is not counted.
+    """
+    steps = steps or network.interface.steps
+    area = math.prod(network.interface.input[1:])
+    maps = sum(m.weight.numel() for m in network.modules() if isinstance(m, Map))
+    reads = steps if network.interface.readout == "every" else 1
+    return steps * area * maps + reads * network.head.weight.numel()
+
+
+@cache
+def counts(name: str) -> tuple[int, int]:
+    """Parameters and multiply-adds of a registered model, counted without allocating."""
+    network = build(name, device="meta", allow_large=True)
+    return parameters(network), multiply_adds(network)
+
+
+@torch.no_grad()
+def initialise(network: Network, generator: torch.Generator) -> None:
+    """Set every parameter as the network's Init says, drawing from `generator` in the order of the modules."""
+    spec, steps = network.config.architecture, network.interface.steps
+    roles = spec.init.resolved(spec.cell)
+    for module in network.modules():
+        if isinstance(module, nn.LayerNorm | nn.GroupNorm):
+            module.reset_parameters()
+        if not isinstance(module, Direction):
+            continue
+        for m in module.modules():
+            if isinstance(m, Map):
+                _fill(m.weight, roles["input" if m is module.input else "recurrent"], module.units, generator)
+                if m.bias is not None:
+                    _fill_bias(m.bias, module.cell, module.units, spec.init.gate_bias, steps, generator)
+    nn.init.xavier_uniform_(network.head.weight, generator=generator)
+    nn.init.zeros_(network.head.bias)
+
+
+def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> None:
+    """Fill (gates * units, in, ...) gate by gate: each gate's block is a matrix of its own to the initialisers."""
+    for block in weight.split(units):
+        kind, _, number = name.partition("-")
+        if block.dim() == 1:  # a diagonal map has no fans
+            nn.init.zeros_(block)
+        elif name == "zero":
+            nn.init.zeros_(block)
+        elif name == "identity":
+            nn.init.dirac_(block) if block.dim() == 4 else nn.init.eye_(block)
+        elif name == "orthogonal":
+            nn.init.orthogonal_(block, generator=generator)
+        elif name == "glorot-uniform":
+            nn.init.xavier_uniform_(block, generator=generator)
+        elif name == "he-uniform":
+            nn.init.kaiming_uniform_(block, nonlinearity="relu", generator=generator)
+        elif name == "he-normal":
+            nn.init.kaiming_normal_(block, nonlinearity="relu", generator=generator)
+        elif name == "lecun-uniform":  # U(-r, r) with r = sqrt(3 / fan_in)
+            nn.init.kaiming_uniform_(block, nonlinearity="linear", generator=generator)
+        elif kind == "uniform":
+            nn.init.uniform_(block, -float(number), float(number), generator=generator)
+        elif kind == "normal":
+            nn.init.normal_(block, 0.0, float(number), generator=generator)
+        else:
+            raise NotImplementedError(name)
+
+
+def _fill_bias(bias: Tensor, cell: Cell, units: int, name: str, steps: int, generator: torch.Generator) -> None:
+    """Zero, but for the gates of cell.keeps: one draw a unit, shared by the gates, with each gate's sign."""
+    nn.init.zeros_(bias)
+    if bias.numel() != len(cell.inputs) * units:  # not laid out as the input maps, so no gates in it
+        return
+    draw = torch.rand(units, generator=generator)
+    span = math.log(max(steps, 2))
+    memory = {
+        "zero": torch.zeros(units),
+        "one": torch.ones(units),
+        "chrono": torch.log(1 + draw * max(steps - 2, 0)),  # log U(1, T - 1)
+        "log-uniform": draw * span,
+        "log-uniform-sqrt": draw * span / 2,
+    }[name]
+    blocks = dict(zip(cell.inputs, bias.split(units), strict=True))
+    for gate, sign in cell.keeps.items():
+        if name != "one" or gate == next(iter(cell.keeps)):  # a customary forget bias leaves the input gate alone
+            blocks[gate].copy_(sign * memory)

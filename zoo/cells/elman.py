@@ -1,0 +1,27 @@
+"""The simple recurrent network (Elman 1990) and its identity-initialised ReLU form (Le, Jaitly & Hinton 2015)."""
+
+import torch
+from torch import Tensor
+
+from .base import Cell, Maps, State
+
+
+class RNN(Cell):
+    """h_t = phi(W x_t + U h_{t-1} + b), with phi = tanh or ReLU. "Gating revisited", eq. 5; torch.nn.RNN's equation."""
+
+    inputs = ("h",)
+
+    def __init__(self, maps: Maps, activation: str = "tanh"):
+        super().__init__(maps)
+        self.recurrent = maps()
+        self.activation = {"tanh": torch.tanh, "relu": torch.relu}[activation]
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        return (self.activation(self.recurrent(state[0], x[0])),)
+
+
+class IRNN(RNN):
+    """h_t = ReLU(W x_t + U h_{t-1} + b), U starting as the identity (its row in CELLS says so)."""
+
+    def __init__(self, maps: Maps):
+        super().__init__(maps, activation="relu")

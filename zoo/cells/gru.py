@@ -1,0 +1,34 @@
+"""The gated recurrent unit (Cho et al. 2014; Chung et al. 2014)."""
+
+import torch
+from torch import Tensor
+
+from .base import Cell, Maps, State
+
+
+class GRU(Cell):
+    """h_t = (1 - z) h_{t-1} + z tanh(W_h x + U_h (r h_{t-1}) + b_h), gates r and z. "Gating revisited", eq. 25-27.
+
+    z weighs the NEW state, as in that paper; torch.nn.GRU and others put it on the old one, which is the same cell with
+    the signs of z's weights turned. `reset` says where r acts: "before" the recurrent product (the papers) or "after"
+    it, r (U_h h_{t-1} + b'), as torch.nn.GRU and cuDNN compute it.
+    """
+
+    inputs = ("r", "z", "h")
+    keeps = {"z": -1}
+
+    def __init__(self, maps: Maps, reset: str = "before"):
+        super().__init__(maps)
+        self.before = {"before": True, "after": False}[reset]
+        self.gates = maps(2)
+        self.candidate = maps(bias=not self.before)
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        r, z, h = self.split(x)
+        return torch.cat([r, z], self.axis), h
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (gates, new), (h,) = x, state
+        r, z = self.split(torch.sigmoid(self.gates(h, gates)), 2)
+        new = self.candidate(r * h, new) if self.before else torch.addcmul(new, r, self.candidate(h))
+        return (torch.lerp(h, torch.tanh(new), z),)

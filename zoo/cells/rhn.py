@@ -1,0 +1,31 @@
+"""Recurrent highway networks (Zilly, Srivastava, Koutnik & Schmidhuber 2017)."""
+
+import torch
+from torch import Tensor, nn
+
+from .base import Cell, Maps, State
+
+
+class RHN(Cell):
+    """s_l = tanh(H_l) sigmoid(T_l) + s_{l-1} sigmoid(C_l) for l = 1..depth within one time step; h_t = s_depth.
+
+    Each of H, T, C is a map of s_{l-1} with a bias; the first micro-layer also sees the input. Transform gate T and
+    carry gate C are separate, which is what gives the parameter counts of "Gating revisited", Table 2. The layers of a
+    specification are this depth: a 4-layer RHN is one recurrent layer of depth 4.
+    """
+
+    inputs = ("h", "t", "c")
+    keeps = {"c": +1, "t": -1}
+
+    def __init__(self, maps: Maps, depth: int = 1):
+        super().__init__(maps)
+        self.recurrent = nn.ModuleList(maps(3, bias=layer > 0) for layer in range(depth))
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (s,) = state
+        plus: Tensor | None = x[0]
+        for micro in self.recurrent:
+            h, t, c = self.split(micro(s, plus))
+            s = torch.addcmul(s * torch.sigmoid(c), torch.tanh(h), torch.sigmoid(t))
+            plus = None
+        return (s,)

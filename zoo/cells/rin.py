@@ -1,0 +1,32 @@
+"""Recurrent identity networks (Hu, Huber, Anumula & Liu 2018): the identity is part of the equation, not a start value."""
+
+import torch
+from torch import Tensor
+
+from .base import Cell, Maps, State
+
+
+class RIN(Cell):
+    """h_t = ReLU(W x_t + (U + I) h_{t-1} + b), eq. 12-13. I is neither trained nor stored."""
+
+    inputs = ("h",)
+
+    def __init__(self, maps: Maps):
+        super().__init__(maps)
+        self.recurrent = maps()
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (h,) = state
+        return (torch.relu(self.recurrent(h, x[0] + h)),)
+
+
+class RINDT(RIN):
+    """RIN with a second transition in every step (appendix D, eq. 26-27): h_t = ReLU((U2 + I) h' + b2), h' as in RIN."""
+
+    def __init__(self, maps: Maps):
+        super().__init__(maps)
+        self.transition = maps(bias=True)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (h,) = super().step(x, state)
+        return (torch.relu(self.transition(h, h)),)

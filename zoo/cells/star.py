@@ -1,0 +1,33 @@
+"""The stackable recurrent cell (STAR) of "Gating revisited: deep multi-layer RNNs that can be trained"."""
+
+import torch
+from torch import Tensor
+
+from .base import Cell, Maps, State
+
+
+class STAR(Cell):
+    """z = tanh(W_z x + b_z); k = sigmoid(W_x x + U h_{t-1} + b_k); h_t = tanh((1 - k) h_{t-1} + k z). Eq. 10-12.
+
+    The candidate z sees only the input. `shift` is an addition of the authors' code that the paper does not show: the
+    candidate is weighted by sigmoid(a + shift) instead of k = sigmoid(a), their shift being 1 and the paper's 0.
+    """
+
+    inputs = ("z", "k")
+    keeps = {"k": -1}
+
+    def __init__(self, maps: Maps, shift: float = 0.0):
+        super().__init__(maps)
+        self.recurrent = maps()
+        self.shift = shift
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        z, k = self.split(x)
+        return torch.tanh(z), k
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (z, k), (h,) = x, state
+        k = self.recurrent(h, k)
+        if self.shift:
+            return (torch.tanh(torch.addcmul(torch.sigmoid(-k) * h, torch.sigmoid(k + self.shift), z)),)
+        return (torch.tanh(torch.lerp(h, z, torch.sigmoid(k))),)

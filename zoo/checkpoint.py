@@ -1,0 +1,155 @@
+"""Weights in and out: safetensors and config.json, strict. `load` returns verified weights or raises."""
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from . import hub, registry
+from .builder import build, resolve_device
+from .errors import CheckpointError
+from .network import Network
+from .specs import Config
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+MAX_CONFIG_BYTES = 1_000_000
+
+
+def load(
+    name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | None = None,
+    revision: str | None = None, pretrained: bool = True,
+) -> Network:  # fmt: skip
+    """A network with its published weights, in eval mode, on the best device.
+
+    name_or_path: a name of the registry (fetched if need be, hash-checked), or a folder with model.safetensors and
+    config.json; a word without a path separator that is in the registry is a name. dtype: of the parameters (default:
+    as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
+    Raises UnknownNameError, CheckpointError; there is no third outcome.
+    """
+    text = os.fspath(name_or_path)
+    if text not in registry.models() and Path(text).is_dir():
+        config, weights = read_config(Path(text) / CONFIG), Path(text) / WEIGHTS
+    else:
+        entry = registry.find(text)
+        config = entry.config
+        if pretrained:
+            files = hub.resolve(entry, revision)
+            weights = files[WEIGHTS]
+            _must_agree(read_config(files[CONFIG]), config, files[CONFIG])
+    network = build(config, device="cpu")
+    if pretrained:
+        load_weights(network, weights)
+    return network.to(device=resolve_device(device), dtype=dtype).eval()
+
+
+def save(network: Network, folder: Path) -> None:
+    """Write model.safetensors and config.json into `folder`, each complete or not at all. Same weights, same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    write_tensors(folder / WEIGHTS, tensors)
+    write_text(folder / CONFIG, json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n")
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """A safetensors file, replaced atomically. Its one metadata key keeps the bytes reproducible."""
+    _replace(path, save_tensors(tensors, metadata={"format": "pt"}))
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, replaced atomically."""
+    _replace(path, text.encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write `content` to `path` so that at every moment the old or the new file is there, whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_config(path: Path) -> Config:
+    """Read and validate a config.json; raises CheckpointError."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise CheckpointError(f"{path}: larger than a config.json can be.")
+        return Config.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CheckpointError(f"{path}: not a valid config.json: {where}: {first['msg']}.") from error
+
+
+def load_weights(network: Network, path: Path) -> None:
+    """Copy the tensors of a safetensors file into `network`.
+
+    Keys, shapes and dtypes must be the network's own and every value finite, or CheckpointError lists what differs and
+    the network is as it was.
+    """
+    tensors = read_tensors(path)
+    own = network.state_dict()
+    problems = [f"{name} is missing" for name in own if name not in tensors]
+    problems += [f"{name} is not of this architecture" for name in tensors if name not in own]
+    for name in own.keys() & tensors.keys():
+        (shape, dtype), (its_shape, its_dtype) = ((t.shape, t.dtype) for t in (own[name], tensors[name]))
+        if (shape, dtype) != (its_shape, its_dtype):
+            problems.append(f"{name} is {its_dtype} {tuple(its_shape)} instead of {dtype} {tuple(shape)}")
+        elif not tensors[name].isfinite().all():
+            problems.append(f"{name} has values that are not finite")
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CheckpointError(f"{path} does not fit {network.config.name}: {'; '.join(sorted(problems)[:5])}{more}.")
+    network.load_state_dict(tensors)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. Anything else (pickles, error pages, damaged files) is a CheckpointError."""
+    try:
+        _refuse_duplicates(path)
+        return load_file(path)
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def _refuse_duplicates(path: Path) -> None:
+    """safetensors takes the last of two equal names; nothing that we wrote has any."""
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = [name for name, _ in pairs]
+        if len(set(names)) != len(names):
+            raise ValueError("a name occurs twice in its header")
+        return dict(pairs)
+
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > path.stat().st_size:
+            raise ValueError("its header is longer than the file")
+        json.loads(file.read(length), object_pairs_hook=unique)
+
+
+def _must_agree(found: Config, expected: Config, path: Path) -> None:
+    if found == expected:
+        return
+    a, b = found.model_dump(), expected.model_dump()
+    differ = [
+        f"{part}.{key} is {value!r} there and {b[part][key]!r} in the registry"
+        for part in ("architecture", "interface")
+        for key, value in a[part].items()
+        if value != b[part][key]
+    ] or [f"{key} is {a[key]!r} there and {b[key]!r} in the registry" for key in ("name", "task") if a[key] != b[key]]
+    raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differ)}.")

@@ -1,0 +1,66 @@
+"""All layers of a dense stack at once: in wave s, layer l computes its time step s - l.
+
+Layer l at time t needs layer l - 1 at time t and itself at t - 1, so everything on one diagonal of the (layer, time)
+lattice is independent. A stack of L layers over T steps is then T + L - 1 batched products instead of T * L small ones.
+The equations stay the cells' own: parameters stacked along a first dimension go through the same `step`.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..cells.base import Map, State
+from ..recurrence import Direction, Layer
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def supports(layers: Sequence[Layer]) -> bool:
+    """Whether these layers can run as a wavefront: several, dense, alike, one direction, nothing between the equations."""
+    directions = [d for layer in layers for d in layer.directions]
+    return len(layers) == len(directions) > 1 and all(
+        d.cell.axis == -1
+        and not d.regularised
+        and all(m.norm is None and m.mask is None for m in d.modules() if isinstance(m, Map))
+        for d in directions
+    )
+
+
+def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[list[Tensor], tuple[State, ...]]:
+    """Run x: (time, batch, features) through `layers` from `state`; outputs of the top layer, and final states."""
+    directions: list[Direction] = [layer.ahead for layer in layers]
+    depth, steps = len(directions), len(x)
+    cell = _stacked([d.cell for d in directions])
+    between = _stacked([d.input for d in directions[1:]])
+    bottom = directions[0].input(x).unbind(0)
+    idle = torch.zeros_like(bottom[0])
+    carried = tuple(torch.stack(parts).to(idle.dtype) for parts in zip(*state, strict=True))  # (layers, batch, units)
+    top: list[Tensor] = []
+    final: list[State] = []
+    for wave in range(steps + depth - 1):
+        lowest = bottom[wave] if wave < steps else idle
+        projected = torch.cat([lowest.unsqueeze(0), between(carried[0][:-1])])
+        new = cell.step(cell.prepare(projected), carried)
+        if wave < depth - 1:  # the wave has not reached the layers above `wave` yet
+            new = tuple(torch.cat([n[: wave + 1], o[wave + 1 :]]) for n, o in zip(new, carried, strict=True))
+        carried = new
+        if wave >= depth - 1:
+            top.append(carried[0][-1])
+        if wave >= steps - 1:  # layer `wave - steps + 1` has done its last step; what it does from now on is not used
+            final.append(tuple(part[wave - steps + 1] for part in carried))
+    return top, tuple(final)
+
+
+def _stacked(modules: Sequence[Module]) -> Module:
+    """A copy of the first module whose parameters are those of all `modules` along a new first dimension."""
+    stack = copy.copy(modules[0])
+    children = {name: [m._modules[name] for m in modules] for name in modules[0]._modules}
+    stack.__dict__["_modules"] = {n: None if cs[0] is None else _stacked(cs) for n, cs in children.items()}  # type: ignore[type-var]
+    stack.__dict__["_parameters"] = {}
+    for name in modules[0]._parameters:
+        parts = [m._parameters[name] for m in modules]
+        stack.__dict__[name] = None if parts[0] is None else torch.stack(parts)  # type: ignore[arg-type]
+    return stack

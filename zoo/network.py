@@ -1,0 +1,201 @@
+"""A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .cells import cell_class, cell_row
+from .cells.base import State
+from .errors import RequestError
+from .kernels import wavefront
+from .recurrence import Direction, Layer, MapFactory, at_lengths
+from .specs import Architecture, Config, Interface
+
+NetworkState = tuple[State, ...]
+"""One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
+
+
+class Network(nn.Module):
+    """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
+
+    Calling it maps x: (batch, time, *input) to logits, (batch, outputs), or (batch, time, outputs) where the readout
+    is "every". `backend` picks the scan: "plain" is the reference, "wavefront" runs all layers at once, "auto" takes
+    the fastest that applies; they agree to rounding.
+    """
+
+    backend: str = "auto"
+    truncate: int | None = None
+    """Cut gradients through time every this many steps (truncated backpropagation through time)."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        spec = config.architecture
+        row = cell_row(spec.cell)
+        options: dict[str, Any] = dict(spec.options)
+        if row.layers_inside:
+            options["depth"] = spec.layers
+        stack = 1 if row.layers_inside else spec.layers
+        self.width = spec.units * (2 if spec.bidirectional == "concat" else 1)
+        widths = [self.interface.input[0]] + [self.width] * (stack - 1)
+        self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
+        self.dropout = nn.Dropout(spec.dropout)
+        self.head = nn.Linear(self.width, self.interface.outputs)
+
+    @staticmethod
+    def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
+        cell = cell_class(spec.cell)
+        maps = MapFactory(spec.units, spec.kernel, spec.layer_norm)
+        ways = 2 if spec.bidirectional else 1
+        make = [Direction(cell, inputs, maps, options, spec.zoneout, spec.recurrent_dropout) for _ in range(ways)]
+        return Layer(make, spec.bidirectional)
+
+    @property
+    def interface(self) -> Interface:
+        return self.config.interface
+
+    @property
+    def _layers(self) -> list[Layer]:
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Logits for x: (batch, time, *input).
+
+        lengths: (batch,) integers, the true length of each sequence; what lies beyond it changes nothing. The readout
+        "last" is then each sequence's own end, "mean" the mean over its own steps, and "every" gives zeros beyond it.
+        Raises RequestError if the shapes are not what the network was built for.
+        """
+        x, lengths = self._check(x, lengths)
+        outputs, _ = self._run(x, self._start(x), lengths)
+        if self.interface.readout == "last":
+            return self._read(at_lengths(torch.stack(tuple(outputs)), lengths) if lengths is not None else outputs[-1])
+        steps = _mask(torch.stack(tuple(outputs), 1), lengths)
+        if self.interface.readout == "every":
+            return _mask(self._read(steps), lengths)
+        count = x.shape[1] if lengths is None else lengths.reshape(-1, *[1] * (steps.dim() - 2))
+        return self._read(steps.sum(1) / count)
+
+    def encode(
+        self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, NetworkState]:
+        """The top layer's outputs, (batch, time, width, ...), and the layers' final states, to go on from.
+
+        With lengths, outputs beyond each sequence's end are zero and the states are those at its end.
+        """
+        x, lengths = self._check(x, lengths)
+        start = self._start(x) if state is None else state[: len(self.layers)]
+        outputs, final = self._run(x, start, lengths)
+        return _mask(torch.stack(tuple(outputs), 1), lengths), final
+
+    def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
+        """The outputs of every layer, bottom to top, each (batch, time, width, ...)."""
+        x, lengths = self._check(x, lengths)
+        found: list[Tensor] = []
+        self._plain(x, self._start(x), lengths, keep=found)
+        return [_mask(f.transpose(0, 1), lengths) for f in found]
+
+    def initial_state(self, batch: int) -> NetworkState:
+        """Zero states for `batch` sequences."""
+        like = self.head.weight.new_zeros(batch, *self.interface.input)
+        layers = tuple(layer.initial_state(like) for layer in self._layers)
+        if self.interface.readout != "mean":
+            return layers
+        output = layers[-1][0]
+        return (*layers, (torch.zeros_like(output), output.new_zeros(batch)))
+
+    def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
+        """One time step, for streaming: x: (batch, *input) to logits, (batch, outputs), and the new state.
+
+        The logits after t steps are those of `forward` on the t steps seen so far (its last ones where the readout is
+        "every"). Raises RequestError for a bidirectional network, which needs the future.
+        """
+        if self.config.architecture.bidirectional:
+            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+        if x.shape[1:] != self.interface.input:
+            raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
+        state = self.initial_state(x.shape[0]) if state is None else state
+        h, new = self._standardised(x), []
+        for layer, old in zip(self._layers, state[: len(self.layers)], strict=True):
+            way = layer.ahead
+            now = way.step(way.cell.prepare(way.input(h)), old)
+            h = self.dropout(now[0])
+            new.append(now)
+        output = new[-1][0]
+        if self.interface.readout == "mean":
+            total, count = state[-1]
+            output, count = total + output, count + 1
+            new.append((output, count))
+            output = output / count.reshape(-1, *[1] * (output.dim() - 1))
+        return self._read(output), tuple(new)
+
+    def reset_head(self, classes: int) -> None:
+        """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights."""
+        interface = Interface(**{**self.interface.model_dump(), "outputs": classes})  # validates classes
+        weight = self.head.weight
+        self.head = nn.Linear(self.width, classes, device=weight.device, dtype=weight.dtype)
+        self.config = self.config.model_copy(update={"interface": interface})
+
+    def _run(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None
+    ) -> tuple[list[Tensor], NetworkState]:
+        """Top outputs, a (batch, ...) a step, and final states, by whichever scan `backend` asks for."""
+        if self.backend not in ("auto", "plain", "wavefront"):
+            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'wavefront'.")
+        random = self.training and self.dropout.p > 0
+        able = lengths is None and self.truncate is None and not random and wavefront.supports(self._layers)
+        if self.backend == "wavefront" and not able:
+            raise RequestError(f"{self.config.name} cannot run as a wavefront here; set backend to 'auto' or 'plain'.")
+        if self.backend != "plain" and able:
+            return wavefront.scan(self._layers, x.transpose(0, 1), state)
+        return self._plain(x, state, lengths)
+
+    def _plain(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, keep: list[Tensor] | None = None
+    ) -> tuple[list[Tensor], NetworkState]:
+        """Layer by layer. `keep`, if given, receives every layer's (time, batch, ...) outputs."""
+        h, final = x.transpose(0, 1), []
+        for depth, layer in enumerate(self._layers):
+            outputs, end = layer.scan(h, state[depth], lengths, self.truncate)
+            final.append(end)
+            if keep is not None or depth < len(self.layers) - 1:
+                stacked = torch.stack(tuple(outputs))
+                h = self.dropout(stacked)
+                if keep is not None:
+                    keep.append(stacked)
+        return list(outputs), tuple(final)
+
+    def _start(self, x: Tensor) -> NetworkState:
+        return tuple(layer.initial_state(x[:, 0]) for layer in self._layers)
+
+    def _read(self, h: Tensor) -> Tensor:
+        """Logits of (..., width), or of (..., width, height, width) averaged over the image."""
+        return self.head(h if self.config.architecture.kernel is None else h.mean((-2, -1)))
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        shape = self.interface
+        return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
+
+    @property
+    def _input_text(self) -> str:
+        return ", ".join(map(str, self.interface.input))
+
+    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x, standardised and zero beyond each sequence's end, and lengths on its device."""
+        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
+            raise RequestError(f"{self.config.name} takes (batch, time, {self._input_text}); got {tuple(x.shape)}.")
+        x = self._standardised(x)
+        if lengths is None:
+            return x, None
+        lengths = torch.as_tensor(lengths, device=x.device)
+        if lengths.shape != x.shape[:1] or lengths.is_floating_point() or lengths.min() < 1 or lengths.max() > x.shape[1]:
+            raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
+        return _mask(x, lengths), lengths
+
+
+def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """x: (batch, time, ...) with zeros beyond each sequence's end, whatever stood there, NaN included."""
+    if lengths is None:
+        return x
+    inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)

@@ -1,0 +1,179 @@
+"""One recurrent layer: the input map applied to all time steps at once, then the scan over time.
+
+The plain scan here is the reference that everything faster is held equal to. Inside this module time is the first
+dimension; users see batch first (zoo.network).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from .cells.base import Cell, Conv, Dense, Diagonal, Map, State
+
+History = list[State]
+"""The states after every time step; history[t][0] is the output at t."""
+
+
+class MapFactory:
+    """Makes a cell's recurrent maps, dense or convolutional, with the layer's normalisation. See cells.base.Maps."""
+
+    def __init__(self, units: int, kernel: int | None, layer_norm: bool):
+        self.units, self.kernel, self.layer_norm = units, kernel, layer_norm
+        self.axis = -1 if kernel is None else -3
+
+    def __call__(self, gates: int = 1, *, bias: bool = False) -> Map:
+        return self.between(self.units, gates, bias=bias)
+
+    def between(self, inputs: int, gates: int, *, bias: bool) -> Map:
+        """A map from `inputs` channels to gates * units."""
+        outputs = gates * self.units
+        if self.kernel is None:
+            return Dense(inputs, outputs, bias, nn.LayerNorm(outputs) if self.layer_norm else None)
+        norm = nn.GroupNorm(1, outputs) if self.layer_norm else None
+        return Conv(inputs, outputs, self.kernel, bias, norm)
+
+    def diagonal(self, gates: int = 1) -> Diagonal:
+        return Diagonal(self.units, gates, self.axis)
+
+
+class Direction(nn.Module):
+    """One cell run over a sequence in one direction.
+
+    cell: its class; options: the arguments of its equations. zoneout, recurrent_dropout: see specs.Architecture.
+    """
+
+    def __init__(
+        self,
+        cell: type[Cell],
+        inputs: int,
+        maps: MapFactory,
+        options: dict[str, object],
+        zoneout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.input = maps.between(inputs, len(cell.inputs), bias=True)
+        self.cell = cell(maps, **options)
+        self.units, self.zoneout, self.recurrent_dropout = maps.units, zoneout, recurrent_dropout
+
+    @property
+    def regularised(self) -> bool:
+        """Whether a step does more than its equations now."""
+        return self.zoneout > 0 or (self.training and self.recurrent_dropout > 0)
+
+    def initial_state(self, like: Tensor) -> State:
+        """Zero states for one time step of input `like`, (batch, channels, ...), in the weights' precision."""
+        shape = (like.shape[0], self.units, *like.shape[2:])
+        zero = self.input.weight.new_zeros(shape)
+        return tuple(zero for _ in self.cell.states)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        """One step of the cell, with zoneout."""
+        new = self.cell.step(x, state)
+        if self.zoneout == 0:
+            return new
+        if not self.training:
+            return tuple(torch.lerp(n, old, self.zoneout) for n, old in zip(new, state, strict=True))
+        masks = (torch.rand_like(n) < self.zoneout for n in new)
+        return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
+
+    def scan(self, x: Tensor, state: State, truncate: int | None = None) -> History:
+        """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps."""
+        # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
+        prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
+        state = tuple(s.to(prepared[0][0].dtype) for s in state)  # lower than the weights' under autocast
+        history: History = []
+        with self._masks(x[0]):
+            for t, step in enumerate(zip(*prepared, strict=True)):
+                if truncate and t and t % truncate == 0:
+                    state = tuple(s.detach() for s in state)
+                state = self.step(step, state)
+                history.append(state)
+        return history
+
+    @contextmanager
+    def _masks(self, like: Tensor) -> Iterator[None]:
+        """Recurrent dropout for the length of one sequence: one mask for each map, the same at every time step."""
+        active = self.training and self.recurrent_dropout > 0
+        maps = [m for m in self.cell.modules() if isinstance(m, Map)] if active else []
+        keep = 1 - self.recurrent_dropout
+        zero = self.initial_state(like)[0]
+        try:
+            for m in maps:
+                m.mask = torch.empty_like(zero).bernoulli_(keep) / keep
+            yield
+        finally:
+            for m in maps:
+                m.mask = None
+
+
+class Layer(nn.Module):
+    """One direction, or two whose outputs are merged: "sum", "concat", "mul" or "mean".
+
+    The state of a bidirectional layer is the forward direction's states followed by the backward direction's.
+    """
+
+    directions: Sequence[Direction]
+
+    def __init__(self, directions: Sequence[Direction], merge: str | None):
+        super().__init__()
+        self.directions = nn.ModuleList(directions)  # type: ignore[assignment]
+        self.merge = merge
+
+    @property
+    def ahead(self) -> Direction:
+        """The direction that runs from the first step to the last."""
+        return self.directions[0]
+
+    def initial_state(self, like: Tensor) -> State:
+        return tuple(s for d in self.directions for s in d.initial_state(like))
+
+    def scan(
+        self, x: Tensor, state: State, lengths: Tensor | None, truncate: int | None
+    ) -> tuple[Sequence[Tensor], State]:
+        """Outputs, one (batch, ...) a time step, and the final state for x: (time, batch, ...).
+
+        With lengths, the final state is that at each sequence's own end, and the backward direction starts there.
+        """
+        own = len(self.ahead.cell.states)
+        ahead = self.ahead.scan(x, state[:own], truncate)
+        if self.merge is None:
+            return [s[0] for s in ahead], final_state(ahead, lengths)
+        back = self.directions[1].scan(reverse(x, lengths), state[own:], truncate)
+        outputs = torch.stack([s[0] for s in ahead])
+        turned = reverse(torch.stack([s[0] for s in back]), lengths)
+        return self._merge(outputs, turned).unbind(0), final_state(ahead, lengths) + final_state(back, lengths)
+
+    def _merge(self, a: Tensor, b: Tensor) -> Tensor:
+        match self.merge:
+            case "sum":
+                return a + b
+            case "mul":
+                return a * b
+            case "mean":
+                return (a + b) / 2
+            case _:
+                return torch.cat([a, b], 2)
+
+
+def at_lengths(x: Tensor, lengths: Tensor) -> Tensor:
+    """x[lengths[b] - 1, b] for every b: what a (time, batch, ...) tensor holds at each sequence's own end."""
+    return x[lengths - 1, torch.arange(x.shape[1], device=x.device)]
+
+
+def final_state(history: History, lengths: Tensor | None) -> State:
+    """The last state, or with lengths each sequence's state at its own end."""
+    if lengths is None:
+        return history[-1]
+    return tuple(at_lengths(torch.stack(part), lengths) for part in zip(*history, strict=True))
+
+
+def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Turn a (time, batch, ...) tensor around in time, each sequence within its own length; padding stays in place."""
+    if lengths is None:
+        return x.flip(0)
+    time = torch.arange(x.shape[0], device=x.device)[:, None]
+    source = torch.where(time < lengths, lengths - 1 - time, time)
+    return x.gather(0, source.reshape(*source.shape, *[1] * (x.dim() - 2)).expand_as(x))

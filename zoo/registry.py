@@ -1,0 +1,187 @@
+"""Reads registry.yaml, strictly and once: every fault is reported with file, line and column.
+
+Refused, besides what the schema in zoo.specs refuses: files over 1 MB, duplicate keys, anchors and aliases, names that do
+not equal the name derived from the entry, references to what is not there.
+"""
+
+import fnmatch
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+
+from . import assets
+from .errors import RegistryError, UnknownNameError
+from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task
+from .tasks import TASKS
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the registry with everything it refers to."""
+
+    name: str
+    model: Model
+    task: Task
+    dataset: Dataset
+    recipe: Recipe
+    documented: Recipe | None
+    """The document's recipe, where `recipe` departs from one."""
+    papers: dict[str, Paper]
+
+    @property
+    def config(self) -> Config:
+        interface = Interface.of(self.task)
+        return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
+
+
+def read(path: Path) -> Registry:
+    """Read and validate a registry file; raises RegistryError naming the first fault's file, line and column."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
+    if len(raw) > MAX_BYTES:
+        raise RegistryError(f"{path}: {len(raw):,} bytes; a registry has at most {MAX_BYTES:,}.")
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(raw.decode("utf-8"))
+        _refuse_anchors(path, root)
+        registry = Registry.model_validate(yaml.constructor.construct_document(root))
+    except UnicodeDecodeError as error:
+        raise RegistryError(f"{path}: not UTF-8 at byte {error.start}.") from error
+    except RecursionError as error:
+        raise RegistryError(f"{path}: nested too deeply (more than {MAX_DEPTH} levels).") from error
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise RegistryError(f"{where}: {error.problem or error.context}.") from error
+    except YAMLError as error:
+        raise RegistryError(f"{path}: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = (*first["loc"], *([first["ctx"]["key"]] if first["type"] == "unknown_key" else []))
+        raise RegistryError(f"{_where(path, root, location)}: {first['msg']}.") from error
+    _check_names(path, root, registry)
+    return registry
+
+
+def _refuse_anchors(path: Path, node: Node | None, depth: int = 0) -> None:
+    if node is None:
+        raise RegistryError(f"{path}: empty.")
+    line = node.start_mark.line + 1
+    if node.anchor is not None:
+        raise RegistryError(f"{path}:{line}: anchors and aliases are not allowed; write the value out.")
+    if depth > MAX_DEPTH:
+        raise RegistryError(f"{path}:{line}: nested too deeply (more than {MAX_DEPTH} levels).")
+    children = [c for pair in node.value for c in pair] if isinstance(node, MappingNode) else node.value
+    for child in children if isinstance(node, MappingNode | SequenceNode) else ():
+        _refuse_anchors(path, child, depth + 1)
+
+
+def _where(path: Path, node: Node, location: tuple[Any, ...]) -> str:
+    """`file:line:column` of the deepest node that `location`, a path of keys and indices, leads to, and the path."""
+    mark = node.start_mark
+    for step in location:
+        if isinstance(node, MappingNode):
+            found = [(key, value) for key, value in node.value if key.value == str(step)]
+            if not found:
+                break
+            mark, node = found[0][0].start_mark, found[0][1]
+        elif isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            mark = node.start_mark
+        else:
+            break
+    return f"{path}:{mark.line + 1}:{mark.column + 1}: {'.'.join(map(str, location))}"
+
+
+def _check_names(path: Path, root: Node, registry: Registry) -> None:
+    """Keys equal derived names, no name is declared twice, and every reference leads somewhere."""
+
+    def refuse(location: tuple[Any, ...], problem: str) -> None:
+        raise RegistryError(f"{_where(path, root, location)}: {problem}.")
+
+    def refer(location: tuple[Any, ...], table: dict[str, Any], kind: str, name: str | None) -> None:
+        if name is not None and name not in table:
+            refuse(location, str(UnknownNameError(kind, name, table)).rstrip(".?"))
+
+    for key, task in registry.tasks.items():
+        refer(("tasks", key, "dataset"), registry.datasets, "dataset", task.dataset)
+        refer(("tasks", key, "family"), TASKS, "task family", task.family)
+    for key, recipe in registry.recipes.items():
+        refer(("recipes", key, "paper"), registry.papers, "paper", recipe.paper)
+        refer(("recipes", key, "follows"), registry.recipes, "recipe", recipe.follows)
+    seen: set[str] = set()
+    for section, key, model in _models(registry):
+        location = (section, key)
+        if section == "models" and key != model.name:
+            refuse(location, f"the name derived from this entry is {model.name!r}")
+        if model.name in seen:
+            refuse(location, f"{model.name!r} is declared twice")
+        seen.add(model.name)
+        refer((*location, "task"), registry.tasks, "task", model.task)
+        refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
+        for figure in model.reported:
+            refer((*location, "reported"), registry.papers, "paper", figure.paper)
+
+
+def _models(registry: Registry) -> list[tuple[str, str, Model]]:
+    single = [("models", key, model) for key, model in registry.models.items()]
+    return single + [("grids", key, model) for key, grid in registry.grids.items() for model in grid.models()]
+
+
+@cache
+def registry() -> Registry:
+    """The registry that comes with this installation."""
+    return read(assets.path("registry.yaml"))
+
+
+@cache
+def models() -> dict[str, Model]:
+    """Every model of the registry by name, grids expanded, sorted."""
+    return dict(sorted((model.name, model) for _, _, model in _models(registry())))
+
+
+def find(name: str) -> Entry:
+    """The entry called `name`; raises UnknownNameError with near matches."""
+    if name not in models():
+        raise UnknownNameError("model", name, models(), "`rnnzoo list` shows them all.")
+    model, everything = models()[name], registry()
+    task, recipe = everything.tasks[model.task], everything.recipes[model.recipe]
+    documented = everything.recipes[recipe.follows] if recipe.follows else None
+    keys = [figure.paper for figure in model.reported]
+    keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
+    papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
+    return Entry(name, model, task, everything.datasets[task.dataset], recipe, documented, papers)
+
+
+def list_models(
+    pattern: str = "*", *, task: str | None = None, cell: str | None = None, trained: bool | None = None
+) -> list[str]:
+    """Names of the models that match a shell-style pattern, sorted.
+
+    task, cell: only models of this task or cell (UnknownNameError if there is no such). trained: only models with
+    (True) or without (False) published weights.
+    """
+    tasks, cells = registry().tasks, {model.cell for model in models().values()}
+    if task is not None and task not in tasks:
+        raise UnknownNameError("task", task, tasks)
+    if cell is not None and cell not in cells:
+        raise UnknownNameError("cell", cell, cells)
+    return [
+        name
+        for name, model in models().items()
+        if fnmatch.fnmatchcase(name, pattern)
+        and task in (None, model.task)
+        and cell in (None, model.cell)
+        and trained in (None, model.weights is not None)
+    ]

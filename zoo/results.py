@@ -1,0 +1,107 @@
+"""results.json: what a program measured about a checkpoint. Written by training and evaluation, read by cards; no torch."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from . import assets
+from .errors import CheckpointError
+from .specs import Recipe, Seq, Sha256, Spec, Text
+
+FILE = "results.json"
+
+
+class Evaluation(Spec):
+    """One metric of one checkpoint on one split, and all that is needed to measure it again."""
+
+    model: Text
+    task: Text
+    dataset: Text
+    split: Literal["train", "validation", "test"]
+    metric: Literal["accuracy"]
+    value: Annotated[float, Field(ge=0.0, le=1.0)]
+    loss: float
+    """Mean cross-entropy in nats."""
+    n: Annotated[int, Field(ge=1)]
+    """Number of examples."""
+    dataset_sha256: dict[str, Sha256]
+    checkpoint_sha256: Sha256
+    seed: int | None = None
+    """Seed the checkpoint was trained with, if known."""
+    versions: dict[str, str]
+    device: Text
+    date: Text
+    seconds: float
+    command: Text
+
+
+class Epoch(Spec):
+    """One epoch of training. Losses are mean cross-entropies in nats, accuracies fractions."""
+
+    epoch: int
+    lr: float
+    train_loss: float
+    train_accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+    gradient_norm: float
+    """Mean global norm before clipping."""
+    seconds: float
+    """Time since the run began, pauses left out."""
+
+
+class Training(Spec):
+    """How a checkpoint came about."""
+
+    model: Text
+    recipe_name: Text
+    recipe: Recipe
+    overrides: dict[str, Any] = {}
+    """What the command line changed in the registry's recipe."""
+    epochs_done: int
+    best_epoch: int | None
+    """Epoch (from 1) of the kept weights: the lowest validation loss."""
+    parameters: int
+    processes: int
+    device: Text
+    versions: dict[str, str]
+    command: Text
+    history: Seq[Epoch] = ()
+
+
+class Results(Spec):
+    training: Training | None = None
+    evaluations: Seq[Evaluation] = ()
+
+    def record(self, evaluation: Evaluation) -> "Results":
+        """With `evaluation` in place of an earlier one of the same split and metric."""
+        key = (evaluation.split, evaluation.metric)
+        kept = tuple(e for e in self.evaluations if (e.split, e.metric) != key)
+        return self.model_copy(update={"evaluations": (*kept, evaluation)})
+
+    def measured(self, metric: str = "accuracy", split: str = "test") -> Evaluation | None:
+        """The recorded evaluation of a metric on a split."""
+        return next((e for e in self.evaluations if (e.metric, e.split) == (metric, split)), None)
+
+
+def read(folder: Path) -> Results:
+    """The results in a checkpoint's folder, empty if there are none. Raises CheckpointError for a damaged file."""
+    path = folder / FILE
+    if not path.is_file():
+        return Results()
+    try:
+        return Results.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise CheckpointError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+
+
+def of(name: str) -> Results:
+    """The results that came with this installation for a registered model."""
+    return read(assets.path("cards", name))
+
+
+def to_json(results: Results) -> str:
+    return json.dumps(results.model_dump(mode="json"), indent=1) + "\n"

@@ -1,0 +1,20 @@
+"""TASKS: every dataset family rnnzoo can read, one row each. The table itself needs no torch."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..registry import Entry
+    from .base import TaskData
+
+TASKS: dict[str, str] = {
+    "mnist": "mnist.MNIST",
+}
+"""Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
+
+
+def task_data(entry: "Entry") -> "TaskData":
+    """The data of an entry's task; nothing is read until a split is asked for."""
+    module, _, attribute = TASKS[entry.task.family].rpartition(".")
+    data: TaskData = getattr(import_module(f"{__name__}.{module}"), attribute)(entry.task, entry.dataset)
+    return data

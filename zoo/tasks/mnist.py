@@ -1,0 +1,111 @@
+"""MNIST (LeCun, Cortes & Burges), read pixel by pixel, in a fixed permutation of the pixels, or row by row.
+
+The bytes come from the package (the test images), from $RNNZOO_DATA/mnist (the original IDX files, gzipped or not, or
+the parquet files of the Hub's ylecun/mnist), or from the Hub. Wherever they come from, they must decode to exactly the
+values of the original IDX files, whose published sha256 the registry pins.
+"""
+
+import gzip
+import hashlib
+import io
+import math
+import os
+import zlib
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .. import hub
+from ..errors import DataError, MissingExtraError
+from .base import Split, SplitName, TaskData
+
+PACKAGED = Path(__file__).resolve().parent.parent / "data"
+VALIDATION = 5_000
+"""The first 5,000 of the 60,000 training images, as in the reader the STAR and JANET authors used."""
+PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
+
+
+class MNIST(TaskData):
+    """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28)."""
+
+    def split(self, name: SplitName) -> Split:
+        part = "t10k" if name == "test" else "train"
+        images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+        chosen = {"test": slice(None), "validation": slice(VALIDATION), "train": slice(VALIDATION, None)}[name]
+        digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
+        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare)
+
+    def _prepare(self, raw: Tensor) -> Tensor:
+        """(batch, 784) bytes to (batch, time, features) in [0, 1]."""
+        x = raw.float() / 255
+        if self.task.layout == "permuted-pixels":
+            x = x[:, permutation().to(x.device)]
+        return x.unflatten(1, (self.task.steps, *self.task.input))
+
+    def _file(self, name: str) -> Tensor:
+        """The values of one original IDX file, verified."""
+        for path in self._places(name):
+            if path.exists():
+                content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else _from_file(path)
+                if hashlib.sha256(content).hexdigest() != self.dataset.sha256[name]:
+                    raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
+                return _values(content)
+        raise DataError(f"MNIST's {name} was not found. Put it in $RNNZOO_DATA/mnist, or connect to the Hub.")
+
+    def _places(self, name: str) -> list[Path]:
+        parquet = self.dataset.hub_files["test" if name.startswith("t10k") else "train"]
+        if name.startswith("t10k"):
+            return [PACKAGED / f"{name}.gz"]
+        if "RNNZOO_DATA" in os.environ:
+            folder = Path(os.environ["RNNZOO_DATA"]) / "mnist"
+            local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
+            if any(path.exists() for path in local):
+                return local
+        return [hub.dataset_file(self.dataset.hub, parquet)]
+
+
+@cache
+def permutation() -> Tensor:
+    """The 784 pixel positions, in order, of permuted MNIST as JANET's and STAR's authors used it; int64."""
+    content = (PACKAGED / "pmnist_permutation_mask.npy").read_bytes()
+    if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
+        raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")
+    return torch.frombuffer(bytearray(content[-784 * 8 :]), dtype=torch.int64)
+
+
+def _from_file(path: Path) -> bytes:
+    """The content of an IDX file, gzipped or not."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def _from_parquet(path: Path, images: bool) -> bytes:
+    """The IDX file that column `image` (PNG bytes) or `label` of a parquet file in the layout of ylecun/mnist was made of."""
+    try:
+        import pyarrow.parquet as parquet
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("pyarrow and pillow", "data") from error
+    try:
+        column = parquet.read_table(path, columns=["image" if images else "label"]).column(0).to_pylist()
+        if not images:
+            return _header(len(column)) + bytes(column)
+        pixels = (Image.open(io.BytesIO(row["bytes"])).convert("L").tobytes() for row in column)
+        return _header(len(column), 28, 28) + b"".join(pixels)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: not a parquet file in the layout of ylecun/mnist ({error}).") from error
+
+
+def _header(*sizes: int) -> bytes:
+    """Header of an IDX file of unsigned bytes: two zeros, type 8, rank, sizes (big-endian)."""
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes)
+
+
+def _values(content: bytes) -> Tensor:
+    """The values of an IDX file of unsigned bytes, which the caller has verified to be one."""
+    sizes = [int.from_bytes(content[at : at + 4], "big") for at in range(4, 4 + 4 * content[3], 4)]
+    return torch.frombuffer(bytearray(content[-math.prod(sizes) :]), dtype=torch.uint8).reshape(sizes)

@@ -1,0 +1,375 @@
+"""Recipe to checkpoint: training that can be killed at any moment and goes on as if it had not been.
+
+Nothing random is carried from step to step: the order of an epoch comes from (seed, epoch), everything else that is
+drawn in a step from (seed, step, process). So the state is the weights, the optimizer and a few sums, written atomically
+to one file, and a run that is interrupted and continued computes what an uninterrupted one does.
+"""
+
+import hashlib
+import json
+import math
+import os
+import platform
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from . import __version__, checkpoint, results
+from .builder import build, parameters, resolve_device
+from .errors import MissingExtraError, TrainingError
+from .network import Network
+from .registry import Entry
+from .specs import Optimizer, Recipe, Schedule
+from .tasks import task_data
+from .tasks.base import Split
+
+STATE = "training.safetensors"
+SAVE_SECONDS = 60.0
+IGNORED = -100  # target of a time step that has none
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, reported after every step; losses and accuracies are means over the epoch so far."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    rate: float
+    """Steps per second of this process's run."""
+    finished: results.Epoch | None = None
+    """Set when the step ended an epoch."""
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left at the present rate."""
+        return (self.steps - self.step) / self.rate if self.rate else math.inf
+
+
+def train(
+    entry: Entry, out: Path, *, device: str | None = None, overrides: dict[str, Any] | None = None,
+    report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
+) -> results.Results:  # fmt: skip
+    """Train `entry` by its recipe into `out`, continuing what is there, and return the results it wrote.
+
+    `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
+    the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
+    with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
+    """
+    recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
+    accelerator = _accelerator(recipe, device)
+    if recipe.batch % accelerator.num_processes:
+        raise TrainingError(f"A batch of {recipe.batch} cannot be shared equally by {accelerator.num_processes} processes.")
+    # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower
+    torch.set_flush_denormal(True)
+    data = task_data(entry)
+    run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
+    run.resume()
+    with _interruptions() as interrupted:
+        run.go(report, save_seconds, interrupted)
+    return run.results()
+
+
+class Run:
+    """One training run: what it is made of, what changes from step to step, and how that is saved."""
+
+    def __init__(
+        self, entry: Entry, recipe: Recipe, overrides: dict[str, Any], out: Path, accelerator: Any, train: Split,
+        validation: Split,
+    ):  # fmt: skip
+        self.entry, self.recipe, self.overrides, self.out = entry, recipe, overrides, out
+        self.accelerator, self.train, self.validation = accelerator, train, validation
+        self.device: torch.device = accelerator.device
+        self.network = build(entry.config, device=self.device, seed=recipe.seed)
+        self.network.truncate = recipe.truncate
+        optimizer = make_optimizer(recipe.optimizer, self.network)
+        self.model, self.optimizer = accelerator.prepare(self.network, optimizer)
+        self.per_epoch = len(train) // recipe.batch
+        if self.per_epoch == 0:
+            raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
+        self.total = self.per_epoch * recipe.epochs
+        self.step = 0
+        self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, correct, targets, gradient norm over this epoch
+        self.history: list[results.Epoch] = []
+        self.seconds = 0.0  # of training before this process took over
+        self.began = time.monotonic()
+
+    def go(self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], bool]) -> None:
+        first, saved = self.step, time.monotonic()
+        order: Tensor | None = None
+        while self.step < self.total:
+            epoch, index = divmod(self.step, self.per_epoch)
+            if order is None or index == 0:
+                order = self._order(epoch)
+            self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch])
+            self.step += 1
+            finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
+            rate = (self.step - first) / (time.monotonic() - self.began)
+            loss, correct, targets, _ = self.sums.tolist()
+            if finished is not None:
+                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, finished.train_loss,
+                                finished.train_accuracy, rate, finished))  # fmt: skip
+            else:
+                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss / targets,
+                                correct / targets, rate))  # fmt: skip
+            stop = interrupted()
+            if finished is not None or stop or time.monotonic() - saved > save_seconds:
+                self.save()
+                saved = time.monotonic()
+            if stop:
+                raise KeyboardInterrupt
+        self.model.eval()
+
+    def _order(self, epoch: int) -> Tensor:
+        """The examples of an epoch in the order they are seen; a last incomplete batch is left out."""
+        generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
+        return torch.randperm(len(self.train), generator=generator)
+
+    def _update(self, batch: Tensor) -> None:
+        """One optimizer step on the examples `batch`, of which this process takes its share."""
+        accelerator = self.accelerator
+        torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
+        share = batch.chunk(accelerator.num_processes)[accelerator.process_index]
+        x, y, lengths = self.train.batch(share, self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.optimizer.lr * schedule(self.recipe.schedule, self.step, self.total)
+        self.model.train()
+        with accelerator.autocast():
+            logits = self.model(x, lengths)
+        loss, correct, targets = score(logits, y)
+        self.optimizer.zero_grad()
+        accelerator.backward(loss / targets)
+        bound = math.inf if self.recipe.clip is None else self.recipe.clip
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
+        measured = accelerator.reduce(torch.stack([loss.detach(), correct, targets]), "sum").double().cpu()
+        scaled = self.recipe.precision == "fp16"  # whose scaler meets infinite gradients now and then, and skips them
+        if not measured.isfinite().all() or not (scaled or torch.isfinite(norm)):
+            raise TrainingError(
+                f"{self.entry.name} diverged in step {self.step + 1} (epoch {self.step // self.per_epoch + 1}): the loss or "
+                f"its gradient is not finite. The last good state and the best weights so far are in {self.out}."
+            )
+        self.optimizer.step()
+        self.sums += torch.cat([measured, norm.detach().double().cpu().nan_to_num(posinf=0.0).reshape(1)])
+
+    def _end_epoch(self, epoch: int) -> results.Epoch:
+        """Validate, keep the weights if they are the best yet, and add a row to the history."""
+        loss, correct, targets, norms = self.sums.tolist()
+        measured = measure(self.network, self.validation, self.device, self.recipe.batch * 4)
+        row = results.Epoch(
+            epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss / targets,
+            train_accuracy=correct / targets, validation_loss=measured.loss, validation_accuracy=measured.accuracy,
+            gradient_norm=norms / self.per_epoch, seconds=round(self.elapsed, 1),
+        )  # fmt: skip
+        best = min((past.validation_loss for past in self.history), default=math.inf)
+        self.history.append(row)
+        self.sums.zero_()
+        # weights first, state second: killed in between, the epoch's end is computed again to the same bytes
+        if row.validation_loss < best and self.accelerator.is_main_process:
+            checkpoint.save(self.network, self.out)
+        return row
+
+    @property
+    def elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self.began
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a run to be continued."""
+        return {
+            "config": self.entry.config.model_dump(mode="json"),
+            "recipe": self.recipe.model_dump(mode="json"),
+            "data": self.train.digests,
+        }
+
+    def save(self) -> None:
+        """Write the state and the results; only the first process writes."""
+        if not self.accelerator.is_main_process:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        scaler = self.accelerator.scaler
+        facts = {
+            "identity": self._identity,
+            "step": self.step,
+            "seconds": self.elapsed,
+            "history": [row.model_dump() for row in self.history],
+            "scaler": None if scaler is None else scaler.state_dict(),
+        }
+        tensors = {f"network.{name}": t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            for name, value in slots.items():
+                tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
+        tensors["sums"] = self.sums
+        tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+        checkpoint.write_tensors(self.out / STATE, tensors)
+        kept = results.read(self.out)
+        checkpoint.write_text(self.out / results.FILE, results.to_json(kept.model_copy(update={"training": self.training()})))
+
+    def resume(self) -> None:
+        """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
+        path = self.out / STATE
+        if not path.exists():
+            return
+        tensors = checkpoint.read_tensors(path)
+        facts = json.loads(bytes(tensors.pop("facts").tolist()))
+        if facts["identity"] != json.loads(json.dumps(self._identity)):
+            part = next(key for key, value in self._identity.items() if facts["identity"].get(key) != value)
+            raise TrainingError(f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder.")
+        self.step, self.seconds, self.sums = facts["step"], facts["seconds"], tensors.pop("sums")
+        self.history = [results.Epoch(**row) for row in facts["history"]]
+        self.network.load_state_dict({k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")})
+        slots: dict[int, dict[str, Tensor]] = {}
+        for key, value in tensors.items():
+            kind, _, rest = key.partition(".")
+            if kind == "optimizer":
+                index, _, name = rest.partition(".")
+                slots.setdefault(int(index), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+        if facts["scaler"] is not None:
+            self.accelerator.scaler.load_state_dict(facts["scaler"])
+
+    def training(self) -> results.Training:
+        best = min(self.history, key=lambda row: row.validation_loss, default=None)
+        return results.Training(
+            model=self.entry.name, recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
+            epochs_done=len(self.history), best_epoch=best.epoch if best else None, parameters=parameters(self.network),
+            processes=self.accelerator.num_processes, device=device_name(self.device), versions=versions(),
+            command=command(), history=tuple(self.history),
+        )  # fmt: skip
+
+    def results(self) -> results.Results:
+        return results.read(self.out)
+
+
+def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
+    """The optimizer of a recipe over all parameters; its rate is set before every step."""
+    weights = network.parameters()
+    if spec.name == "adam":
+        b1, b2 = spec.betas
+        return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)
+    if spec.name == "rmsprop":
+        return torch.optim.RMSprop(
+            weights, spec.lr, spec.smoothing, momentum=spec.momentum, weight_decay=spec.weight_decay
+        )
+    return torch.optim.SGD(weights, spec.lr, spec.momentum, weight_decay=spec.weight_decay)
+
+
+def schedule(spec: Schedule, step: int, total: int) -> float:
+    """The multiple of the learning rate for step (0-based) of `total`: linear warm-up, then the decay.
+
+    One-cycle rises along a cosine and, as its authors do (Smith & Topin 2018), falls along one; with a warm-up of 0
+    it takes 30 % of the run to rise.
+    """
+    cycle = spec.name == "one-cycle"
+    warmup = (spec.warmup or math.ceil(0.3 * total)) if cycle else spec.warmup
+    if step < warmup:
+        rise = (step + 1) / warmup
+        return (1 - math.cos(math.pi * rise)) / 2 if cycle else rise
+    if spec.name == "constant":
+        return 1.0
+    past = min(1.0, (step - warmup) / max(1, total - warmup))
+    fall = (1 - past) ** spec.power if spec.name == "polynomial" else (1 + math.cos(math.pi * past)) / 2
+    return spec.final + (1 - spec.final) * fall
+
+
+def score(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the targets that count: cross-entropy (nats), correct predictions, and their number.
+
+    logits: (batch, classes) or (batch, time, classes); targets: the same without classes, IGNORED where there is none.
+    """
+    flat, y = logits.flatten(0, -2).float(), targets.flatten()
+    loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
+    counted = y != IGNORED
+    return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean cross-entropy in nats and accuracy over `n` examples."""
+
+    loss: float
+    accuracy: float
+    n: int
+
+
+@torch.inference_mode()
+def measure(
+    network: Network, split: Split, device: torch.device, batch: int, limit: int | None = None,
+    report: Callable[[int, int], None] = lambda done, n: None,
+) -> Measured:  # fmt: skip
+    """Loss and accuracy of a network, in eval mode, on a split or its first `limit` examples."""
+    was_training = network.training
+    network.eval()
+    n = len(split) if limit is None else min(limit, len(split))
+    sums = torch.zeros(3, dtype=torch.float64)
+    for indices in torch.arange(n).split(batch):
+        x, y, lengths = split.batch(indices, device)
+        logits = network(x.to(network.head.weight.dtype), lengths)
+        sums += torch.stack(score(logits, y)).double().cpu()
+        report(int(indices[-1]) + 1, n)
+    network.train(was_training)
+    loss, correct, targets = sums.tolist()
+    return Measured(loss / targets, correct / targets, n)
+
+
+def versions() -> dict[str, str]:
+    """What computed a number."""
+    return {"rnnzoo": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def command() -> str:
+    """The command line of this process, without the path of the program."""
+    return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+
+
+def _seed(*numbers: int) -> int:
+    """One 63-bit seed from several numbers, different for different ones."""
+    return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
+
+
+def _accelerator(recipe: Recipe, device: str | None) -> Any:
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise MissingExtraError("accelerate", "train") from error
+    chosen = resolve_device(device)
+    return Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu", step_scheduler_with_optimizer=False)
+
+
+@contextmanager
+def _interruptions() -> Iterator[Callable[[], bool]]:
+    """Within the block, the first SIGINT or SIGTERM is noted, to stop between two steps; a second stops at once."""
+    caught = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal caught
+        if caught:
+            raise KeyboardInterrupt
+        caught = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
