@@ -1,10 +1,13 @@
-"""Where the files that travel with rnnzoo are: registry.yaml and cards/, in a wheel or beside a checkout's zoo/."""
+"""Where registry.yaml and cards/ are: in a wheel, beside a checkout's zoo/, or in a folder of the user's own."""
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
-ROOT = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.parent
-"""A wheel carries copies in zoo/assets (see setup.py); an editable install and a checkout use the repository's own."""
+_OWN = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.parent
+ROOT = Path(os.environ.get("RNNZOO_ROOT") or _OWN)
+"""A wheel carries copies in zoo/assets (see setup.py); an editable install and a checkout use the repository's own.
+RNNZOO_ROOT names another folder with a registry.yaml and cards/, for a zoo of one's own."""
 
 
 def path(*parts: str) -> Path:

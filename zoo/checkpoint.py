@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from . import hub, registry
+from . import files, hub, registry
 from .builder import build, resolve_device
 from .errors import CheckpointError
 from .network import Network
@@ -32,51 +32,46 @@ def load(
     as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
     Raises UnknownNameError, CheckpointError; there is no third outcome.
     """
-    text = os.fspath(name_or_path)
-    if text not in registry.models() and Path(text).is_dir():
-        config, weights = read_config(Path(text) / CONFIG), Path(text) / WEIGHTS
-    else:
-        entry = registry.find(text)
-        config = entry.config
-        if pretrained:
-            files = hub.resolve(entry, revision)
-            weights = files[WEIGHTS]
-            _must_agree(read_config(files[CONFIG]), config, files[CONFIG])
-    network = build(config, device="cpu")
     if pretrained:
+        config, weights = locate(name_or_path, revision)
+        network = build(config, device="cpu")
         load_weights(network, weights)
+    else:
+        network = build(_config(name_or_path), device="cpu")
     return network.to(device=resolve_device(device), dtype=dtype).eval()
+
+
+def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, Path]:
+    """The config and the weights file that `load` loads, the bytes of a published checkpoint verified."""
+    config = _config(name_or_path)
+    if _is_folder(name_or_path):
+        return config, Path(name_or_path) / WEIGHTS
+    found = hub.resolve(registry.find(os.fspath(name_or_path)), revision)
+    must_agree(read_config(found[CONFIG]), config, found[CONFIG])
+    return config, found[WEIGHTS]
+
+
+def _config(name_or_path: str | os.PathLike[str]) -> Config:
+    if _is_folder(name_or_path):
+        return read_config(Path(name_or_path) / CONFIG)
+    return registry.find(os.fspath(name_or_path)).config
+
+
+def _is_folder(name_or_path: str | os.PathLike[str]) -> bool:
+    """A registered name is a name, whatever folders there are; anything else may be a folder."""
+    return os.fspath(name_or_path) not in registry.models() and Path(name_or_path).is_dir()
 
 
 def save(network: Network, folder: Path) -> None:
     """Write model.safetensors and config.json into `folder`, each complete or not at all. Same weights, same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     write_tensors(folder / WEIGHTS, tensors)
-    write_text(folder / CONFIG, json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n")
+    files.replace(folder / CONFIG, (json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """A safetensors file, replaced atomically. Its one metadata key keeps the bytes reproducible."""
-    _replace(path, save_tensors(tensors, metadata={"format": "pt"}))
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file, replaced atomically."""
-    _replace(path, text.encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write `content` to `path` so that at every moment the old or the new file is there, whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    files.replace(path, save_tensors(tensors, metadata={"format": "pt"}))
 
 
 def read_config(path: Path) -> Config:
@@ -142,7 +137,8 @@ def _refuse_duplicates(path: Path) -> None:
         json.loads(file.read(length), object_pairs_hook=unique)
 
 
-def _must_agree(found: Config, expected: Config, path: Path) -> None:
+def must_agree(found: Config, expected: Config, path: Path) -> None:
+    """Raise CheckpointError, listing what differs, unless a config.json says what the registry says."""
     if found == expected:
         return
     a, b = found.model_dump(), expected.model_dump()

@@ -18,7 +18,7 @@ def resolve(entry: Entry, revision: str | None = None) -> dict[str, Path]:
     revision: a Hub revision to use instead of the pinned one; its bytes have no pin to be checked against. Raises
     CheckpointError if there are no weights, or if no source has the pinned bytes.
     """
-    pin = entry.model.weights
+    pin = entry.weights
     if pin is None:
         raise CheckpointError(f"{entry.name} has no published weights yet. To train it: rnnzoo train {entry.name}")
     if revision is not None:

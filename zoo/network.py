@@ -56,6 +56,10 @@ class Network(nn.Module):
         return self.config.interface
 
     @property
+    def device(self) -> torch.device:
+        return self.head.weight.device
+
+    @property
     def _layers(self) -> list[Layer]:
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 

@@ -17,7 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from . import assets
 from .errors import RegistryError, UnknownNameError
-from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task
+from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 from .tasks import TASKS
 
 MAX_BYTES = 1_000_000
@@ -36,6 +36,8 @@ class Entry:
     documented: Recipe | None
     """The document's recipe, where `recipe` departs from one."""
     papers: dict[str, Paper]
+    weights: Weights | None
+    """The pin of its published checkpoint, if there is one."""
 
     @property
     def config(self) -> Config:
@@ -132,6 +134,8 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
         refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
         for figure in model.reported:
             refer((*location, "reported"), registry.papers, "paper", figure.paper)
+    for name in registry.weights:
+        refer(("weights", name), dict.fromkeys(seen), "model", name)
 
 
 def _models(registry: Registry) -> list[tuple[str, str, Model]]:
@@ -161,7 +165,8 @@ def find(name: str) -> Entry:
     keys = [figure.paper for figure in model.reported]
     keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
     papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
-    return Entry(name, model, task, everything.datasets[task.dataset], recipe, documented, papers)
+    dataset, weights = everything.datasets[task.dataset], everything.weights.get(name)
+    return Entry(name, model, task, dataset, recipe, documented, papers, weights)
 
 
 def list_models(
@@ -183,5 +188,5 @@ def list_models(
         if fnmatch.fnmatchcase(name, pattern)
         and task in (None, model.task)
         and cell in (None, model.cell)
-        and trained in (None, model.weights is not None)
+        and trained in (None, name in registry().weights)
     ]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from . import assets
+from . import assets, files
 from .errors import CheckpointError
 from .specs import Recipe, Seq, Sha256, Spec, Text
 
@@ -103,5 +103,6 @@ def of(name: str) -> Results:
     return read(assets.path("cards", name))
 
 
-def to_json(results: Results) -> str:
-    return json.dumps(results.model_dump(mode="json"), indent=1) + "\n"
+def write(folder: Path, results: Results) -> None:
+    """Write results.json into a checkpoint's folder, whole or not at all."""
+    files.replace(folder / FILE, (json.dumps(results.model_dump(mode="json"), indent=1) + "\n").encode())

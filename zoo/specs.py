@@ -58,6 +58,8 @@ class Dataset(Spec):
     """Dataset repository on the Hub, which has the same data as parquet."""
     hub_files: dict[str, Text]
     """Parquet file of each original part."""
+    validation: Annotated[int, Field(ge=1)]
+    """How many of the first training examples are kept for validation."""
     citation: Text
     sha256: dict[str, Sha256]
     """Digest of the decoded values of each original file, whatever container they came in."""
@@ -78,6 +80,8 @@ class Task(Spec):
     classes: Count
     readout: Literal["last", "mean", "every"]
     metric: Literal["accuracy"]
+    pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
+    """The Hub's word for this kind of task."""
     mean: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     """Mean and standard deviation of the training inputs, for models that standardise them."""
     std: Positive = 1.0
@@ -257,7 +261,6 @@ class Model(Architecture):
     """Names another recipe or initialiser of the same architecture and task."""
     recipe: Key
     reported: Seq[Reported] = ()
-    weights: Weights | None = None
     notes: Text | None = None
     """What a reader of the card must know, such as limits."""
 
@@ -330,6 +333,8 @@ class Registry(Spec):
     recipes: dict[Key, Recipe]
     models: dict[Key, Model]
     grids: dict[Key, Grid]
+    weights: dict[Key, Weights]
+    """Pins of the published checkpoints, by model."""
 
 
 class Interface(Spec):

@@ -8,11 +8,7 @@ to one file, and a run that is interrupted and continued computes what an uninte
 import hashlib
 import json
 import math
-import os
-import platform
-import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +19,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from . import __version__, checkpoint, results
+from . import checkpoint, results
 from .builder import build, parameters, resolve_device
 from .errors import MissingExtraError, TrainingError
+from .evaluation import BATCH, measure, score
 from .network import Network
+from .provenance import command, device_name, versions
 from .registry import Entry
 from .specs import Optimizer, Recipe, Schedule
 from .tasks import task_data
@@ -36,7 +33,6 @@ from .tasks.base import Split
 
 STATE = "training.safetensors"
 SAVE_SECONDS = 60.0
-IGNORED = -100  # target of a time step that has none
 
 
 @dataclass(frozen=True)
@@ -70,18 +66,21 @@ def train(
     the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
     with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
+    # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
+    # worker threads inherit the setting when they start, so it comes before anything that is computed in parallel
+    torch.set_flush_denormal(True)
     recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
     accelerator = _accelerator(recipe, device)
     if recipe.batch % accelerator.num_processes:
         raise TrainingError(f"A batch of {recipe.batch} cannot be shared equally by {accelerator.num_processes} processes.")
-    # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower
-    torch.set_flush_denormal(True)
-    data = task_data(entry)
+    data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
     run.resume()
     with _interruptions() as interrupted:
         run.go(report, save_seconds, interrupted)
-    return run.results()
+    if accelerator.num_processes > 1:
+        accelerator.end_training()
+    return results.read(out)
 
 
 class Run:
@@ -117,15 +116,11 @@ class Run:
                 order = self._order(epoch)
             self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch])
             self.step += 1
-            finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
             rate = (self.step - first) / (time.monotonic() - self.began)
-            loss, correct, targets, _ = self.sums.tolist()
-            if finished is not None:
-                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, finished.train_loss,
-                                finished.train_accuracy, rate, finished))  # fmt: skip
-            else:
-                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss / targets,
-                                correct / targets, rate))  # fmt: skip
+            loss, accuracy, _ = self._means()
+            finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
+            if self.accelerator.is_main_process:
+                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss, accuracy, rate, finished))
             stop = interrupted()
             if finished is not None or stop or time.monotonic() - saved > save_seconds:
                 self.save()
@@ -165,14 +160,19 @@ class Run:
         self.optimizer.step()
         self.sums += torch.cat([measured, norm.detach().double().cpu().nan_to_num(posinf=0.0).reshape(1)])
 
+    def _means(self) -> tuple[float, float, float]:
+        """Mean loss, accuracy and gradient norm over the epoch so far."""
+        loss, correct, targets, norms = self.sums.tolist()
+        return loss / targets, correct / targets, norms / ((self.step - 1) % self.per_epoch + 1)
+
     def _end_epoch(self, epoch: int) -> results.Epoch:
         """Validate, keep the weights if they are the best yet, and add a row to the history."""
-        loss, correct, targets, norms = self.sums.tolist()
-        measured = measure(self.network, self.validation, self.device, self.recipe.batch * 4)
+        loss, accuracy, norm = self._means()
+        measured = measure(self.network, self.validation, BATCH)
         row = results.Epoch(
-            epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss / targets,
-            train_accuracy=correct / targets, validation_loss=measured.loss, validation_accuracy=measured.accuracy,
-            gradient_norm=norms / self.per_epoch, seconds=round(self.elapsed, 1),
+            epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
+            train_accuracy=accuracy, validation_loss=measured.loss, validation_accuracy=measured.accuracy,
+            gradient_norm=norm, seconds=round(self.elapsed, 1),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
@@ -199,7 +199,6 @@ class Run:
         """Write the state and the results; only the first process writes."""
         if not self.accelerator.is_main_process:
             return
-        self.out.mkdir(parents=True, exist_ok=True)
         scaler = self.accelerator.scaler
         facts = {
             "identity": self._identity,
@@ -216,7 +215,7 @@ class Run:
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
         checkpoint.write_tensors(self.out / STATE, tensors)
         kept = results.read(self.out)
-        checkpoint.write_text(self.out / results.FILE, results.to_json(kept.model_copy(update={"training": self.training()})))
+        results.write(self.out, kept.model_copy(update={"training": self.training()}))
 
     def resume(self) -> None:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
@@ -250,9 +249,6 @@ class Run:
             command=command(), history=tuple(self.history),
         )  # fmt: skip
 
-    def results(self) -> results.Results:
-        return results.read(self.out)
-
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
     """The optimizer of a recipe over all parameters; its rate is set before every step."""
@@ -285,60 +281,6 @@ def schedule(spec: Schedule, step: int, total: int) -> float:
     return spec.final + (1 - spec.final) * fall
 
 
-def score(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the targets that count: cross-entropy (nats), correct predictions, and their number.
-
-    logits: (batch, classes) or (batch, time, classes); targets: the same without classes, IGNORED where there is none.
-    """
-    flat, y = logits.flatten(0, -2).float(), targets.flatten()
-    loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
-    counted = y != IGNORED
-    return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Mean cross-entropy in nats and accuracy over `n` examples."""
-
-    loss: float
-    accuracy: float
-    n: int
-
-
-@torch.inference_mode()
-def measure(
-    network: Network, split: Split, device: torch.device, batch: int, limit: int | None = None,
-    report: Callable[[int, int], None] = lambda done, n: None,
-) -> Measured:  # fmt: skip
-    """Loss and accuracy of a network, in eval mode, on a split or its first `limit` examples."""
-    was_training = network.training
-    network.eval()
-    n = len(split) if limit is None else min(limit, len(split))
-    sums = torch.zeros(3, dtype=torch.float64)
-    for indices in torch.arange(n).split(batch):
-        x, y, lengths = split.batch(indices, device)
-        logits = network(x.to(network.head.weight.dtype), lengths)
-        sums += torch.stack(score(logits, y)).double().cpu()
-        report(int(indices[-1]) + 1, n)
-    network.train(was_training)
-    loss, correct, targets = sums.tolist()
-    return Measured(loss / targets, correct / targets, n)
-
-
-def versions() -> dict[str, str]:
-    """What computed a number."""
-    return {"rnnzoo": __version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def command() -> str:
-    """The command line of this process, without the path of the program."""
-    return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
-
-
 def _seed(*numbers: int) -> int:
     """One 63-bit seed from several numbers, different for different ones."""
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
@@ -347,9 +289,11 @@ def _seed(*numbers: int) -> int:
 def _accelerator(recipe: Recipe, device: str | None) -> Any:
     try:
         from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
     except ImportError as error:
         raise MissingExtraError("accelerate", "train") from error
     chosen = resolve_device(device)
+    AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
     return Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu", step_scheduler_with_optimizer=False)
 
 

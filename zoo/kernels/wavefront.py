@@ -48,7 +48,8 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
             new = tuple(torch.cat([n[: wave + 1], o[wave + 1 :]]) for n, o in zip(new, carried, strict=True))
         carried = new
         if wave >= depth - 1:
-            top.append(carried[0][-1])
+            highest = carried[0][-1]  # a view: without a graph, a copy lets go of the layers below
+            top.append(highest if highest.requires_grad else highest.clone())
         if wave >= steps - 1:  # layer `wave - steps + 1` has done its last step; what it does from now on is not used
             final.append(tuple(part[wave - steps + 1] for part in carried))
     return top, tuple(final)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..registry import Entry
+    from ..specs import Dataset, Task
     from .base import TaskData
 
 TASKS: dict[str, str] = {
@@ -13,8 +13,8 @@ TASKS: dict[str, str] = {
 """Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
 
 
-def task_data(entry: "Entry") -> "TaskData":
-    """The data of an entry's task; nothing is read until a split is asked for."""
-    module, _, attribute = TASKS[entry.task.family].rpartition(".")
-    data: TaskData = getattr(import_module(f"{__name__}.{module}"), attribute)(entry.task, entry.dataset)
+def task_data(task: "Task", dataset: "Dataset") -> "TaskData":
+    """The data of a task; nothing is read until a split is asked for."""
+    module, _, attribute = TASKS[task.family].rpartition(".")
+    data: TaskData = getattr(import_module(f"{__name__}.{module}"), attribute)(task, dataset)
     return data

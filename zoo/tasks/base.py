@@ -11,13 +11,14 @@ from torch import Tensor
 from ..specs import Dataset, Task
 
 SplitName = Literal["train", "validation", "test"]
+IGNORED = -100  # target of a time step that has none
 
 
 @dataclass(frozen=True)
 class Split:
     """Examples of one split, kept in the compact form they are stored in.
 
-    raw: (n, ...), any dtype; targets: (n,), or (n, time) where every step has one, -100 where it has none; lengths:
+    raw: (n, ...), any dtype; targets: (n,), or (n, time) where every step has one, IGNORED where it has none; lengths:
     (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
     """
 

@@ -22,8 +22,6 @@ from ..errors import DataError, MissingExtraError
 from .base import Split, SplitName, TaskData
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
-VALIDATION = 5_000
-"""The first 5,000 of the 60,000 training images, as in the reader the STAR and JANET authors used."""
 PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
 
 
@@ -33,7 +31,8 @@ class MNIST(TaskData):
     def split(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"
         images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-        chosen = {"test": slice(None), "validation": slice(VALIDATION), "train": slice(VALIDATION, None)}[name]
+        held = self.dataset.validation
+        chosen = {"test": slice(None), "validation": slice(held), "train": slice(held, None)}[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
         return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare)
 

@@ -1,0 +1,53 @@
+# The front door: `make demo` and `make test` need nothing but Python 3.11 or later.
+
+PYTHON ?= python3
+# A CPU build of torch where the package index has one; a range would fetch gigabytes of CUDA on a machine without a GPU.
+# On a GPU machine install the torch you want into .venv first, or set TORCH= to let pip choose.
+TORCH ?= torch==2.13.0
+MODEL ?= star-16x64-pmnist
+BIN = .venv/bin
+
+.PHONY: demo test test-all lint format generated bench clean
+
+demo: .venv/.installed
+	$(BIN)/rnnzoo pull $(MODEL)
+	$(BIN)/rnnzoo eval $(MODEL)
+
+test: .venv/.dev
+	$(BIN)/pytest -n 2
+
+test-all: .venv/.dev
+	$(BIN)/pytest -m ''
+
+lint: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m zoo.generated --check
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+generated: .venv/.dev
+	$(BIN)/python -m zoo.generated
+
+bench: .venv/.dev
+	$(BIN)/pip install -e '.[bench]'
+	$(BIN)/python -m benchmarks.stacks
+
+.venv/.torch:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
+	touch $@
+
+.venv/.installed: .venv/.torch pyproject.toml setup.py
+	$(BIN)/pip install -e .
+	touch $@
+
+.venv/.dev: .venv/.torch pyproject.toml setup.py
+	$(BIN)/pip install -e '.[dev]'
+	touch $@ .venv/.installed
+
+clean:
+	rm -rf .venv build dist *.egg-info

@@ -1,0 +1,1 @@
+"""The command line, `rnnzoo`. Installed as the package rnnzoo_cli."""

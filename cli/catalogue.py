@@ -1,0 +1,65 @@
+"""`rnnzoo list` and `rnnzoo show`: what there is. Neither imports torch."""
+
+from typing import Annotated, Any
+
+import typer
+
+from zoo import cards, registry, results
+
+from .output import AsJson, columns, emit, percent, say
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in registry.models() if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=_complete)]
+NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=_complete)]
+
+
+def list_(
+    pattern: Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)] = "*",
+    task: Annotated[str | None, typer.Option(help="Only models of this task.")] = None,
+    cell: Annotated[str | None, typer.Option(help="Only models with this cell.")] = None,
+    trained: Annotated[
+        bool | None, typer.Option("--trained/--untrained", help="Only models with, or without, weights.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the models that match."""
+    rows = []
+    for name in registry.list_models(pattern, task=task, cell=cell, trained=trained):
+        entry = registry.find(name)
+        measured = results.of(name).measured() if entry.weights else None
+        reported = [figure.percent for figure in entry.model.reported]
+        rows.append({
+            "name": name, "cell": entry.model.cell, "task": entry.model.task, "parameters": cards.counts(name).parameters,
+            "measured": measured.value if measured else None, "reported_percent": reported,
+        })  # fmt: skip
+    if not rows:
+        say("No model matches. `rnnzoo list` shows them all.")
+    table = [
+        (row["name"], row["task"], f"{row['parameters']:,}", percent(row["measured"]),
+         ", ".join(f"{value:g} %" for value in dict.fromkeys(row["reported_percent"])) or None)
+        for row in rows
+    ]  # fmt: skip
+    emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED"), table))
+
+
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show one model: architecture, task, recipe, reported and measured figures."""
+    entry = registry.find(name)
+    found = results.of(name)
+    counts = cards.counts(name)
+    data: dict[str, Any] = {
+        "name": name,
+        **entry.config.model_dump(mode="json", include={"architecture", "interface"}),
+        "task": {"name": entry.model.task, **entry.task.model_dump(mode="json")},
+        "recipe": {"name": entry.model.recipe, **entry.recipe.model_dump(mode="json")},
+        "parameters": counts.parameters,
+        "multiply_adds": counts.multiply_adds,
+        "reported": [figure.model_dump(mode="json") for figure in entry.model.reported],
+        "measured": [evaluation.model_dump(mode="json") for evaluation in found.evaluations],
+        "weights": entry.weights.model_dump(mode="json") if entry.weights else None,
+    }
+    emit(data, as_json, cards.summary(entry, found, counts))

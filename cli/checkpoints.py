@@ -1,0 +1,50 @@
+"""`rnnzoo pull`, `rnnzoo card` and `rnnzoo adopt`: checkpoints and what is written about them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zoo import assets, cards, hub, registry, results
+
+from .catalogue import Name
+from .output import AsJson, emit, say
+
+
+def pull(
+    name: Name,
+    revision: Annotated[str | None, typer.Option(help="Hub revision instead of the pinned one (not hash-checked).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make sure a model's weights are on this machine, verified, and print where."""
+    entry = registry.find(name)
+    files = hub.resolve(entry, revision)
+    data = {"name": name, "files": {key: str(path) for key, path in files.items()}, "verified": revision is None}
+    emit(data, as_json, "\n".join(map(str, files.values())))
+
+
+def card(
+    name: Name,
+    write: Annotated[bool, typer.Option("--write", help="Write it to cards/NAME/README.md.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a model's card, Markdown generated from the registry and the recorded results."""
+    text = cards.card(registry.find(name), results.of(name), cards.counts(name))
+    if write:
+        path = assets.path("cards", name, "README.md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        say(f"Wrote {path}")
+    emit({"name": name, "card": text}, as_json, text.rstrip("\n"))
+
+
+def adopt(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished or stopped `rnnzoo train`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take a trained checkpoint into cards/NAME and pin it in registry.yaml (for maintainers, in a checkout)."""
+    from zoo import release
+
+    name = release.adopt(folder)
+    emit({"name": name, "folder": str(assets.path("cards", name))}, as_json, str(assets.path("cards", name)))
+    say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record, then make generated.")

@@ -1,0 +1,60 @@
+"""The table of contents of the command line, and the one place where exceptions become messages and exit codes.
+
+Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from zoo import __version__
+from zoo.errors import ZooError
+
+from . import catalogue, checkpoints, work
+from .output import say
+
+app = typer.Typer(
+    name="rnnzoo", help="A zoo of recurrent networks, with weights and the numbers they were measured at.",
+    no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+app.command("list")(catalogue.list_)
+app.command("show")(catalogue.show)
+app.command("pull")(checkpoints.pull)
+app.command("eval")(work.evaluate)
+app.command("train")(work.train)
+app.command("card")(checkpoints.card)
+app.command("adopt")(checkpoints.adopt)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"rnnzoo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+    _settings["debug"] = debug
+
+
+_settings = {"debug": False}
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ZooError, OSError) as error:
+        if _settings["debug"]:
+            raise
+        say(f"rnnzoo: {error}")
+        sys.exit(error.exit_code if isinstance(error, ZooError) else 1)

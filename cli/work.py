@@ -1,0 +1,89 @@
+"""`rnnzoo eval` and `rnnzoo train`: the verbs that compute."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zoo import cards, registry
+
+from .catalogue import Name, NameOrPath
+from .output import AsJson, columns, emit, percent, progress, say
+
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps (default: the best there is).")]
+
+
+class SplitChoice(StrEnum):
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
+def evaluate(
+    name: NameOrPath,
+    split: Annotated[SplitChoice, typer.Option(help="What to measure on.")] = SplitChoice.test,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples at a time.")] = 500,
+    device: Device = None,
+    record: Annotated[bool, typer.Option("--record", help="Store the result beside the checkpoint.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a checkpoint on real data, beside what the paper reports."""
+    from zoo import evaluation, results
+    from zoo.errors import RequestError
+
+    if record and limit is not None:
+        raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
+    with progress(f"eval {name}") as bar:
+        found = evaluation.evaluate(
+            name, split=split.value, limit=limit, batch_size=batch_size, device=device,
+            report=lambda done, n: bar(done, n, f"{done}/{n}"),
+        )  # fmt: skip
+    if record:
+        folder = evaluation.results_folder(name)
+        results.write(folder, results.read(folder).record(found))
+        say(f"Recorded in {folder / results.FILE}")
+    reported = registry.models()[found.model].reported if found.model in registry.models() else ()
+    papers = registry.registry().papers
+    rows = [(f"measured, {found.split}", percent(found.value), f"n = {found.n:,}, {found.device}, {found.seconds:g} s")]
+    rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
+    data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
+    emit(data, as_json, columns((found.model, found.metric.upper(), ""), rows))
+
+
+def train(
+    name: Name,
+    out: Annotated[Path | None, typer.Option(help="Folder for the run (default: runs/NAME).")] = None,
+    device: Device = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Instead of the recipe's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model by its recipe, or continue where an interrupted run stopped.
+
+    Several processes or machines: accelerate launch [its options] -m rnnzoo_cli train NAME
+    """
+    from zoo.training import Progress
+    from zoo.training import train as run
+
+    given = {"epochs": epochs, "batch": batch_size, "seed": seed}
+    overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    folder = out or Path("runs") / name
+    with progress(f"train {name}") as bar:
+
+        def report(at: Progress) -> None:
+            rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"
+            bar(at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {at.loss:.3f}  {percent(at.accuracy)}  {rate}")
+            if row := at.finished:
+                say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {percent(row.train_accuracy)}; "
+                    f"validation loss {row.validation_loss:.4f}, {percent(row.validation_accuracy)}; {rate}")  # fmt: skip
+
+        found = run(registry.find(name), folder, device=device, overrides=overrides, report=report)
+    training = found.training
+    assert training is not None
+    best = next((row for row in training.history if row.epoch == training.best_epoch), None)
+    accuracy = percent(best.validation_accuracy) if best else None
+    text = f"{folder}: {training.epochs_done} epochs, the best is epoch {training.best_epoch}, validation {accuracy}"
+    emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, text)

@@ -1,0 +1,65 @@
+"""A small zoo of its own: a few tiny models and recipes, and a training set cut from the packaged test images."""
+
+import gzip
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from zoo import assets, registry
+from zoo.tasks import mnist
+
+os.environ.pop("HF_TOKEN", None)
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 3, "clip": 1.0}
+TRAIN, VALIDATION = 160, 40
+
+
+@pytest.fixture(autouse=True)
+def _fresh_registry() -> Any:
+    yield
+    for cached in (registry.registry, registry.models):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Make a zoo with model rnn-1x8-mnist-rows trained by `recipe`, and use it, here and in subprocesses.
+
+    Returns a function of recipe fields and model fields to change; its value is the zoo's folder.
+    """
+
+    def make(recipe: dict[str, Any] | None = None, **model: Any) -> Path:
+        root = tmp_path / "own"
+        yaml = YAML(typ="safe", pure=True)
+        data = yaml.load((Path(__file__).parent.parent / "registry.yaml").read_text())
+        data["recipes"]["small"] = {**RECIPE, **(recipe or {})}
+        entry = {"cell": "rnn", "layers": 1, "units": 8, "task": "mnist-rows", "recipe": "small", **model}
+        ways = "bi" if entry.get("bidirectional") else ""
+        data["models"] = {f"{ways}{entry['cell']}-{entry['layers']}x{entry['units']}-{entry['task']}": entry}
+        data["weights"] = {}
+        dataset = data["datasets"]["mnist"]
+        dataset["validation"] = VALIDATION
+        (tmp_path / "data" / "mnist").mkdir(parents=True, exist_ok=True)
+        for kind, head, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+            content = gzip.decompress((mnist.PACKAGED / f"t10k-{kind}-ubyte.gz").read_bytes())
+            n = TRAIN + VALIDATION
+            content = content[:4] + n.to_bytes(4, "big") + content[8 : head + n * size]
+            (tmp_path / "data" / "mnist" / f"train-{kind}-ubyte").write_bytes(content)
+            dataset["sha256"][f"train-{kind}-ubyte"] = hashlib.sha256(content).hexdigest()
+        root.mkdir(exist_ok=True)
+        with (root / "registry.yaml").open("w") as file:
+            YAML(typ="safe", pure=True).dump(data, file)
+        monkeypatch.setattr(assets, "ROOT", root)
+        monkeypatch.setenv("RNNZOO_ROOT", str(root))
+        monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
+        for cached in (registry.registry, registry.models):
+            cached.cache_clear()
+        return root
+
+    return make

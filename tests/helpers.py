@@ -1,0 +1,93 @@
+"""What the tests of cells and of networks share: small networks with random weights, and gradients as plain dicts."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count, product
+
+import torch
+from torch import Tensor
+
+from zoo.builder import build
+from zoo.cells import CELLS
+from zoo.network import Network, NetworkState
+from zoo.specs import Architecture, Config, Interface
+
+MERGES = ("sum", "concat", "mul", "mean")
+READOUTS = ("last", "mean", "every")
+
+
+def _cases() -> dict[str, tuple[str, dict[str, object]]]:
+    found: dict[str, tuple[str, dict[str, object]]] = {}
+    for cell, row in CELLS.items():
+        values = [(0.0, 1.0, -0.5) if choice is float else choice for choice in row.options.values()]
+        for chosen in product(*values):
+            options = dict(zip(row.options, chosen, strict=True))
+            found[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)
+    return found
+
+
+CASES = _cases()
+"""Every cell with every combination of its options: a readable name to (cell, options)."""
+
+
+def config(
+    cell: str = "star", *, layers: int = 2, units: int = 3, inputs: Sequence[int] = (2,), steps: int = 6,
+    outputs: int = 4, readout: str = "last", mean: float = 0.0, std: float = 1.0, **architecture: object,
+) -> Config:  # fmt: skip
+    """A small specification; `architecture` are further fields of Architecture."""
+    return Config(
+        name="small",
+        task="none",
+        architecture=Architecture(cell=cell, layers=layers, units=units, **architecture),
+        interface=Interface(input=tuple(inputs), steps=steps, outputs=outputs, readout=readout, mean=mean, std=std),
+    )
+
+
+def network(case: str = "star", *, dtype: torch.dtype = torch.float64, train: bool = False, **spec: object) -> Network:
+    """A small network of a cell or of one of CASES whose parameters, biases included, are all random."""
+    cell, options = CASES.get(case, (case, {}))
+    net = build(config(cell, options=options, **spec), device="cpu", dtype=dtype)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(0.6 * torch.randn(p.shape, generator=generator))
+    return net.train(train)
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def random_state(net: Network, batch: int) -> NetworkState:
+    """Random states of the layers, inside (-1, 1) as most cells keep them, that ask for gradients."""
+    layers = net.initial_state(batch)[: len(net.layers)]
+    seeds = count(100)
+    return tuple(tuple(normal(*s.shape, seed=next(seeds)).tanh().requires_grad_() for s in parts) for parts in layers)
+
+
+def flatten(state: NetworkState) -> list[Tensor]:
+    return [s for parts in state for s in parts]
+
+
+def score(values: Sequence[Tensor]) -> Tensor:
+    """A number that weighs every entry of `values` differently, to take gradients of."""
+    return sum((v * normal(*v.shape, seed=10 + i).to(v.dtype)).sum() for i, v in enumerate(values))  # type: ignore[return-value]
+
+
+def gradients(value: Tensor, of: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gradients of a number, zero where it does not depend on a tensor."""
+    found = torch.autograd.grad(value, list(of.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(of, found, strict=True))
+
+
+def weights(net: Network, prefix: str = "") -> dict[str, Tensor]:
+    """Parameters whose names start with `prefix`, under what remains of their names."""
+    return {name.removeprefix(prefix): p for name, p in net.named_parameters() if name.startswith(prefix)}
+
+
+def direction(net: Network, layer: int = 0, way: int = 0) -> dict[str, Tensor]:
+    return weights(net, f"layers.{layer}.directions.{way}.")
+
+
+def same(actual: object, expected: object, tolerance: float = 1e-10) -> None:
+    """Equal to within `tolerance`, tensors or nested tuples, lists and dicts of them."""
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)

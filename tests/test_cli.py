@@ -1,0 +1,192 @@
+"""The command line: what it prints where, exit codes, JSON, completion, and that metadata verbs need no torch."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rnnzoo_cli import main as cli
+
+from zoo import __version__, registry, results
+
+NAME = "rnn-1x8-mnist-rows"
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+VERBS = ["list", "show", "pull", "eval", "train", "card", "adopt"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process; exit code, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rnnzoo", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def test_list_shows_every_model_and_filters(run: Run) -> None:
+    code, out, err = run("list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(registry.models())
+    code, out, _ = run("list", "star-*", "--task", "pmnist", "--json")
+    rows = json.loads(out)
+    assert {(row["cell"], row["task"]) for row in rows} == {("star", "pmnist")}
+    assert next(row for row in rows if row["name"] == "star-16x64-pmnist")["parameters"] == 191_242
+    code, out, _ = run("list", "--cell", "gru", "--json")
+    assert [row["name"] for row in json.loads(out)] == ["gru-1x128-mnist-rows"]
+
+
+def test_list_without_a_match_is_empty(run: Run) -> None:
+    code, out, err = run("list", "nothing-*", "--json")
+    assert (code, json.loads(out)) == (0, [])
+    assert "No model matches" in err
+
+
+def test_trained_and_untrained_are_all(run: Run) -> None:
+    trained, untrained = (json.loads(run("list", flag, "--json")[1]) for flag in ("--trained", "--untrained"))
+    assert len(trained) + len(untrained) == len(registry.models())
+
+
+def test_show(run: Run) -> None:
+    code, out, _ = run("show", "star-16x64-pmnist")
+    assert code == 0
+    assert "191,242" in out
+    assert "92.4 %, Table 1 of Turkoglu" in out
+    data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
+    assert data["architecture"]["units"] == 64
+    assert data["task"]["name"] == "pmnist"
+    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4}]
+
+
+@pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card"])
+def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) -> None:
+    code, out, err = run(verb, "star-16x64-pmnst")
+    assert (code, out) == (2, "")
+    assert err.startswith("rnnzoo: No model is called 'star-16x64-pmnst'. Did you mean star-16x64-pmnist")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nothing"], ["list", "--task", "mnits"], ["eval"], ["eval", "x", "--limit", "0"], ["train", "x", "--epochs", "-1"],
+     ["eval", "rnn-1x128-smnist", "--limit", "5", "--record"], ["list", "--cell", "sta"]],
+)  # fmt: skip
+def test_wrong_requests_exit_with_2(run: Run, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err
+
+
+@pytest.mark.parametrize("verb", ["pull", "eval"])
+def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> None:
+    code, _, err = run(verb, "rnn-12x128-smnist")
+    assert code == 1
+    assert "rnnzoo train rnn-12x128-smnist" in err
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "--debug", "show", "nothing"])
+    with pytest.raises(KeyError, match="No model is called 'nothing'"):
+        cli.main()
+
+
+def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    """The whole way of a checkpoint through the command line."""
+    small_zoo()
+    out = tmp_path / "run"
+    code, text, err = run("train", NAME, "--out", str(out), "--device", "cpu", "--epochs", "2")
+    assert code == 0
+    assert "2 epochs, the best is epoch 2" in text
+    assert err.count("validation loss") == 2
+    code, text, err = run("eval", str(out), "--limit", "50", "--device", "cpu", "--batch-size", "20", "--json")
+    found = json.loads(text)
+    assert (code, found["n"], found["task"], found["seed"]) == (0, 50, "mnist-rows", 0)
+    code, text, err = run("eval", str(out), "--record", "--device", "cpu")
+    assert code == 0
+    recorded = results.read(out)
+    assert recorded.training is not None
+    assert recorded.training.overrides == {"epochs": 2}
+    evaluation = recorded.measured()
+    assert evaluation is not None
+    assert evaluation.n == 10_000
+    assert evaluation.command == f"rnnzoo eval {out} --record --device cpu"
+    run("eval", str(out), "--record", "--device", "cpu")
+    assert len(results.read(out).evaluations) == 1
+
+
+def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1")
+    values = []
+    for batch in ("1", "7", "100"):
+        code, out, _ = run("eval", str(tmp_path / "run"), "--limit", "100", "--batch-size", batch, "--device", "cpu", "--json")
+        values.append((json.loads(out)["value"], round(json.loads(out)["loss"], 4)))
+    assert len(set(values)) == 1
+
+
+def test_an_unusable_device_is_a_wrong_request(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    code, _, err = run("train", NAME, "--out", str(tmp_path / "run"), "--device", "toaster")
+    assert code == 2
+    assert "'toaster' cannot be used" in err
+
+
+def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 3000})
+    command = [sys.executable, "-m", "rnnzoo_cli", "train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "epoch 1/3000" in process.stderr.readline()
+    process.send_signal(2)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert (tmp_path / "run" / "training.safetensors").exists()
+
+
+def test_completion_offers_model_names() -> None:
+    environment = {
+        **os.environ, "_RNNZOO_COMPLETE": "complete_bash", "COMP_WORDS": "rnnzoo show star-16x64", "COMP_CWORD": "2",
+    }  # fmt: skip
+    program = str(Path(sys.executable).parent / "rnnzoo")
+    done = subprocess.run([program], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["star-16x64-pmnist", "star-16x64-smnist"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["show", "star-16x64-pmnist"], ["list", "--json"]])
+def test_metadata_verbs_never_import_torch(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = {["rnnzoo", *arguments]!r}
+from rnnzoo_cli.main import main
+try:
+    main()
+except SystemExit as stopped:
+    assert not stopped.code, stopped.code
+assert not {{"torch", "huggingface_hub", "accelerate", "numpy"}} & set(sys.modules), sorted(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
+    code, out, _ = run(verb, "--help")
+    assert code == 0
+    assert "--json" in out
+
+
+def test_the_verbs_are_those_tested(run: Run) -> None:
+    assert [command.name for command in cli.app.registered_commands] == VERBS
+
+
+def test_version(run: Run) -> None:
+    assert run("--version")[:2] == (0, f"rnnzoo {__version__}\n")

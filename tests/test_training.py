@@ -1,0 +1,260 @@
+"""Training: it learns, it resumes to the same result, it stops cleanly, its parts compute what they say."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from zoo import checkpoint, registry, results
+from zoo.builder import build
+from zoo.errors import TrainingError
+from zoo.specs import Optimizer, Schedule
+from zoo.training import STATE, Progress, make_optimizer, schedule, train
+
+NAME = "rnn-1x8-mnist-rows"
+Zoo = Callable[..., Path]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.read_tensors(folder / checkpoint.WEIGHTS)
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the history without what depends on the clock."""
+    training = results.read(folder).training
+    assert training is not None
+    return [row.model_dump(exclude={"seconds"}) for row in training.history]
+
+
+def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 12, "optimizer": {"name": "adam", "lr": 0.02}})
+    seen: list[Progress] = []
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=seen.append).training
+    assert found is not None
+    assert found.history[-1].train_accuracy > 0.4 > found.history[0].train_accuracy
+    assert found.epochs_done == 12
+    assert found.best_epoch == min(found.history, key=lambda row: row.validation_loss).epoch
+    assert [p.step for p in seen] == list(range(1, 12 * 8 + 1))
+    assert sum(p.finished is not None for p in seen) == 12
+    assert seen[-1].remaining == 0
+    assert found.parameters == 28 * 8 + 8 * 8 + 8 + 8 * 10 + 10
+    network = checkpoint.load(tmp_path / "run", device="cpu")
+    assert network.config == registry.find(NAME).config
+
+
+def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 60, "optimizer": {"name": "adam", "lr": 0.03}})  # long enough to overfit
+    kept: dict[int, dict[str, torch.Tensor]] = {}
+
+    def keep(at: Progress) -> None:
+        if at.finished:
+            kept[at.epoch] = weights(tmp_path / "run")
+
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=keep).training
+    assert found is not None
+    assert found.best_epoch is not None
+    assert found.best_epoch < 60
+    assert equal(kept[found.best_epoch], weights(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"),
+    [
+        ({}, {"dropout": 0.3, "layers": 2, "recurrent_dropout": 0.2, "zoneout": 0.1}),
+        ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
+        ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
+        ({"truncate": 7, "precision": "bf16"}, {"cell": "lstm"}),
+    ],
+)
+def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
+    small_zoo: Zoo, tmp_path: Path, recipe: dict[str, Any], model: dict[str, Any]
+) -> None:
+    small_zoo(recipe, **model)
+    name = next(name for name in registry.models() if name.endswith("mnist-rows") and "x8" in name)
+    train(registry.find(name), tmp_path / "whole", device="cpu")
+
+    class Stopped(Exception):
+        pass
+
+    for stop in (3, 8, 13, 21):  # within an epoch, at the end of one, and twice more
+
+        def report(at: Progress, stop: int = stop) -> None:
+            if at.step == stop + 1:  # the step after the last one that was saved
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            train(registry.find(name), tmp_path / "parts", device="cpu", report=report, save_seconds=0)
+    train(registry.find(name), tmp_path / "parts", device="cpu")
+    assert equal(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+    assert history(tmp_path / "whole") == history(tmp_path / "parts")
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from zoo import registry
+from zoo.training import train
+train(registry.find(sys.argv[1]), Path(sys.argv[2]), device="cpu", save_seconds=0)
+"""
+
+
+def test_sigkill_loses_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 40})
+    train(registry.find(NAME), tmp_path / "whole", device="cpu")
+    out = tmp_path / "killed"
+    steps = set()
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", SCRIPT, NAME, str(out)])
+        before = (out / STATE).stat().st_mtime_ns if (out / STATE).exists() else 0
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if (out / STATE).exists() and (out / STATE).stat().st_mtime_ns != before:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        facts = json.loads(bytes(checkpoint.read_tensors(out / STATE)["facts"].tolist()))
+        steps.add(facts["step"])
+    assert max(steps) < 320  # it was killed before it was done
+    train(registry.find(NAME), out, device="cpu")
+    assert equal(weights(tmp_path / "whole"), weights(out))
+    assert history(tmp_path / "whole") == history(out)
+
+
+def test_an_interruption_saves_first(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+
+    def report(at: Progress) -> None:
+        if at.step == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(registry.find(NAME), tmp_path / "run", device="cpu", report=report)
+    facts = json.loads(bytes(checkpoint.read_tensors(tmp_path / "run" / STATE)["facts"].tolist()))
+    assert facts["step"] == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finished_run_is_left_alone(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+
+
+def test_another_recipe_does_not_continue_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    train(registry.find(NAME), tmp_path / "run", device="cpu", overrides={"epochs": 1})
+    with pytest.raises(TrainingError, match="another recipe"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu", overrides={"epochs": 2})
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(registry.find(NAME), tmp_path / folder, device="cpu", overrides={"seed": seed})
+    assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 30}, cell="irnn")
+    name = "irnn-1x8-mnist-rows"
+    with pytest.raises(TrainingError, match=r"diverged in step \d+ \(epoch \d+\)"):
+        train(registry.find(name), tmp_path / "run", device="cpu", save_seconds=0)
+    state = checkpoint.read_tensors(tmp_path / "run" / STATE)
+    assert all(tensor.isfinite().all() for key, tensor in state.items() if key.startswith("network."))
+
+
+def test_a_batch_larger_than_the_data_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"batch": 161})
+    with pytest.raises(TrainingError, match="larger than the 160"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_clipping_bounds_the_step(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1.0}, "clip": 1e-3, "epochs": 1, "batch": 160})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    start = build(registry.find(NAME).config, device="cpu", seed=0).state_dict()
+    moved = torch.cat([(start[key] - tensor).flatten() for key, tensor in weights(tmp_path / "run").items()])
+    assert moved.norm().item() == pytest.approx(1e-3, rel=1e-2)
+
+
+LAUNCH = """
+import sys
+from pathlib import Path
+from zoo import registry
+from zoo.training import train
+found = train(registry.find(sys.argv[1]), Path(sys.argv[2]), device="cpu")
+assert found.training.processes == 2
+"""
+
+
+def test_two_processes_compute_what_one_does(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    train(registry.find(NAME), tmp_path / "one", device="cpu")
+    script = tmp_path / "launch.py"
+    script.write_text(LAUNCH)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = subprocess.run([*command, str(script), NAME, str(tmp_path / "two")], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for key in one:
+        torch.testing.assert_close(one[key], two[key], rtol=1e-4, atol=1e-5)
+    for a, b in zip(history(tmp_path / "one"), history(tmp_path / "two"), strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+
+
+def test_unequal_shares_are_refused(small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_zoo({"batch": 15})
+    from accelerate import Accelerator
+
+    monkeypatch.setattr(Accelerator, "num_processes", 2)
+    with pytest.raises(TrainingError, match="cannot be shared equally by 2 processes"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_schedules() -> None:
+    total = 100
+    run = [schedule(Schedule(name="cosine", warmup=10, final=0.1), step, total) for step in range(total)]
+    assert run[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert run[10] == 1.0
+    assert run[55] == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 2)) / 2)
+    assert run[-1] == pytest.approx(0.1, abs=0.01)
+    assert {schedule(Schedule(), step, total) for step in range(total)} == {1.0}
+    squared = Schedule(name="polynomial", power=2.0)
+    assert [schedule(squared, step, total) for step in (0, 50, 99)] == pytest.approx([1.0, 0.25, 1e-4])
+    cycle = [schedule(Schedule(name="one-cycle"), step, total) for step in range(total)]
+    assert max(cycle) == cycle[29] == cycle[30] == 1.0
+    assert cycle[0] < 0.01
+    assert cycle[-1] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "settings"),
+    [
+        (Optimizer(name="adam", lr=0.1, betas=(0.8, 0.9)), torch.optim.Adam, {"betas": (0.8, 0.9)}),
+        (Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2), torch.optim.RMSprop, {"alpha": 0.8, "momentum": 0.2}),
+        (Optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.01), torch.optim.SGD, {"momentum": 0.9}),
+    ],
+)
+def test_optimizers(spec: Optimizer, expected: type, settings: dict[str, Any]) -> None:
+    optimizer = make_optimizer(spec, build("rnn-1x128-smnist", device="meta"))
+    assert type(optimizer) is expected
+    group = optimizer.param_groups[0]
+    assert {key: group[key] for key in settings} == settings
+    assert group["weight_decay"] == spec.weight_decay

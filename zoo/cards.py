@@ -1,0 +1,236 @@
+"""Model cards and summaries: registry entry, recorded results and counts in, text out. Pure functions; no torch."""
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from .cells import CELLS
+from .registry import Entry
+from .results import Results
+from .specs import Paper, Recipe, Reported
+
+COUNTS = Path(__file__).resolve().parent / "counts.json"
+LICENSE = "apache-2.0"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Size of a model, counted by zoo.builder without allocating it."""
+
+    parameters: int
+    multiply_adds: int
+    """Of the linear maps, for one sequence of the task's length."""
+
+
+def counts(name: str) -> Counts:
+    """The counts of a registered model, from the generated table that spares us importing torch, or else counted."""
+    if name not in _counts():
+        from . import builder
+
+        return Counts(*builder.counts(name))
+    return Counts(*_counts()[name])
+
+
+@cache
+def _counts() -> dict[str, list[int]]:
+    table: dict[str, list[int]] = json.loads(COUNTS.read_text(encoding="utf-8"))
+    return table
+
+
+def card(entry: Entry, results: Results, count: Counts) -> str:
+    """The README.md of a model's repository: front matter, use, architecture, figures, training, limits."""
+    parts = [
+        f"---\n{_front_matter(entry, results)}---",
+        f"# {entry.name}\n\n{_sentence(entry)}",
+        f"## Use\n\n{_usage(entry)}",
+        f"## Architecture\n\n{_table(('', ''), _architecture(entry, count))}",
+        f"## Figures\n\n{_figures(entry, results)}",
+        f"## Training\n\n{_training(entry, results)}",
+        f"## Limits\n\n{_limits(entry, results)}",
+        f"## Sources\n\n{_sources(entry)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def summary(entry: Entry, results: Results, count: Counts) -> str:
+    """What `rnnzoo show` prints: the card's facts as plain text."""
+    rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
+    rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
+    rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
+    rows += [("measured", f"{100 * e.value:.2f} % on {e.n:,} {e.split} examples") for e in results.evaluations]
+    rows += [("weights", entry.weights.repo if entry.weights else f"none yet; rnnzoo train {entry.name}")]
+    width = max(len(key) for key, _ in rows)
+    return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
+
+
+def source(figure: Reported, paper: Paper) -> str:
+    """Where a reported figure is printed."""
+    return f'{figure.table} of {paper.authors.split(",")[0]} et al. {paper.year}, "{paper.title}"'
+
+
+def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
+    """The README's table of models with weights."""
+    return _table(
+        ("model", "task", "parameters", "measured accuracy", "reported"),
+        [
+            (
+                f"[`{entry.name}`](cards/{entry.name}/README.md)",
+                entry.task.title,
+                f"{count.parameters:,}",
+                f"{100 * measured.value:.2f} %" if (measured := results.measured()) else "-",
+                ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
+            )
+            for entry, results, count in rows
+        ],
+    )
+
+
+def _front_matter(entry: Entry, results: Results) -> str:
+    dataset = entry.dataset
+    front: dict[str, Any] = {
+        "library_name": "rnnzoo",
+        "license": LICENSE,
+        "pipeline_tag": entry.task.pipeline_tag,
+        "tags": ["rnn", entry.model.cell, entry.model.task],
+        "datasets": [dataset.hub],
+        "metrics": [entry.task.metric],
+        "model_name": entry.name,
+    }
+    if results.evaluations:
+        front["model-index"] = [{"name": entry.name, "results": [
+            {
+                "task": {"type": entry.task.pipeline_tag},
+                "dataset": {"name": entry.task.title, "type": dataset.hub, "split": e.split},
+                "metrics": [{"type": e.metric, "value": round(e.value, 6), "name": f"{e.split} {e.metric}"}],
+            }
+            for e in results.evaluations
+        ]}]  # fmt: skip
+    text = io.StringIO()
+    yaml = YAML()
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(front, text)
+    return text.getvalue()
+
+
+def _sentence(entry: Entry) -> str:
+    spec = entry.model
+    ways = "bidirectional " if spec.bidirectional else ""
+    kind = "convolutional " if spec.kernel else ""
+    layers = f"{spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
+    return f"A {ways}{kind}{CELLS[spec.cell].title} ({spec.cell}), {layers}, for {entry.task.title}."
+
+
+def _usage(entry: Entry) -> str:
+    shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
+    streaming = "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])    # streaming: one step, explicit state\n"
+    return (
+        f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}")\n'
+        f"logits = model(x)    # x: (batch, {shape})\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+    )
+
+
+def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
+    spec = entry.model
+    rows = [
+        ("cell", f"{spec.cell}, {CELLS[spec.cell].title}"),
+        *((f"option {key}", str(value)) for key, value in spec.options.items()),
+        ("depth" if CELLS[spec.cell].layers_inside else "layers", str(spec.layers)),
+        ("units", str(spec.units)),
+        ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
+        ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
+        ("input", f"{entry.task.steps} steps of {' x '.join(map(str, entry.task.input))}"),
+        ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
+        ("readout", f"{entry.task.readout}, {entry.task.classes} classes"),
+        ("dropout", f"{spec.dropout}" if spec.dropout else ""),
+        ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
+        ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),
+        ("layer norm", "yes" if spec.layer_norm else ""),
+        ("parameters", f"{count.parameters:,}"),
+        ("multiply-adds", f"{count.multiply_adds:,} a sequence"),
+    ]
+    init = {**spec.init.resolved(spec.cell), "gate bias": spec.init.gate_bias}
+    rows.append(("start values", ", ".join(f"{role}: {value}" for role, value in init.items())))
+    return [(key, value) for key, value in rows if value]
+
+
+def _figures(entry: Entry, results: Results) -> str:
+    rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
+    for e in results.evaluations:
+        how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
+        rows.append((f"measured, {e.split}", f"{100 * e.value:.2f} %", how))
+    return _table(("accuracy", "", "source"), rows) if rows else "None yet."
+
+
+def _training(entry: Entry, results: Results) -> str:
+    training = results.training
+    if training is None:
+        return f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {_recipe_text(entry.recipe)}."
+    done = f"{training.epochs_done} of {training.recipe.epochs} epochs, {training.device}, `{training.command}`"
+    text = f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
+    best = next((row for row in training.history if row.epoch == training.best_epoch), None)
+    if best:
+        text += (
+            f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
+            f"({best.validation_loss:.4f}, accuracy {100 * best.validation_accuracy:.2f} %)."
+        )
+    if entry.documented is not None:
+        rows = _departures(entry.documented, training.recipe)
+        text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows}`. {entry.recipe.why}\n\n"
+        text += _table(("", "document", "this checkpoint"), rows)
+    return text
+
+
+def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
+    """The settings in which two recipes differ."""
+    a, b = _flat(document), _flat(own)
+    skip = ("paper", "follows", "why", "seed")
+    return [(key, str(a[key]), str(b[key])) for key in a if a[key] != b[key] and key not in skip]
+
+
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in recipe.model_dump().items():
+        flat |= {f"{key} {k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def _recipe_text(recipe: Recipe) -> str:
+    clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
+    return (
+        f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
+        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}"
+    )
+
+
+def _limits(entry: Entry, results: Results) -> str:
+    lines = []
+    if results.training:
+        lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
+        if results.training.epochs_done < results.training.recipe.epochs:
+            lines.append("Training was stopped before its schedule ended.")
+    lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
+    if entry.model.notes:
+        lines.append(entry.model.notes)
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _sources(entry: Entry) -> str:
+    lines = [f"- {p.authors}. {p.title}. {p.year}. {_link(p)}".rstrip() for p in entry.papers.values()]
+    lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. License {entry.dataset.license}.")
+    return "\n".join(lines)
+
+
+def _link(paper: Paper) -> str:
+    return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a bar inside a cell is escaped."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

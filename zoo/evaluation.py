@@ -1,0 +1,95 @@
+"""Checkpoint to result: the metric on a split, with all that is needed to measure it again."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from . import assets, checkpoint, hub, results
+from .errors import RequestError
+from .network import Network
+from .provenance import command, device_name, today, versions
+from .registry import models, registry
+from .tasks import task_data
+from .tasks.base import IGNORED, Split, SplitName
+
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Mean cross-entropy in nats and accuracy over `n` examples."""
+
+    loss: float
+    accuracy: float
+    n: int
+
+
+def evaluate(
+    name_or_path: str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None, batch_size: int = BATCH,
+    device: str | None = None, report: Callable[[int, int], None] = lambda done, n: None,
+) -> results.Evaluation:  # fmt: skip
+    """Load a checkpoint as `load` does and measure its task's metric on a split, or on its first `limit` examples.
+
+    report(done, n) is called after every batch. Raises what `load` raises, DataError, and RequestError.
+    """
+    if batch_size < 1 or (limit is not None and limit < 1):
+        raise RequestError("The batch size and the limit must be at least 1.")
+    config, weights = checkpoint.locate(name_or_path)
+    known = registry()
+    if config.task not in known.tasks:
+        raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
+    task = known.tasks[config.task]
+    network = checkpoint.load(name_or_path, device=device)
+    training = results.read(results_folder(name_or_path)).training
+    data = task_data(task, known.datasets[task.dataset]).split(split)
+    began = time.monotonic()
+    measured = measure(network, data, batch_size, limit, report)
+    return results.Evaluation(
+        model=config.name, task=config.task, dataset=task.dataset, split=split, metric=task.metric,
+        value=measured.accuracy, loss=measured.loss, n=measured.n, dataset_sha256=data.digests,
+        checkpoint_sha256=hub.sha256(weights), seed=training.recipe.seed if training else None, versions=versions(),
+        device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
+    )  # fmt: skip
+
+
+def results_folder(name_or_path: str | os.PathLike[str]) -> Path:
+    """Where results.json of a checkpoint is kept: cards/NAME for a registered name, the folder itself otherwise."""
+    name = os.fspath(name_or_path)
+    return assets.path("cards", name) if name in models() else Path(name)
+
+
+@torch.inference_mode()
+def measure(
+    network: Network, split: Split, batch: int, limit: int | None = None,
+    report: Callable[[int, int], None] = lambda done, n: None,
+) -> Measured:  # fmt: skip
+    """Loss and accuracy of a network, in eval mode, on a split or its first `limit` examples."""
+    was_training = network.training
+    network.eval()
+    n = len(split) if limit is None else min(limit, len(split))
+    sums = torch.zeros(3, dtype=torch.float64)
+    for indices in torch.arange(n).split(batch):
+        x, y, lengths = split.batch(indices, network.device)
+        logits = network(x.to(network.head.weight.dtype), lengths)
+        sums += torch.stack(score(logits, y)).double().cpu()
+        report(int(indices[-1]) + 1, n)
+    network.train(was_training)
+    loss, correct, targets = sums.tolist()
+    return Measured(loss / targets, correct / targets, n)
+
+
+def score(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the targets that count: cross-entropy (nats), correct predictions, and their number.
+
+    logits: (batch, classes) or (batch, time, classes); targets: the same without classes, IGNORED where there is none.
+    """
+    flat, y = logits.flatten(0, -2).float(), targets.flatten()
+    loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
+    counted = y != IGNORED
+    return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()

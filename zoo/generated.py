@@ -1,0 +1,48 @@
+"""Every file, or part of one, that is generated from the registry and the recorded results.
+
+`python -m zoo.generated` writes them; with --check it only says which are stale, and exits with 1 if any is.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from . import assets, builder, cards, files, registry, results
+
+BEGIN, END = "<!-- generated: models -->", "<!-- end of generated -->"
+
+
+def outputs() -> dict[Path, str]:
+    """Path to content of everything generated."""
+    table = {name: list(builder.counts(name)) for name in registry.models()}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(counts)}" for name, counts in table.items())
+    generated = {cards.COUNTS: "{\n" + lines + "\n}\n"}
+    trained = []
+    for name in registry.list_models(trained=True):
+        row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
+        trained.append(row)
+        generated[assets.path("cards", name, "README.md")] = cards.card(*row)
+    readme = assets.path("README.md")
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    generated[readme] = f"{before}{BEGIN}\n{cards.models_table(trained)}\n{END}{rest.partition(END)[2]}"
+    return generated
+
+
+def stale() -> list[Path]:
+    """The generated files that are not what they should be."""
+    return [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        found = stale()
+        for path in found:
+            print(f"{path} is stale; run: make generated", file=sys.stderr)
+        return 1 if found else 0
+    for path, text in outputs().items():
+        files.replace(path, text.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

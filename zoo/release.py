@@ -1,0 +1,54 @@
+"""A trained checkpoint becomes a published one: its files go to cards/NAME, its pin to registry.yaml."""
+
+import io
+import shutil
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from . import assets, checkpoint, files, hub, registry, results
+from .builder import build
+from .errors import RequestError
+from .specs import PinnedFile, Weights
+
+NAMESPACE = "rnnzoo"
+MARK = "\nweights:"
+
+
+def adopt(folder: Path) -> str:
+    """Copy a checkpoint's files into cards/NAME and pin them in registry.yaml; returns NAME.
+
+    The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit goes
+    with it. Raises CheckpointError, UnknownNameError, and RequestError outside a checkout.
+    """
+    path = assets.path("registry.yaml")
+    if not assets.path("pyproject.toml").is_file():
+        raise RequestError("Checkpoints are adopted into a checkout of the repository, not into an installed package.")
+    entry = registry.find(checkpoint.read_config(folder / checkpoint.CONFIG).name)
+    checkpoint.must_agree(checkpoint.read_config(folder / checkpoint.CONFIG), entry.config, folder)
+    checkpoint.load_weights(build(entry.config, device="cpu"), folder / checkpoint.WEIGHTS)
+    home = assets.path("cards", entry.name)
+    home.mkdir(parents=True, exist_ok=True)
+    for name in (checkpoint.WEIGHTS, checkpoint.CONFIG):
+        shutil.copyfile(folder / name, home / name)
+    results.write(home, results.read(folder))
+    pinned = {name: pin(home / name) for name in (checkpoint.CONFIG, checkpoint.WEIGHTS)}
+    weights = Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned})
+    everything = {**registry.registry().weights, entry.name: weights}
+    files.replace(path, (path.read_text(encoding="utf-8").partition(MARK)[0] + _section(everything)).encode())
+    registry.registry.cache_clear()
+    registry.models.cache_clear()
+    return entry.name
+
+
+def pin(path: Path) -> PinnedFile:
+    return PinnedFile(sha256=hub.sha256(path), size=path.stat().st_size)
+
+
+def _section(weights: dict[str, Weights]) -> str:
+    """The weights section of registry.yaml, its last."""
+    text = io.StringIO()
+    yaml = YAML()
+    data = {name: weights[name].model_dump(mode="json", exclude_none=True) for name in sorted(weights)}
+    yaml.dump({"weights": data}, text)
+    return "\n" + text.getvalue()
