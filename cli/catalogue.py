@@ -18,7 +18,9 @@ NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoin
 
 
 def list_(
-    pattern: Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)] = "*",
+    pattern: Annotated[
+        str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)
+    ] = "*",
     task: Annotated[str | None, typer.Option(help="Only models of this task.")] = None,
     cell: Annotated[str | None, typer.Option(help="Only models with this cell.")] = None,
     trained: Annotated[
@@ -27,22 +29,21 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the models that match."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    table = []
     for name in registry.list_models(pattern, task=task, cell=cell, trained=trained):
-        entry = registry.find(name)
+        entry, count = registry.find(name), cards.counts(name)
         measured = results.of(name).measured() if entry.weights else None
+        value = measured.value if measured else None
         reported = [figure.percent for figure in entry.model.reported]
         rows.append({
-            "name": name, "cell": entry.model.cell, "task": entry.model.task, "parameters": cards.counts(name).parameters,
-            "measured": measured.value if measured else None, "reported_percent": reported,
+            "name": name, "cell": entry.model.cell, "task": entry.model.task, "parameters": count.parameters,
+            "measured": value, "reported_percent": reported,
         })  # fmt: skip
+        printed = ", ".join(f"{figure:g} %" for figure in dict.fromkeys(reported)) or None
+        table.append((name, entry.model.task, f"{count.parameters:,}", percent(value), printed))
     if not rows:
         say("No model matches. `rnnzoo list` shows them all.")
-    table = [
-        (row["name"], row["task"], f"{row['parameters']:,}", percent(row["measured"]),
-         ", ".join(f"{value:g} %" for value in dict.fromkeys(row["reported_percent"])) or None)
-        for row in rows
-    ]  # fmt: skip
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED"), table))
 
 

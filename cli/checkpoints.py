@@ -13,7 +13,9 @@ from .output import AsJson, emit, say
 
 def pull(
     name: Name,
-    revision: Annotated[str | None, typer.Option(help="Hub revision instead of the pinned one (not hash-checked).")] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Hub revision instead of the pinned one (not hash-checked).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make sure a model's weights are on this machine, verified, and print where."""

@@ -16,6 +16,7 @@ from safetensors.torch import save as to_bytes
 
 from zoo import assets, checkpoint, hub, list_models, load, registry
 from zoo.builder import build
+from zoo.cells import CELLS
 from zoo.errors import CheckpointError, RequestError, SizeError, UnknownNameError
 from zoo.specs import Architecture, Config, Interface
 
@@ -29,7 +30,7 @@ STARTERS = [
 ]
 NAME, OTHER, COMMIT = "star-2x3-t", "star-1x3-t", "c" * 40
 REGISTRY = """\
-papers: {}
+papers: PAPERS
 datasets:
   d: {title: D, license: cc0-1.0, hub: o/d, hub_files: {}, validation: 1, citation: C, sha256: {}}
 tasks:
@@ -44,6 +45,8 @@ models:
 grids: {}
 weights: PINS
 """
+ORIGIN = {"title": "T", "authors": "A", "year": 1990}
+PAPERS = {row.paper: ORIGIN for row in CELLS.values()}
 
 
 def small(layers=2, units=3, **architecture):
@@ -394,7 +397,9 @@ def home(tmp_path, monkeypatch):
 def pin(root, weights=None):
     """Write the registry with this weights section, and read it anew."""
     root.mkdir(exist_ok=True)
-    (root / "registry.yaml").write_text(REGISTRY.replace("PINS", json.dumps(weights or {})))
+    (root / "registry.yaml").write_text(
+        REGISTRY.replace("PAPERS", json.dumps(PAPERS)).replace("PINS", json.dumps(weights or {}))
+    )
     registry.registry.cache_clear()
     registry.models.cache_clear()
 

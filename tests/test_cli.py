@@ -127,7 +127,9 @@ def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_pa
     run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1")
     values = []
     for batch in ("1", "7", "100"):
-        code, out, _ = run("eval", str(tmp_path / "run"), "--limit", "100", "--batch-size", batch, "--device", "cpu", "--json")
+        _, out, _ = run(
+            "eval", str(tmp_path / "run"), "--limit", "100", "--batch-size", batch, "--device", "cpu", "--json"
+        )
         values.append((json.loads(out)["value"], round(json.loads(out)["loss"], 4)))
     assert len(set(values)) == 1
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from zoo import assets, list_models, registry, spec
+from zoo.cells import CELLS
 from zoo.errors import RegistryError, UnknownNameError, ZooError
 from zoo.specs import Registry
 
@@ -47,6 +48,7 @@ TASKS = ("smnist", "pmnist")
 SMALL = """\
 papers:
   p: {title: Title, authors: Author, year: 1990}
+CITED
 datasets:
   d:
     title: Data
@@ -95,7 +97,11 @@ grids:
         table: Two
         percent: {t: {1x3: [60.5, null]}}
 weights: {}
-""".replace("DIGEST", "a" * 64)
+"""
+CITED = [
+    f"  {paper}: {{title: Origin, authors: Author, year: 1990}}" for paper in sorted({c.paper for c in CELLS.values()})
+]
+SMALL = SMALL.replace("CITED", "\n".join(CITED)).replace("DIGEST", "a" * 64)
 
 PIN = """\
 weights:
@@ -385,7 +391,7 @@ def test_a_missing_file_and_a_folder(tmp_path):
 
 UNKNOWN_KEYS = {
     "recepies": ("recipes", SMALL + "recepies: {}  # HERE\n"),
-    "titel": ("title", edited("year: 1990}", "year: 1990,\n    titel: x}  # HERE")),
+    "titel": ("title", edited("  p: {", "  p: {\n    titel: x,  # HERE\n    ")),
     "licence": ("license", edited("    hub: owner", "    licence: x  # HERE\n    hub: owner")),
     "class": ("classes", edited("    classes: 10\n", "    classes: 10\n    class: 10  # HERE\n")),
     "epoch": ("epochs", edited("    epochs: 1\n", "    epochs: 1\n    epoch: 1  # HERE\n")),
@@ -422,7 +428,7 @@ VALUES = {
     "    batch: 10": "0 | -1 | 1e1 | true | 100000",
     "    epochs: 1": "0 | 1000000",
     "    precision: no": "off | false | 32",
-    "    title: Task": "3 | '' | null | 2001-01-01 | [Task]",
+    "    title: Task": "3 | '' | null | [Task]",
     "    task: t": "T | a b | ../t | 3",
 }
 VALUE_CASES = [(line, value) for line, values in VALUES.items() for value in values.split(" | ")]
@@ -535,6 +541,12 @@ def test_a_reference_to_what_is_not_there(tmp_path, what):
     assert re.search(rf"No {kind} is called '(tt|rr|pp|dd|mmnist)'", refusal(tmp_path, UNKNOWN_REFERENCES[what]))
 
 
+def test_every_cell_has_its_paper(tmp_path):
+    text = re.sub("  star: .*\n", "", SMALL)
+    assert text != SMALL
+    assert re.search("No paper .*is called 'star'", refusal(tmp_path, text))
+
+
 def test_near_matches_of_a_reference(tmp_path):
     assert "Did you mean mnist" in refusal(tmp_path, UNKNOWN_REFERENCES["task family"])
 
@@ -600,8 +612,9 @@ def test_a_scalar_that_is_not_what_it_says(tmp_path, scalar):
     refusal(tmp_path, edited(UNITS, f"    units: {scalar}  # HERE\n"))
 
 
-def test_an_escape_beyond_unicode(tmp_path):
-    refusal(tmp_path, edited("title: Task", r'title: "\U00110000"'))
+@pytest.mark.parametrize("escape", [r"\U00110000", r"\UFFFFFFFF", r"\xZZ"])
+def test_an_escape_that_is_no_character(tmp_path, escape):
+    refusal(tmp_path, edited("title: Task", f'title: "{escape}"'))
 
 
 def test_damage_anywhere_is_read_or_refused(tmp_path):

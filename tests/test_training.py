@@ -210,7 +210,9 @@ def test_two_processes_compute_what_one_does(small_zoo: Zoo, tmp_path: Path) -> 
     script = tmp_path / "launch.py"
     script.write_text(LAUNCH)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = subprocess.run([*command, str(script), NAME, str(tmp_path / "two")], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*command, str(script), NAME, str(tmp_path / "two")], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for key in one:
@@ -248,7 +250,11 @@ def test_schedules() -> None:
     ("spec", "expected", "settings"),
     [
         (Optimizer(name="adam", lr=0.1, betas=(0.8, 0.9)), torch.optim.Adam, {"betas": (0.8, 0.9)}),
-        (Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2), torch.optim.RMSprop, {"alpha": 0.8, "momentum": 0.2}),
+        (
+            Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2),
+            torch.optim.RMSprop,
+            {"alpha": 0.8, "momentum": 0.2},
+        ),
         (Optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.01), torch.optim.SGD, {"momentum": 0.9}),
     ],
 )

@@ -24,8 +24,9 @@ def build(
     """A freshly initialised network, in training mode.
 
     spec: a name of the registry or a Config. device: where it goes, "meta" included (default: the best there is).
-    dtype: of the parameters (default float32). The same seed gives the same start values on every device. Raises
-    UnknownNameError, and SizeError above MAX_PARAMETERS unless allow_large, before any memory is taken.
+    dtype: of the parameters (default float32). The same seed gives the same start values on every device. Building for
+    a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, and SizeError above MAX_PARAMETERS
+    unless allow_large, before any memory is taken.
     """
     config = registry.find(spec).config if isinstance(spec, str) else spec
     with torch.device("meta"):
@@ -36,6 +37,10 @@ def build(
             f"{config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}; pass allow_large=True to build it."
         )
     target = resolve_device(device)
+    if target.type == "cpu":
+        # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
+        # torch's worker threads inherit the setting when they start
+        torch.set_flush_denormal(True)
     if target.type != "meta":
         network.to_empty(device="cpu")
         initialise(network, torch.Generator().manual_seed(seed))
@@ -102,9 +107,7 @@ def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> 
     """Fill (gates * units, in, ...) gate by gate: each gate's block is a matrix of its own to the initialisers."""
     for block in weight.split(units):
         kind, _, number = name.partition("-")
-        if block.dim() == 1:  # a diagonal map has no fans
-            nn.init.zeros_(block)
-        elif name == "zero":
+        if block.dim() == 1 or name == "zero":  # a diagonal map has no fans
             nn.init.zeros_(block)
         elif name == "identity":
             nn.init.dirac_(block) if block.dim() == 4 else nn.init.eye_(block)

@@ -128,7 +128,9 @@ def _sentence(entry: Entry) -> str:
 
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
-    streaming = "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])    # streaming: one step, explicit state\n"
+    streaming = (
+        "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])    # streaming: one step, explicit state\n"
+    )
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}")\n'
         f"logits = model(x)    # x: (batch, {shape})\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
@@ -170,9 +172,13 @@ def _figures(entry: Entry, results: Results) -> str:
 def _training(entry: Entry, results: Results) -> str:
     training = results.training
     if training is None:
-        return f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {_recipe_text(entry.recipe)}."
+        return (
+            f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {_recipe_text(entry.recipe)}."
+        )
     done = f"{training.epochs_done} of {training.recipe.epochs} epochs, {training.device}, `{training.command}`"
-    text = f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
+    text = (
+        f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
+    )
     best = next((row for row in training.history if row.epoch == training.best_epoch), None)
     if best:
         text += (

@@ -140,9 +140,7 @@ class Network(nn.Module):
         self.head = nn.Linear(self.width, classes, device=weight.device, dtype=weight.dtype)
         self.config = self.config.model_copy(update={"interface": interface})
 
-    def _run(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None
-    ) -> tuple[list[Tensor], NetworkState]:
+    def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[list[Tensor], NetworkState]:
         """Top outputs, a (batch, ...) a step, and final states, by whichever scan `backend` asks for."""
         if self.backend not in ("auto", "plain", "wavefront"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'wavefront'.")
@@ -192,7 +190,12 @@ class Network(nn.Module):
         if lengths is None:
             return x, None
         lengths = torch.as_tensor(lengths, device=x.device)
-        if lengths.shape != x.shape[:1] or lengths.is_floating_point() or lengths.min() < 1 or lengths.max() > x.shape[1]:
+        if (
+            lengths.shape != x.shape[:1]
+            or lengths.is_floating_point()
+            or lengths.min() < 1
+            or lengths.max() > x.shape[1]
+        ):
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         return _mask(x, lengths), lengths
 

@@ -16,6 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from . import assets
+from .cells import CELLS
 from .errors import RegistryError, UnknownNameError
 from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 from .tasks import TASKS
@@ -116,6 +117,8 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
         if name is not None and name not in table:
             refuse(location, str(UnknownNameError(kind, name, table)).rstrip(".?"))
 
+    for cell, row in CELLS.items():
+        refer(("papers",), registry.papers, f"paper (of cell {cell!r})", row.paper)
     for key, task in registry.tasks.items():
         refer(("tasks", key, "dataset"), registry.datasets, "dataset", task.dataset)
         refer(("tasks", key, "family"), TASKS, "task family", task.family)
@@ -162,7 +165,7 @@ def find(name: str) -> Entry:
     model, everything = models()[name], registry()
     task, recipe = everything.tasks[model.task], everything.recipes[model.recipe]
     documented = everything.recipes[recipe.follows] if recipe.follows else None
-    keys = [figure.paper for figure in model.reported]
+    keys = [CELLS[model.cell].paper, *(figure.paper for figure in model.reported)]
     keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
     papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
     dataset, weights = everything.datasets[task.dataset], everything.weights.get(name)

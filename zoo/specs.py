@@ -305,11 +305,8 @@ class Grid(Spec):
 
     def _reported(self, column: int, row: str, task: str) -> list[Reported]:
         found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
-        return [
-            Reported(paper=table.paper, table=table.table, percent=float(row[column]))
-            for table, row in found
-            if row and row[column] is not None
-        ]
+        figures = ((table, row[column]) for table, row in found if row)
+        return [Reported(paper=t.paper, table=t.table, percent=float(f)) for t, f in figures if f is not None]
 
     @model_validator(mode="after")
     def _tables_fit(self) -> "Grid":

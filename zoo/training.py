@@ -66,13 +66,13 @@ def train(
     the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
     with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
-    # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
-    # worker threads inherit the setting when they start, so it comes before anything that is computed in parallel
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
     recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
     accelerator = _accelerator(recipe, device)
     if recipe.batch % accelerator.num_processes:
-        raise TrainingError(f"A batch of {recipe.batch} cannot be shared equally by {accelerator.num_processes} processes.")
+        raise TrainingError(
+            f"A batch of {recipe.batch} cannot be shared equally by {accelerator.num_processes} processes."
+        )
     data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
     run.resume()
@@ -226,10 +226,14 @@ class Run:
         facts = json.loads(bytes(tensors.pop("facts").tolist()))
         if facts["identity"] != json.loads(json.dumps(self._identity)):
             part = next(key for key, value in self._identity.items() if facts["identity"].get(key) != value)
-            raise TrainingError(f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder.")
+            raise TrainingError(
+                f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder."
+            )
         self.step, self.seconds, self.sums = facts["step"], facts["seconds"], tensors.pop("sums")
         self.history = [results.Epoch(**row) for row in facts["history"]]
-        self.network.load_state_dict({k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")})
+        self.network.load_state_dict(
+            {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
+        )
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             kind, _, rest = key.partition(".")

@@ -17,6 +17,8 @@ class CellRow:
     path: str
     """`module.Class` within zoo.cells."""
     title: str
+    paper: str
+    """Where it comes from: a key of the registry's papers."""
     options: dict[str, object] = field(default_factory=dict)
     """Allowed options: the tuple of allowed words, or the type of an allowed number."""
     init: dict[str, str] = field(default_factory=dict)
@@ -28,17 +30,19 @@ class CellRow:
 _SMALL = {"input": "normal-0.001", "recurrent": "normal-0.001"}  # N(0, 1e-3) of the RIN paper, section 3.1
 
 CELLS: dict[str, CellRow] = {
-    "rnn": CellRow("elman.RNN", "simple recurrent network", {"activation": ("tanh", "relu")}),
-    "lstm": CellRow("lstm.LSTM", "long short-term memory"),
-    "lstm-f": CellRow("lstm.ForgetLSTM", "LSTM with only the forget gate"),
-    "lstm-peephole": CellRow("lstm.PeepholeLSTM", "LSTM with peepholes", {"peephole": ("full", "diagonal")}),
-    "lstm-coupled": CellRow("lstm.CoupledLSTM", "LSTM with coupled forget and input gates"),
-    "gru": CellRow("gru.GRU", "gated recurrent unit", {"reset": ("before", "after")}),
-    "rhn": CellRow("rhn.RHN", "recurrent highway network", layers_inside=True),
-    "star": CellRow("star.STAR", "stackable recurrent cell", {"shift": float}),
-    "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", init={**_SMALL, "recurrent": "identity"}),
-    "rin": CellRow("rin.RIN", "recurrent identity network", init=_SMALL),
-    "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", init=_SMALL),
+    "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": ("tanh", "relu")}),
+    "lstm": CellRow("lstm.LSTM", "long short-term memory", "lstm"),
+    "lstm-f": CellRow("lstm.ForgetLSTM", "LSTM with only the forget gate", "lstm-f"),
+    "lstm-peephole": CellRow(
+        "lstm.PeepholeLSTM", "LSTM with peepholes", "lstm-peephole", {"peephole": ("full", "diagonal")}
+    ),
+    "lstm-coupled": CellRow("lstm.CoupledLSTM", "LSTM with coupled forget and input gates", "lstm-coupled"),
+    "gru": CellRow("gru.GRU", "gated recurrent unit", "gru", {"reset": ("before", "after")}),
+    "rhn": CellRow("rhn.RHN", "recurrent highway network", "rhn", layers_inside=True),
+    "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": float}),
+    "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
+    "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
+    "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", "rin", init=_SMALL),
 }
 
 

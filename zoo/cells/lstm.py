@@ -1,9 +1,11 @@
 """Long short-term memory (Hochreiter & Schmidhuber 1997) and its relatives. Gates lie in torch.nn.LSTM's order."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, Map, Maps, State
 
 
 class LSTM(Cell):
@@ -52,7 +54,7 @@ class PeepholeLSTM(LSTM):
 
     def __init__(self, maps: Maps, peephole: str = "full"):
         super().__init__(maps)
-        make = {"full": maps, "diagonal": maps.diagonal}[peephole]
+        make: Callable[[int], Map] = {"full": maps, "diagonal": maps.diagonal}[peephole]
         self.old = make(2)
         self.new = make(1)
 

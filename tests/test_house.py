@@ -1,0 +1,107 @@
+"""The house rules: small files, no import that registers or drags torch in, everything generated up to date."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from zoo import generated
+from zoo.cells import CELLS, cell_class
+from zoo.cells.base import Cell
+from zoo.tasks import TASKS
+from zoo.tasks.base import TaskData
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted([*ROOT.glob("zoo/**/*.py"), *ROOT.glob("cli/**/*.py")])
+METADATA = [
+    "zoo",
+    "zoo.errors",
+    "zoo.specs",
+    "zoo.registry",
+    "zoo.results",
+    "zoo.cards",
+    "zoo.hub",
+    "zoo.assets",
+    "zoo.files",
+]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    assert ast.get_docstring(ast.parse(text)) or path.name == "__main__.py"
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("zoo/cells/*.py")), ids=lambda path: path.name)
+def test_cells_stay_tiny(path: Path) -> None:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            assert (node.end_lineno or 0) - node.lineno < 60, node.name
+
+
+def test_every_cell_class_is_in_the_table() -> None:
+    in_table = {cell_class(name) for name in CELLS}
+    for path in ROOT.glob("zoo/cells/*.py"):
+        module = import_module("zoo.cells" if path.stem == "__init__" else f"zoo.cells.{path.stem}")
+        found = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell}
+        assert {cls for cls in found if cls.__module__ == module.__name__} <= in_table
+
+
+def test_every_task_family_is_in_the_table() -> None:
+    rows = {path.rpartition(".")[0] for path in TASKS.values()}
+    assert rows == {path.stem for path in ROOT.glob("zoo/tasks/*.py")} - {"__init__", "base"}
+    for path in TASKS.values():
+        module, _, name = path.rpartition(".")
+        assert issubclass(getattr(import_module(f"zoo.tasks.{module}"), name), TaskData)
+
+
+@pytest.mark.parametrize("module", METADATA)
+def test_metadata_modules_do_not_import_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'huggingface_hub' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_library_never_imports_the_command_line_and_nobody_unpickles() -> None:
+    for path in SOURCES:
+        names = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            )
+        }
+        assert not names & {"pickle", "click"}
+        assert path.is_relative_to(ROOT / "cli") or not any(name.startswith("rnnzoo_cli") for name in names)
+        assert "torch.load(" not in path.read_text()
+
+
+def test_everything_generated_is_up_to_date() -> None:
+    assert [str(path) for path in generated.stale()] == []
+
+
+def test_only_one_place_prints() -> None:
+    printing = {
+        path.name
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing <= {"generated.py"}  # a program of its own, for make
+
+
+def test_every_public_function_has_a_docstring() -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path in SOURCES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+        and len(ast.unparse(node).splitlines()) > 6
+    ]
+    assert missing == []

@@ -1,0 +1,37 @@
+"""A wheel carries what an editable install finds beside the code: registry, cards, weights, data, command line."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROBE = """
+from pathlib import Path
+import zoo
+from zoo import assets
+assert "site" in str(assets.ROOT), assets.ROOT
+network = zoo.load("gru-1x128-mnist-rows", device="cpu")
+from zoo.evaluation import evaluate
+assert evaluate("gru-1x128-mnist-rows", limit=200, device="cpu").value > 0.9
+"""
+
+
+@pytest.mark.slow
+def test_wheel(tmp_path: Path) -> None:
+    """Builds with the declared build requirements (from the package index), and runs from an unpacked copy."""
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(ROOT)]
+    subprocess.run(command, check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        archive.extractall(site)
+    assert "cli/main.py" not in names
+    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/counts.json", "zoo/py.typed"} <= names
+    run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
+    subprocess.run([sys.executable, "-c", PROBE], **run)
+    listed = subprocess.run([sys.executable, "-m", "rnnzoo_cli", "list"], capture_output=True, text=True, **run)
+    assert "star-16x64-pmnist" in listed.stdout
