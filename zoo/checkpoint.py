@@ -19,6 +19,7 @@ from .specs import Config
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 MAX_CONFIG_BYTES = 1_000_000
+MAX_HEADER_BYTES = 10_000_000
 
 
 def load(
@@ -30,7 +31,7 @@ def load(
     name_or_path: a name of the registry (fetched if need be, hash-checked), or a folder with model.safetensors and
     config.json; a word without a path separator that is in the registry is a name. dtype: of the parameters (default:
     as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
-    Raises UnknownNameError, CheckpointError; there is no third outcome.
+    Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
         config, weights = locate(name_or_path, revision)
@@ -59,7 +60,7 @@ def _config(name_or_path: str | os.PathLike[str]) -> Config:
 
 def _is_folder(name_or_path: str | os.PathLike[str]) -> bool:
     """A registered name is a name, whatever folders there are; anything else may be a folder."""
-    return os.fspath(name_or_path) not in registry.models() and Path(name_or_path).is_dir()
+    return os.fspath(name_or_path) not in registry.models() and os.path.isdir(name_or_path)
 
 
 def save(network: Network, folder: Path) -> None:
@@ -85,7 +86,9 @@ def read_config(path: Path) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise CheckpointError(f"{path}: not a valid config.json: {where}: {first['msg']}.") from error
+        raise CheckpointError(
+            f"{path}: not a valid config.json: {where}: {first['msg'].removeprefix('Value error, ')}."
+        ) from error
 
 
 def load_weights(network: Network, path: Path) -> None:
@@ -115,7 +118,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         _refuse_duplicates(path)
         return load_file(path)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
@@ -132,8 +135,8 @@ def _refuse_duplicates(path: Path) -> None:
 
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > path.stat().st_size:
-            raise ValueError("its header is longer than the file")
+        if length > min(path.stat().st_size, MAX_HEADER_BYTES):
+            raise ValueError("its header is longer than it can be")
         json.loads(file.read(length), object_pairs_hook=unique)
 
 

@@ -34,6 +34,7 @@ def stale() -> list[Path]:
 
 
 def main() -> int:
+    """The program; returns its exit code."""
     if "--check" in sys.argv[1:]:
         found = stale()
         for path in found:

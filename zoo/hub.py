@@ -29,7 +29,11 @@ def resolve(entry: Entry, revision: str | None = None) -> dict[str, Path]:
 def _find(model: str, pin: Weights, name: str, file: PinnedFile) -> Path:
     problems = []
     for source in (_cached, _packaged, _published):
-        path = source(model, pin, name)
+        try:
+            path = source(model, pin, name)
+        except CheckpointError as error:
+            problems.append(str(error).rstrip("."))
+            continue
         if path is None:
             continue
         problem = differs(path, file)
@@ -54,27 +58,28 @@ def _packaged(model: str, pin: Weights, name: str) -> Path | None:
 
 
 def _published(model: str, pin: Weights, name: str) -> Path | None:
-    return None if pin.revision is None else _download(pin.repo, name, pin.revision)
+    if pin.revision is None:
+        return None
+    damaged = _cached(model, pin, name) is not None  # else it would not be asked; the client would return it again
+    return _download(pin.repo, name, pin.revision, force=damaged)
 
 
-def _download(repo: str, name: str, revision: str) -> Path:
+def _download(repo: str, name: str, revision: str, force: bool = False) -> Path:
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(repo, name, revision=revision, library_name="rnnzoo"))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        return Path(hf_hub_download(repo, name, revision=revision, library_name="rnnzoo", force_download=force))
+    except Exception as error:  # the client lets errors of several HTTP libraries through
         raise CheckpointError(f"{repo}@{revision}: {name} could not be fetched: {_first_line(error)}") from error
 
 
 def dataset_file(repo: str, name: str) -> Path:
     """A file of a dataset repository, downloaded to the Hub's cache if need be; the caller verifies what it decodes to."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         return Path(hf_hub_download(repo, name, repo_type="dataset", library_name="rnnzoo"))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+    except Exception as error:  # the client lets errors of several HTTP libraries through
         raise DataError(
             f"{repo}: {name} could not be fetched: {_first_line(error)} "
             "Set RNNZOO_DATA to a folder that has the data, or connect to the Hub."

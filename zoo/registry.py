@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from . import assets
 from .cells import CELLS
@@ -23,6 +24,7 @@ from .tasks import TASKS
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
+TAGS = {f"tag:yaml.org,2002:{word}" for word in ("map", "seq", "str", "int", "float", "bool", "null")}
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,17 @@ class Entry:
 def read(path: Path) -> Registry:
     """Read and validate a registry file; raises RegistryError naming the first fault's file, line and column."""
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise RegistryError(f"{path}: {size:,} bytes; a registry has at most {MAX_BYTES:,}.")
         raw = path.read_bytes()
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
-    if len(raw) > MAX_BYTES:
-        raise RegistryError(f"{path}: {len(raw):,} bytes; a registry has at most {MAX_BYTES:,}.")
     yaml = YAML(typ="safe", pure=True)
     try:
-        root = yaml.compose(raw.decode("utf-8"))
-        _refuse_anchors(path, root)
+        text = raw.decode("utf-8")
+        root = yaml.compose(text)
+        _refuse_odd_nodes(path, yaml, root)
         registry = Registry.model_validate(yaml.constructor.construct_document(root))
     except UnicodeDecodeError as error:
         raise RegistryError(f"{path}: not UTF-8 at byte {error.start}.") from error
@@ -67,27 +71,39 @@ def read(path: Path) -> Registry:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise RegistryError(f"{where}: {error.problem or error.context}.") from error
-    except YAMLError as error:
-        raise RegistryError(f"{path}: {error}.") from error
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise RegistryError(f"{path}:{line}: character {error.character:#x} is not allowed.") from error
     except ValidationError as error:
         first = error.errors()[0]
         location = (*first["loc"], *([first["ctx"]["key"]] if first["type"] == "unknown_key" else []))
-        raise RegistryError(f"{_where(path, root, location)}: {first['msg']}.") from error
+        raise RegistryError(f"{_where(path, root, location)}: {first['msg'].removeprefix('Value error, ')}.") from error
+    except (YAMLError, ValueError, OverflowError) as error:  # the last two: an escape beyond Unicode
+        raise RegistryError(f"{path}: {error}.") from error
     _check_names(path, root, registry)
     return registry
 
 
-def _refuse_anchors(path: Path, node: Node | None, depth: int = 0) -> None:
+def _refuse_odd_nodes(path: Path, yaml: YAML, node: Node | None, depth: int = 0) -> None:
+    """Refuse anchors, depth, tags that JSON has not (merge keys, dates), and scalars that are not of their tag."""
     if node is None:
         raise RegistryError(f"{path}: empty.")
-    line = node.start_mark.line + 1
+    where = f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
     if node.anchor is not None:
-        raise RegistryError(f"{path}:{line}: anchors and aliases are not allowed; write the value out.")
+        raise RegistryError(f"{where}: anchors and aliases are not allowed; write the value out.")
     if depth > MAX_DEPTH:
-        raise RegistryError(f"{path}:{line}: nested too deeply (more than {MAX_DEPTH} levels).")
+        raise RegistryError(f"{where}: nested too deeply (more than {MAX_DEPTH} levels).")
+    if node.tag not in TAGS:
+        what = "the merge key <<" if str(node.tag).endswith(":merge") else f"tag {node.tag}"
+        raise RegistryError(f"{where}: {what} is not allowed; quote it if it is a word.")
+    if isinstance(node, ScalarNode):
+        try:
+            yaml.constructor.construct_object(node)
+        except (ValueError, LookupError) as error:
+            raise RegistryError(f"{where}: {node.value[:40]!r} is not of its type ({error}).") from error
     children = [c for pair in node.value for c in pair] if isinstance(node, MappingNode) else node.value
     for child in children if isinstance(node, MappingNode | SequenceNode) else ():
-        _refuse_anchors(path, child, depth + 1)
+        _refuse_odd_nodes(path, yaml, child, depth + 1)
 
 
 def _where(path: Path, node: Node, location: tuple[Any, ...]) -> str:
@@ -117,26 +133,29 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
         if name is not None and name not in table:
             refuse(location, str(UnknownNameError(kind, name, table)).rstrip(".?"))
 
-    for cell, row in CELLS.items():
-        refer(("papers",), registry.papers, f"paper (of cell {cell!r})", row.paper)
     for key, task in registry.tasks.items():
         refer(("tasks", key, "dataset"), registry.datasets, "dataset", task.dataset)
         refer(("tasks", key, "family"), TASKS, "task family", task.family)
     for key, recipe in registry.recipes.items():
         refer(("recipes", key, "paper"), registry.papers, "paper", recipe.paper)
         refer(("recipes", key, "follows"), registry.recipes, "recipe", recipe.follows)
+        if recipe.follows == key:
+            refuse(("recipes", key, "follows"), "a recipe cannot follow itself")
     seen: set[str] = set()
     for section, key, model in _models(registry):
         location = (section, key)
+        refer((*location, "task"), registry.tasks, "task", model.task)
+        refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
+        refer(location, registry.papers, "paper", CELLS[model.cell].paper)
+        for figure in model.reported:
+            refer((*location, "reported"), registry.papers, "paper", figure.paper)
+        if len(registry.tasks[model.task].input) != model.input_rank:
+            refuse((*location, "kernel"), f"kernel is {model.kernel}, which does not fit the input of {model.task!r}")
         if section == "models" and key != model.name:
             refuse(location, f"the name derived from this entry is {model.name!r}")
         if model.name in seen:
             refuse(location, f"{model.name!r} is declared twice")
         seen.add(model.name)
-        refer((*location, "task"), registry.tasks, "task", model.task)
-        refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
-        for figure in model.reported:
-            refer((*location, "reported"), registry.papers, "paper", figure.paper)
     for name in registry.weights:
         refer(("weights", name), dict.fromkeys(seen), "model", name)
 

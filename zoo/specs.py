@@ -16,9 +16,14 @@ from .cells import CELLS, cell_row
 
 T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
+Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1, max_length=32)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
 Count = Annotated[int, Field(ge=1, le=16384)]
+Shape = Annotated[tuple[Count, ...], Field(strict=False, min_length=1, max_length=3)]
+Layers = Annotated[int, Field(ge=1, le=1024)]
+Percent = Annotated[float, Field(ge=0.0, le=100.0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0, lt=math.inf, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -74,7 +79,7 @@ class Task(Spec):
     dataset: Key
     layout: Key
     """How the family lays its data out as a sequence."""
-    input: Seq[Count]
+    input: Shape
     """Shape of one time step: (features,) or (channels, height, width)."""
     steps: Annotated[int, Field(ge=1, le=1_000_000)]
     classes: Count
@@ -88,6 +93,8 @@ class Task(Spec):
 
 
 class Optimizer(Spec):
+    """An optimizer and its constants."""
+
     name: Literal["adam", "rmsprop", "sgd"]
     lr: Positive
     betas: Seq[Rate] = (0.9, 0.999)
@@ -150,9 +157,15 @@ BIASES = ("zero", "one", "chrono", "log-uniform", "log-uniform-sqrt")
 
 def _check_weight_init(name: str) -> str:
     """A word of WEIGHTS, or `uniform-R` on [-R, R], or `normal-S` of standard deviation S."""
-    if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d+(\.\d+)?(e-\d+)?", name):
+    if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
         return name
     raise ValueError(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
+
+
+def _check_cell(name: str) -> None:
+    if name not in CELLS:
+        near = difflib.get_close_matches(name, CELLS, n=1, cutoff=0.0)[0]
+        raise ValueError(f"unknown cell {name!r}; the nearest is {near!r}")
 
 
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
@@ -181,7 +194,7 @@ class Architecture(Spec):
     cell: Key
     options: dict[str, Any] = {}
     """Options of the cell; CELLS says which there are."""
-    layers: Annotated[int, Field(ge=1, le=1024)]
+    layers: Layers
     units: Count
     kernel: Annotated[int, Field(ge=1, le=31)] | None = None
     """Odd side of the convolution that replaces every linear map; none: dense."""
@@ -201,9 +214,7 @@ class Architecture(Spec):
 
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
-        if self.cell not in CELLS:
-            near = difflib.get_close_matches(self.cell, CELLS, n=1, cutoff=0.0)[0]
-            raise ValueError(f"unknown cell {self.cell!r}; the nearest is {near!r}")
+        _check_cell(self.cell)
         allowed = CELLS[self.cell].options
         for key, value in self.options.items():
             if key not in allowed:
@@ -211,11 +222,16 @@ class Architecture(Spec):
             choice = allowed[key]
             if isinstance(choice, tuple) and value not in choice:
                 raise ValueError(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
-            if choice is float and (type(value) not in (int, float) or not math.isfinite(value)):
+            if choice is float and (type(value) not in (int, float) or not -1e30 < value < 1e30):  # False for NaN
                 raise ValueError(f"option {key!r} is {value!r}; it must be a finite number")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise ValueError(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
         return self
+
+    @property
+    def input_rank(self) -> int:
+        """Dimensions of one time step: (features,), or (channels, height, width) for a convolution."""
+        return 1 if self.kernel is None else 3
 
     @property
     def prefix(self) -> str:
@@ -229,7 +245,7 @@ class Reported(Spec):
 
     paper: Key
     table: Text
-    percent: Annotated[float, Field(ge=0.0, le=100.0)]
+    percent: Percent
     """Accuracy in percent, as printed."""
 
 
@@ -278,16 +294,16 @@ class ReportedTable(Spec):
 
     paper: Key
     table: Text
-    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[float | int | None]]]
+    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
 
 
 class Grid(Spec):
     """A family of models: every combination of `cell`, `layers`, `units` and `task`."""
 
-    cell: Seq[Key]
-    layers: Seq[Count]
-    units: Seq[Count]
-    task: Seq[Key]
+    cell: Some[Key]
+    layers: Some[Layers]
+    units: Some[Count]
+    task: Some[Key]
     recipe: Key
     init: Init = Init()
     reported: Seq[ReportedTable] = ()
@@ -307,6 +323,12 @@ class Grid(Spec):
         found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
         figures = ((table, row[column]) for table, row in found if row)
         return [Reported(paper=t.paper, table=t.table, percent=float(f)) for t, f in figures if f is not None]
+
+    @model_validator(mode="after")
+    def _cells_exist(self) -> "Grid":
+        for cell in self.cell:
+            _check_cell(cell)
+        return self
 
     @model_validator(mode="after")
     def _tables_fit(self) -> "Grid":
@@ -337,12 +359,12 @@ class Registry(Spec):
 class Interface(Spec):
     """The shapes a task gives a network; with an Architecture, all that is needed to build it."""
 
-    input: Seq[Count]
+    input: Shape
     steps: Annotated[int, Field(ge=1, le=1_000_000)]
     """Typical length of a sequence; initialisers with a time constant use it."""
     outputs: Count
     readout: Literal["last", "mean", "every"]
-    mean: float = 0.0
+    mean: Finite = 0.0
     std: Positive = 1.0
 
     @classmethod
@@ -360,3 +382,10 @@ class Config(Spec):
     task: Key
     architecture: Architecture
     interface: Interface
+
+    @model_validator(mode="after")
+    def _kernel_fits_the_input(self) -> "Config":
+        if len(self.interface.input) != self.architecture.input_rank:
+            shape = " x ".join(map(str, self.interface.input))
+            raise ValueError(f"kernel is {self.architecture.kernel}, which does not fit an input of {shape}")
+        return self

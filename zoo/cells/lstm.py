@@ -54,7 +54,8 @@ class PeepholeLSTM(LSTM):
 
     def __init__(self, maps: Maps, peephole: str = "full"):
         super().__init__(maps)
-        make: Callable[[int], Map] = {"full": maps, "diagonal": maps.diagonal}[peephole]
+        kinds: dict[str, Callable[[int], Map]] = {"full": maps, "diagonal": maps.diagonal}
+        make = kinds[peephole]
         self.old = make(2)
         self.new = make(1)
 

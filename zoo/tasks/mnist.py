@@ -18,15 +18,22 @@ import torch
 from torch import Tensor
 
 from .. import hub
-from ..errors import DataError, MissingExtraError
+from ..errors import DataError, MissingExtraError, RequestError
+from ..specs import Dataset, Task
 from .base import Split, SplitName, TaskData
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
+LAYOUTS = ("pixels", "permuted-pixels", "rows")
 PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
 
 
 class MNIST(TaskData):
     """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28)."""
+
+    def __init__(self, task: Task, dataset: Dataset):
+        super().__init__(task, dataset)
+        if task.layout not in LAYOUTS:
+            raise RequestError(f"MNIST has no layout {task.layout!r}; it has: {', '.join(LAYOUTS)}.")
 
     def split(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"
@@ -68,7 +75,7 @@ class MNIST(TaskData):
 @cache
 def permutation() -> Tensor:
     """The 784 pixel positions, in order, of permuted MNIST as JANET's and STAR's authors used it; int64."""
-    content = (PACKAGED / "pmnist_permutation_mask.npy").read_bytes()
+    content = _from_file(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
         raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")
     return torch.frombuffer(bytearray(content[-784 * 8 :]), dtype=torch.int64)
@@ -95,7 +102,7 @@ def _from_parquet(path: Path, images: bool) -> bytes:
             return _header(len(column)) + bytes(column)
         pixels = (Image.open(io.BytesIO(row["bytes"])).convert("L").tobytes() for row in column)
         return _header(len(column), 28, 28) + b"".join(pixels)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except Exception as error:  # pyarrow and pillow have many, SyntaxError and NotImplementedError among them
         raise DataError(f"{path}: not a parquet file in the layout of ylecun/mnist ({error}).") from error
 
 
