@@ -129,11 +129,11 @@ def _sentence(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
     streaming = (
-        "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])    # streaming: one step, explicit state\n"
+        "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
     )
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}")\n'
-        f"logits = model(x)    # x: (batch, {shape})\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+        f"logits = model(x)  # x: (batch, {shape})\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
     )
 
 
