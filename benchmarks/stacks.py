@@ -1,9 +1,10 @@
 """Deep stacks, side by side in one run: rnnzoo, torchrecurrent's STAR and torch.nn.LSTM of the same depth and width.
 
 `python -m benchmarks.stacks [--rounds N] [--out FILE]` times a forward pass, and a forward and backward pass, of a
-16 x 64 stack over 784 steps of one feature, batch 100, loss on the last output. Contenders take turns, so that whatever
-else the machine does falls on all of them; the time of each is its median over the rounds, after one warm-up. Peak
-memory is that of a process that does one training step and nothing else, less that of one that only imports.
+16 x 64 stack over 784 steps of one feature, batch 100, loss on the last output. Every contender has a process of its
+own, because rnnzoo turns on flush-to-zero for the process it builds a network in and the peers do not; they are also
+measured with it. The processes take turns, one at a time, so that whatever else the machine does falls on all of them.
+A time is the median over the rounds after one warm-up; memory is the peak of the process less what it had before.
 """
 
 import argparse
@@ -41,20 +42,21 @@ def zoo_stack(cell: str, backend: str) -> Callable[[Tensor], Tensor]:
 class Peer(nn.Module):
     """Another library's stack, with the same head on the last output."""
 
-    def __init__(self, stack: nn.Module):
+    def __init__(self, stack: nn.Module, flush: bool):
         super().__init__()
+        torch.set_flush_denormal(flush)
         self.stack, self.head = stack, nn.Linear(UNITS, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         outputs: Tensor = self.stack(x)[0]
-        logits: Tensor = self.head(outputs[:, -1])
-        return logits
+        return self.head(outputs[:, -1])
 
 
-def torchrecurrent_star() -> nn.Module:
+def torchrecurrent_star(flush: bool) -> nn.Module:
+    """torchrecurrent's stack of STAR cells."""
     import torchrecurrent
 
-    return Peer(torchrecurrent.STAR(1, UNITS, LAYERS, batch_first=True))
+    return Peer(torchrecurrent.STAR(1, UNITS, LAYERS, batch_first=True), flush)
 
 
 CONTENDERS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
@@ -62,77 +64,94 @@ CONTENDERS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     "rnnzoo star, plain": lambda: zoo_stack("star", "plain"),
     "rnnzoo lstm": lambda: zoo_stack("lstm", "auto"),
     "rnnzoo lstm, plain": lambda: zoo_stack("lstm", "plain"),
-    "torchrecurrent star": torchrecurrent_star,
-    "torch.nn.LSTM": lambda: Peer(nn.LSTM(1, UNITS, LAYERS, batch_first=True)),
+    "torchrecurrent star": lambda: torchrecurrent_star(False),
+    "torchrecurrent star, flushed": lambda: torchrecurrent_star(True),
+    "torch.nn.LSTM": lambda: Peer(nn.LSTM(1, UNITS, LAYERS, batch_first=True), False),
+    "torch.nn.LSTM, flushed": lambda: Peer(nn.LSTM(1, UNITS, LAYERS, batch_first=True), True),
 }
 
 
 def forward(network: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    """A forward pass without a graph."""
     with torch.no_grad():
         network(x)
 
 
 def training_step(network: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    """A forward and a backward pass; gradients of earlier ones are dropped."""
+    if isinstance(network, nn.Module):
+        network.zero_grad()
     network(x).logsumexp(-1).mean().backward()
 
 
-def timed(rounds: int, batch: int) -> dict[str, dict[str, float]]:
-    """Median seconds of both passes for every contender."""
+PASSES = {"forward": forward, "forward + backward": training_step}
+
+
+def peak_memory() -> int:
+    """Peak resident bytes of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def work(name: str) -> None:
+    """Build a contender; then for every name of a pass read from stdin do it, and print its seconds and peak memory."""
     torch.manual_seed(0)
-    x = torch.rand(batch, STEPS, 1)
-    networks = {name: make() for name, make in CONTENDERS.items()}
-    passes = {"forward": forward, "forward + backward": training_step}
-    seconds: dict[str, dict[str, list[float]]] = {name: {p: [] for p in passes} for name in networks}
+    network = CONTENDERS[name]()
+    x = torch.rand(BATCH, STEPS, 1)
+    before = peak_memory()
+    for line in sys.stdin:
+        began = time.perf_counter()
+        PASSES[line.strip()](network, x)
+        print(time.perf_counter() - began, peak_memory() - before, flush=True)
+
+
+def measure(rounds: int) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Median seconds of each pass, and peak memory in bytes, for every contender."""
+    command = [sys.executable, "-m", "benchmarks.stacks", "--worker"]
+    workers = {
+        name: subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        for name in CONTENDERS
+    }
+    seconds: dict[str, dict[str, list[float]]] = {name: {what: [] for what in PASSES} for name in CONTENDERS}
+    memory: dict[str, float] = {}
     for turn in range(rounds + 1):
-        for what, run in passes.items():
-            for name, network in networks.items():
-                began = time.perf_counter()
-                run(network, x)
+        for what in PASSES:
+            for name, worker in workers.items():
+                assert worker.stdin is not None
+                assert worker.stdout is not None
+                worker.stdin.write(what + "\n")
+                taken, memory[name] = map(float, worker.stdout.readline().split())
                 if turn:  # the first is a warm-up
-                    seconds[name][what].append(time.perf_counter() - began)
-    return {name: {what: statistics.median(s) for what, s in found.items()} for name, found in seconds.items()}
-
-
-def peak_memory(name: str | None) -> int:
-    """Peak resident bytes of a fresh process that does one training step of a contender (None: only imports)."""
-    work = f"s.training_step(s.CONTENDERS[{name!r}](), torch.rand(s.BATCH, s.STEPS, 1))" if name else "pass"
-    read = "print(next(int(line.split()[1]) * 1024 for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    code = f"import torch, benchmarks.stacks as s\n{work}\n{read}"
-    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+                    seconds[name][what].append(taken)
+    for worker in workers.values():
+        worker.communicate()
+    return {name: {what: statistics.median(s) for what, s in found.items()} for name, found in seconds.items()}, memory
 
 
 def machine() -> dict[str, Any]:
+    """The processor, and what uses it."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())
     return {"cpu": model, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "stacks.json")
+    parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    torch.set_flush_denormal(True)  # for all contenders; see zoo.training
-    seconds = timed(arguments.rounds, arguments.batch)
-    base = peak_memory(None)
-    memory = {name: peak_memory(name) - base for name in CONTENDERS}
-    data = {
-        "machine": machine(),
-        "setting": {
-            "layers": LAYERS,
-            "units": UNITS,
-            "steps": STEPS,
-            "batch": arguments.batch,
-            "rounds": arguments.rounds,
-        },
-        "seconds": seconds,
-        "peak_memory_bytes": memory,
-    }
+    if arguments.worker:
+        work(arguments.worker)
+        return
+    seconds, memory = measure(arguments.rounds)
+    setting = {"layers": LAYERS, "units": UNITS, "steps": STEPS, "batch": BATCH, "rounds": arguments.rounds}
+    data = {"machine": machine(), "setting": setting, "seconds": seconds, "peak_memory_bytes": memory}
     files.replace(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
-    print(f"{'':22}{'forward':>10}{'fwd + bwd':>12}{'peak memory':>14}")
+    print(f"{'':30}{'forward':>10}{'fwd + bwd':>12}{'peak memory':>14}")
     for name, s in seconds.items():
-        print(f"{name:22}{s['forward']:>8.2f} s{s['forward + backward']:>10.2f} s{memory[name] / 2**20:>10.0f} MiB")
+        print(f"{name:30}{s['forward']:>8.2f} s{s['forward + backward']:>10.2f} s{memory[name] / 2**20:>10.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -178,3 +178,18 @@ def test_other_precisions_keep_their_type_and_value(case: str, kernel: int | Non
     outputs, state = net.encode(x.to(dtype))
     assert {t.dtype for t in (logits, outputs, *flatten(state))} == {dtype}
     same(logits.double(), wide(x), 0.1 if dtype == torch.bfloat16 else 1e-12)
+
+
+@each_case
+@dense_and_conv
+@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
+def test_autocast_runs_and_keeps_the_value(case: str, kernel: int | None, train: bool) -> None:
+    spec = {"kernel": kernel, "inputs": (2,) if kernel is None else (2, 3, 3), "dtype": torch.float32}
+    net = network(case, recurrent_dropout=1e-6, zoneout=1e-6, train=train, **spec)
+    x = normal(3, 4, *net.interface.input, dtype=torch.float32)
+    plain = network(case, **spec)
+    for cast in (net, plain):  # step by step, and as a wavefront where there can be one
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = cast(x)
+        same(logits.float(), plain(x), 0.1)
+        assert all(g.isfinite().all() for g in gradients(logits.sum(), dict(cast.named_parameters())).values())

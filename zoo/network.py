@@ -1,5 +1,6 @@
 """A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError
 from .kernels import wavefront
-from .recurrence import Direction, Layer, MapFactory, at_lengths
+from .recurrence import Direction, Layer, MapFactory
 from .specs import Architecture, Config, Interface
 
 NetworkState = tuple[State, ...]
@@ -73,12 +74,11 @@ class Network(nn.Module):
         x, lengths = self._check(x, lengths)
         outputs, _ = self._run(x, self._start(x), lengths)
         if self.interface.readout == "last":
-            return self._read(at_lengths(torch.stack(tuple(outputs)), lengths) if lengths is not None else outputs[-1])
+            return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
         steps = _mask(torch.stack(tuple(outputs), 1), lengths)
         if self.interface.readout == "every":
             return _mask(self._read(steps), lengths)
-        count = x.shape[1] if lengths is None else lengths.reshape(-1, *[1] * (steps.dim() - 2))
-        return self._read(steps.sum(1) / count)
+        return self._read(_mean(*_sums(steps, lengths)))
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -88,9 +88,12 @@ class Network(nn.Module):
         With lengths, outputs beyond each sequence's end are zero and the states are those at its end.
         """
         x, lengths = self._check(x, lengths)
-        start = self._start(x) if state is None else state[: len(self.layers)]
-        outputs, final = self._run(x, start, lengths)
-        return _mask(torch.stack(tuple(outputs), 1), lengths), final
+        state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+        outputs, final = self._run(x, state[: len(self.layers)], lengths)
+        steps = _mask(torch.stack(tuple(outputs), 1), lengths)
+        if self.interface.readout == "mean":
+            final = (*final, tuple(old + new for old, new in zip(state[-1], _sums(steps, lengths), strict=True)))
+        return steps, final
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every layer, bottom to top, each (batch, time, width, ...)."""
@@ -105,8 +108,8 @@ class Network(nn.Module):
         layers = tuple(layer.initial_state(like) for layer in self._layers)
         if self.interface.readout != "mean":
             return layers
-        output = layers[-1][0]
-        return (*layers, (torch.zeros_like(output), output.new_zeros(batch)))
+        h = layers[-1][0]
+        return (*layers, (h.new_zeros(batch, self.width, *h.shape[2:]), h.new_zeros(batch)))
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """One time step, for streaming: x: (batch, *input) to logits, (batch, outputs), and the new state.
@@ -118,7 +121,7 @@ class Network(nn.Module):
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.shape[1:] != self.interface.input:
             raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
-        state = self.initial_state(x.shape[0]) if state is None else state
+        state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
         h, new = self._standardised(x), []
         for layer, old in zip(self._layers, state[: len(self.layers)], strict=True):
             way = layer.ahead
@@ -128,9 +131,8 @@ class Network(nn.Module):
         output = new[-1][0]
         if self.interface.readout == "mean":
             total, count = state[-1]
-            output, count = total + output, count + 1
-            new.append((output, count))
-            output = output / count.reshape(-1, *[1] * (output.dim() - 1))
+            new.append((total + output, count + 1))
+            output = _mean(*new[-1])
         return self._read(output), tuple(new)
 
     def reset_head(self, classes: int) -> None:
@@ -167,6 +169,13 @@ class Network(nn.Module):
                     keep.append(stacked)
         return list(outputs), tuple(final)
 
+    def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
+        """The state, if it is one of this network for `batch` sequences."""
+        expected = [[s.shape for s in part] for part in self.initial_state(batch)]
+        if [[s.shape for s in part] for part in state] != expected:
+            raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+        return state
+
     def _start(self, x: Tensor) -> NetworkState:
         return tuple(layer.initial_state(x[:, 0]) for layer in self._layers)
 
@@ -190,13 +199,10 @@ class Network(nn.Module):
         if lengths is None:
             return x, None
         lengths = torch.as_tensor(lengths, device=x.device)
-        if (
-            lengths.shape != x.shape[:1]
-            or lengths.is_floating_point()
-            or lengths.min() < 1
-            or lengths.max() > x.shape[1]
-        ):
+        integers = not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
+        if not integers or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
+        lengths = lengths.long()
         return _mask(x, lengths), lengths
 
 
@@ -206,3 +212,18 @@ def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x
     inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
     return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)
+
+
+def _at_ends(outputs: Sequence[Tensor], lengths: Tensor) -> Tensor:
+    """Of outputs, a (batch, ...) a time step, each sequence's own last one."""
+    return torch.stack(tuple(outputs))[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
+
+
+def _sums(steps: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sum over time of (batch, time, ...), and the number of steps in it, (batch,)."""
+    count = steps.new_full(steps.shape[:1], steps.shape[1]) if lengths is None else lengths.to(steps.dtype)
+    return steps.sum(1), count
+
+
+def _mean(total: Tensor, count: Tensor) -> Tensor:
+    return total / count.reshape(-1, *[1] * (total.dim() - 1))

@@ -30,9 +30,9 @@ class MapFactory:
         """A map from `inputs` channels to gates * units."""
         outputs = gates * self.units
         if self.kernel is None:
-            return Dense(inputs, outputs, bias, nn.LayerNorm(outputs) if self.layer_norm else None)
-        norm = nn.GroupNorm(1, outputs) if self.layer_norm else None
-        return Conv(inputs, outputs, self.kernel, bias, norm)
+            return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if self.layer_norm else None)
+        shape = (outputs, inputs, self.kernel, self.kernel)
+        return Conv(shape, bias, nn.GroupNorm(1, outputs) if self.layer_norm else None)
 
     def diagonal(self, gates: int = 1) -> Diagonal:
         return Diagonal(self.units, gates, self.axis)
@@ -79,17 +79,25 @@ class Direction(nn.Module):
         masks = (torch.rand_like(n) < self.zoneout for n in new)
         return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
 
-    def scan(self, x: Tensor, state: State, truncate: int | None = None) -> History:
-        """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps."""
+    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None) -> History:
+        """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps.
+
+        With lengths, (batch,), a sequence that has ended keeps its state.
+        """
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
         state = tuple(s.to(prepared[0][0].dtype) for s in state)  # lower than the weights' under autocast
+        shortest = len(x) if lengths is None else int(lengths.min())
         history: History = []
         with self._masks(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
                 if truncate and t and t % truncate == 0:
                     state = tuple(s.detach() for s in state)
-                state = self.step(step, state)
+                new = self.step(step, state)
+                if lengths is not None and t >= shortest:
+                    going = (t < lengths).reshape(-1, *[1] * (x.dim() - 2))
+                    new = tuple(torch.where(going, n, old) for n, old in zip(new, state, strict=True))
+                state = new
                 history.append(state)
         return history
 
@@ -138,13 +146,13 @@ class Layer(nn.Module):
         With lengths, the final state is that at each sequence's own end, and the backward direction starts there.
         """
         own = len(self.ahead.cell.states)
-        ahead = self.ahead.scan(x, state[:own], truncate)
+        ahead = self.ahead.scan(x, state[:own], lengths, truncate)
         if self.merge is None:
-            return [s[0] for s in ahead], final_state(ahead, lengths)
-        back = self.directions[1].scan(reverse(x, lengths), state[own:], truncate)
+            return [s[0] for s in ahead], ahead[-1]
+        back = self.directions[1].scan(reverse(x, lengths), state[own:], lengths, truncate)
         outputs = torch.stack([s[0] for s in ahead])
         turned = reverse(torch.stack([s[0] for s in back]), lengths)
-        return self._merge(outputs, turned).unbind(0), final_state(ahead, lengths) + final_state(back, lengths)
+        return self._merge(outputs, turned).unbind(0), ahead[-1] + back[-1]
 
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:
@@ -156,18 +164,6 @@ class Layer(nn.Module):
                 return (a + b) / 2
             case _:
                 return torch.cat([a, b], 2)
-
-
-def at_lengths(x: Tensor, lengths: Tensor) -> Tensor:
-    """x[lengths[b] - 1, b] for every b: what a (time, batch, ...) tensor holds at each sequence's own end."""
-    return x[lengths - 1, torch.arange(x.shape[1], device=x.device)]
-
-
-def final_state(history: History, lengths: Tensor | None) -> State:
-    """The last state, or with lengths each sequence's state at its own end."""
-    if lengths is None:
-        return history[-1]
-    return tuple(at_lengths(torch.stack(part), lengths) for part in zip(*history, strict=True))
 
 
 def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -21,79 +21,88 @@ class Map(nn.Module):
     """A linear map W s (+ b), dense or convolutional, added to `plus`: the one building block of a recurrence.
 
     `mask`, set by the layer for the length of one sequence, drops the same entries of s at every step (Gal &
-    Ghahramani 2016). `norm` is layer normalisation of the product (Ba et al. 2016, eq. 20).
+    Ghahramani 2016). `norm` is layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20).
     """
 
     weight: Tensor
-    bias: Tensor | None
     mask: Tensor | None = None
 
-    def __init__(self, norm: nn.Module | None = None):
+    def __init__(self, weight: tuple[int, ...], bias: bool = False, norm: nn.Module | None = None):
         super().__init__()
+        self.weight = nn.Parameter(torch.empty(weight))
+        self.bias = nn.Parameter(torch.empty(weight[0])) if bias else None
         self.norm = norm
 
     def forward(self, s: Tensor, plus: Tensor | None = None) -> Tensor:
         if self.mask is not None:
             s = s * self.mask
+        if self.bias is not None:
+            bias = self.along_channels(self.bias)
+            plus = bias if plus is None else bias + plus
         if self.norm is None:
             return self.product(s, plus)
         product = self.product(s, None)
-        product = self.norm(product).to(product.dtype)  # autocast normalises in float32
-        return product if plus is None else plus + product
+        return _sum(self.normalised(product, self.norm).to(product.dtype), plus)
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        """W s, plus what is to be added."""
         raise NotImplementedError
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        """A (channels,) vector, shaped to be added to a product; a leading layer dimension stays in front."""
+        return vector.unsqueeze(-2)
+
+    def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
+        return norm(product)
 
 
 class Dense(Map):
     """W: (out, in). A leading layer dimension on W and b maps a stack of layers, s: (layers, batch, in), at once."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool, norm: nn.Module | None = None):
-        super().__init__(norm)
-        self.weight = nn.Parameter(torch.empty(outputs, inputs))
-        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
-
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
         weight = self.weight.mT
-        if self.bias is not None:
-            bias = self.bias.unsqueeze(-2)
-            plus = bias if plus is None else plus + bias
         if plus is None:
             return s @ weight
         if s.dim() == 2:
             return torch.addmm(plus, s, weight)
         if weight.dim() == 3:
             return torch.baddbmm(plus, s, weight)
-        return plus + s @ weight
+        return _sum(s @ weight, plus)
 
 
 class Conv(Map):
-    """W: (out, in, k, k), same padding; s: (batch, in, height, width)."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, bias: bool, norm: nn.Module | None = None):
-        super().__init__(norm)
-        self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel, kernel))
-        self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
+    """W: (out, in, k, k), same padding; s: (..., in, height, width)."""
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        flat = s.flatten(0, -4)  # conv2d knows one batch dimension
-        product = F.conv2d(flat, self.weight, self.bias, padding="same").unflatten(0, s.shape[:-3])
-        return product if plus is None else plus + product
+        # conv2d knows one batch dimension, as does its norm
+        product = F.conv2d(s.flatten(0, -4), self.weight, padding="same").unflatten(0, s.shape[:-3])
+        return _sum(product, plus)
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        return vector[..., None, None]
+
+    def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
+        return norm(product.flatten(0, -4)).unflatten(0, product.shape[:-3])
 
 
 class Diagonal(Map):
     """One weight a channel and gate: w * s for each of `gates` gates, laid out as a full map's gates are."""
 
     def __init__(self, channels: int, gates: int, axis: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(gates * channels))
-        self.bias = None
+        super().__init__((gates * channels,))
         self.gates, self.axis = gates, axis
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        weight = self.weight.unsqueeze(-2) if self.axis == -1 else self.weight[..., None, None]
-        product = torch.cat([s] * self.gates, self.axis) * weight
-        return product if plus is None else plus + product
+        product = torch.cat([s] * self.gates, self.axis) * self.along_channels(self.weight).to(s.dtype)
+        return _sum(product, plus)
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        return vector.unsqueeze(-2) if self.axis == -1 else vector[..., None, None]
+
+
+def _sum(product: Tensor, plus: Tensor | None) -> Tensor:
+    """Both added in the product's precision, which autocast may have lowered."""
+    return product if plus is None else product + plus.to(product.dtype)
 
 
 class Maps(Protocol):

@@ -39,20 +39,19 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
     idle = torch.zeros_like(bottom[0])
     carried = tuple(torch.stack(parts).to(idle.dtype) for parts in zip(*state, strict=True))  # (layers, batch, units)
     top: list[Tensor] = []
-    final: list[State] = []
     for wave in range(steps + depth - 1):
         lowest = bottom[wave] if wave < steps else idle
         projected = torch.cat([lowest.unsqueeze(0), between(carried[0][:-1])])
         new = cell.step(cell.prepare(projected), carried)
-        if wave < depth - 1:  # the wave has not reached the layers above `wave` yet
-            new = tuple(torch.cat([n[: wave + 1], o[wave + 1 :]]) for n, o in zip(new, carried, strict=True))
+        done, reached = max(0, wave - steps + 1), min(depth, wave + 1)
+        if reached - done < depth:  # layers that the wave has left, or not reached yet, keep their states
+            pairs = zip(new, carried, strict=True)
+            new = tuple(torch.cat([old[:done], n[done:reached], old[reached:]]) for n, old in pairs)
         carried = new
         if wave >= depth - 1:
             highest = carried[0][-1]  # a view: without a graph, a copy lets go of the layers below
             top.append(highest if highest.requires_grad else highest.clone())
-        if wave >= steps - 1:  # layer `wave - steps + 1` has done its last step; what it does from now on is not used
-            final.append(tuple(part[wave - steps + 1] for part in carried))
-    return top, tuple(final)
+    return top, tuple(zip(*(part.unbind(0) for part in carried), strict=True))
 
 
 def _stacked(modules: Sequence[Module]) -> Module:
