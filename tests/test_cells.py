@@ -182,14 +182,25 @@ def test_other_precisions_keep_their_type_and_value(case: str, kernel: int | Non
 
 @each_case
 @dense_and_conv
-@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
-def test_autocast_runs_and_keeps_the_value(case: str, kernel: int | None, train: bool) -> None:
-    spec = {"kernel": kernel, "inputs": (2,) if kernel is None else (2, 3, 3), "dtype": torch.float32}
-    net = network(case, recurrent_dropout=1e-6, zoneout=1e-6, train=train, **spec)
+@pytest.mark.parametrize("regulariser", [{}, {"zoneout": 1e-9}, {"layer_norm": True}], ids=["none", "zoneout", "norm"])
+def test_autocast_runs_and_keeps_the_value(case: str, kernel: int | None, regulariser: dict[str, object]) -> None:
+    spec = {"kernel": kernel, "inputs": (2,) if kernel is None else (2, 3, 3), "dtype": torch.float32, **regulariser}
+    net = network(case, **spec)
     x = normal(3, 4, *net.interface.input, dtype=torch.float32)
-    plain = network(case, **spec)
-    for cast in (net, plain):  # step by step, and as a wavefront where there can be one
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = cast(x)
-        same(logits.float(), plain(x), 0.1)
-        assert all(g.isfinite().all() for g in gradients(logits.sum(), dict(cast.named_parameters())).values())
+    expected = net(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = net(x)
+        trained = network(case, recurrent_dropout=0.5, train=True, **spec)
+        loss = trained(x).sum()
+    same(logits.float(), expected, 0.2)
+    assert all(g.isfinite().all() for g in gradients(loss, dict(trained.named_parameters())).values())
+
+
+@each_case
+def test_steps_run_under_autocast(case: str) -> None:
+    net = one_layer(case, dtype=torch.float32)
+    x, state = normal(3, 4, 2, dtype=torch.float32), None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for x_t in x.unbind(1):
+            logits, state = net.step(x_t, state)
+    same(logits.float(), net(x), 0.2)

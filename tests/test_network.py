@@ -118,9 +118,20 @@ def test_steps_equal_the_sequence(cell: str, readout: str, kernel: int | None) -
 def test_steps_go_on_from_a_sequence(cell: str, readout: str) -> None:
     net = network(cell, readout=readout)
     x = batch(net)
-    _, state = net.encode(x[:, :-1])
+    _, state = net.encode(x[:, :2])
+    _, state = net.encode(x[:, 2:-1], state)
     whole = net(x)
     same(net.step(x[:, -1], state)[0], whole[:, -1] if readout == "every" else whole)
+
+
+@each_readout
+def test_steps_go_on_from_sequences_of_any_lengths(readout: str) -> None:
+    net = network("lstm", readout=readout)
+    x, lengths = batch(net), [2, 5, 1]
+    _, state = net.encode(x, lengths=torch.tensor(lengths))
+    logits, _ = net.step(last := batch(net, steps=1)[:, 0], state)
+    alone = [net(torch.cat([x[i : i + 1, :n], last[i : i + 1, None]], 1)) for i, n in enumerate(lengths)]
+    same(logits, torch.cat([a[:, -1] if readout == "every" else a for a in alone]))
 
 
 @each_cell
@@ -400,6 +411,21 @@ def test_truncation_equals_detaching_between_chunks(cell: str, layers: int) -> N
     assert not all(torch.allclose(cut[name], whole[name]) for name in cut)
 
 
+def test_truncation_cuts_both_ways() -> None:
+    """Each direction is cut every so many of its own steps."""
+    net = network("lstm", layers=1, bidirectional="concat")
+    x, parameters, net.truncate = batch(net, steps=7), dict(net.named_parameters()), 3
+    ways = []
+    for way, turned in enumerate((x, x.flip(1))):
+        pieces, state = [], (torch.zeros(3, 3, dtype=torch.float64),) * 2
+        for chunk in turned.split(3, 1):
+            piece, state = reference.run("lstm", direction(net, 0, way), chunk, tuple(s.detach() for s in state))
+            pieces.append(piece)
+        ways.append(torch.cat(pieces, 1))
+    expected = torch.cat([ways[0], ways[1].flip(1)], 2)
+    same(gradients(score([net.encode(x)[0]]), parameters), gradients(score([expected]), parameters))
+
+
 # Regularisers
 
 
@@ -515,6 +541,13 @@ def test_zoneout_keeps_states_at_random_in_training(cell: str) -> None:
     assert all(not torch.equal(a, b) for a, b in pairwise(kept))  # h and c each have their own
 
 
+def test_zoneout_has_its_probability_in_low_precision() -> None:
+    torch.manual_seed(0)
+    net = network(layers=1, units=100, zoneout=0.001, train=True, dtype=torch.bfloat16)
+    kept = net.encode(torch.zeros(300, 1, 2).bfloat16(), ((9 * torch.ones(300, 100).bfloat16(),),))[0] == 9
+    assert abs(kept.double().mean() - 0.001) < 0.0007
+
+
 @each_cell
 @dense_and_conv
 def test_zoneout_of_probability_near_one_keeps_the_state(cell: str, kernel: int | None) -> None:
@@ -596,6 +629,18 @@ def test_the_mean_is_over_each_sequences_own_steps(merge: str | None) -> None:
     same(net(x, lengths), net.head(torch.stack([o[:n].mean(0) for o, n in zip(outputs, lengths, strict=True)])))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_a_running_mean_survives_low_precision(dtype: torch.dtype) -> None:
+    """bfloat16 cannot count beyond 256, nor float16 beyond 2048; a long stream must not notice."""
+    net, wide = network(layers=1, readout="mean", dtype=dtype), network(layers=1, readout="mean")
+    x, state = normal(1, 1, 2).expand(1, 2500, 2).to(dtype), None
+    with torch.no_grad():
+        for x_t in x.unbind(1):
+            logits, state = net.step(x_t, state)
+    same(logits.double(), wide(x.double()), 0.02)
+    same(net(x).double(), wide(x.double()), 0.02)
+
+
 # Requests that cannot be met
 
 
@@ -647,6 +692,7 @@ BAD_LENGTHS = {
     "a number": 6,
     "a matrix": [[6, 1, 1]],
     "fractions": [6.0, 1.0, 1.0],
+    "complex": [6 + 0j, 1 + 0j, 1 + 0j],
     "a mask": [True, True, True],
 }
 

@@ -264,3 +264,19 @@ def test_optimizers(spec: Optimizer, expected: type, settings: dict[str, Any]) -
     group = optimizer.param_groups[0]
     assert {key: group[key] for key in settings} == settings
     assert group["weight_decay"] == spec.weight_decay
+
+
+def test_a_precision_the_device_lacks_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"precision": "fp16"})
+    with pytest.raises(TrainingError, match="Precision 'fp16' is not available on cpu"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_mixed_precision_is_really_on(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    for folder, given in (("full", "no"), ("mixed", "bf16")):
+        train(registry.find(NAME), tmp_path / folder, device="cpu", overrides={"precision": given})
+    full, mixed = weights(tmp_path / "full"), weights(tmp_path / "mixed")
+    assert not equal(full, mixed)
+    for key in full:
+        torch.testing.assert_close(mixed[key], full[key], rtol=0.1, atol=0.05)

@@ -77,7 +77,7 @@ def measure(
     for indices in torch.arange(n).split(batch):
         x, y, lengths = split.batch(indices, network.device)
         logits = network(x.to(network.head.weight.dtype), lengths)
-        sums += torch.stack(score(logits, y)).double().cpu()
+        sums += torch.stack(score(logits, y)).cpu().double()
         report(int(indices[-1]) + 1, n)
     network.train(was_training)
     loss, correct, targets = sums.tolist()

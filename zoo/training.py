@@ -150,7 +150,7 @@ class Run:
         accelerator.backward(loss / targets)
         bound = math.inf if self.recipe.clip is None else self.recipe.clip
         norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
-        measured = accelerator.reduce(torch.stack([loss.detach(), correct, targets]), "sum").double().cpu()
+        measured = accelerator.reduce(torch.stack([loss.detach(), correct, targets]), "sum").cpu().double()
         scaled = self.recipe.precision == "fp16"  # whose scaler meets infinite gradients now and then, and skips them
         if not measured.isfinite().all() or not (scaled or torch.isfinite(norm)):
             raise TrainingError(
@@ -158,7 +158,7 @@ class Run:
                 f"its gradient is not finite. The last good state and the best weights so far are in {self.out}."
             )
         self.optimizer.step()
-        self.sums += torch.cat([measured, norm.detach().double().cpu().nan_to_num(posinf=0.0).reshape(1)])
+        self.sums += torch.cat([measured, norm.detach().cpu().double().nan_to_num(posinf=0.0).reshape(1)])
 
     def _means(self) -> tuple[float, float, float]:
         """Mean loss, accuracy and gradient norm over the epoch so far."""
@@ -298,7 +298,10 @@ def _accelerator(recipe: Recipe, device: str | None) -> Any:
         raise MissingExtraError("accelerate", "train") from error
     chosen = resolve_device(device)
     AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
-    return Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu", step_scheduler_with_optimizer=False)
+    accelerator = Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu")
+    if recipe.precision != "no" and not accelerator.native_amp:  # it would go on in full precision
+        raise TrainingError(f"Precision {recipe.precision!r} is not available on {chosen}. Choose another device or recipe.")
+    return accelerator
 
 
 @contextmanager
