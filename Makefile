@@ -38,7 +38,7 @@ bench: .venv/.dev
 
 .venv/.torch:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(TORCH)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(or $(TORCH),torch)
 	touch $@
 
 .venv/.installed: .venv/.torch pyproject.toml setup.py

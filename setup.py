@@ -1,4 +1,4 @@
-"""Puts registry.yaml and cards/ into the wheel as zoo/assets; everything else is declared in pyproject.toml."""
+"""Puts registry.yaml, counts.json and cards/ into the wheel as zoo/assets; everything else is declared in pyproject.toml."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,8 @@ class BuildWithAssets(build_py):
         if not self.editable_mode:
             assets = Path(self.build_lib) / "zoo" / "assets"
             shutil.copytree("cards", assets / "cards", dirs_exist_ok=True)
-            shutil.copy("registry.yaml", assets)
+            for name in ("registry.yaml", "counts.json"):
+                shutil.copy(name, assets)
 
 
 setup(cmdclass={"build_py": BuildWithAssets})

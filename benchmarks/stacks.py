@@ -54,8 +54,10 @@ class Peer(nn.Module):
 
 def torchrecurrent_star(flush: bool) -> nn.Module:
     """torchrecurrent's stack of STAR cells."""
-    import torchrecurrent
-
+    try:
+        import torchrecurrent
+    except ImportError:
+        sys.exit("The benchmark needs its peers: pip install 'rnnzoo[bench]'")
     return Peer(torchrecurrent.STAR(1, UNITS, LAYERS, batch_first=True), flush)
 
 
@@ -120,7 +122,10 @@ def measure(rounds: int) -> tuple[dict[str, dict[str, float]], dict[str, float]]
                 assert worker.stdin is not None
                 assert worker.stdout is not None
                 worker.stdin.write(what + "\n")
-                taken, memory[name] = map(float, worker.stdout.readline().split())
+                answer = worker.stdout.readline().split()
+                if not answer:
+                    sys.exit(f"{name} failed.")
+                taken, memory[name] = map(float, answer)
                 if turn:  # the first is a warm-up
                     seconds[name][what].append(taken)
     for worker in workers.values():

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zoo import assets, cards, hub, registry, results
+from zoo import assets, cards, files, hub, registry, results
 
 from .catalogue import Name
 from .output import AsJson, emit, say
@@ -20,9 +20,9 @@ def pull(
 ) -> None:
     """Make sure a model's weights are on this machine, verified, and print where."""
     entry = registry.find(name)
-    files = hub.resolve(entry, revision)
-    data = {"name": name, "files": {key: str(path) for key, path in files.items()}, "verified": revision is None}
-    emit(data, as_json, "\n".join(map(str, files.values())))
+    found = hub.resolve(entry, revision)
+    data = {"name": name, "files": {key: str(path) for key, path in found.items()}, "verified": revision is None}
+    emit(data, as_json, "\n".join(map(str, found.values())))
 
 
 def card(
@@ -34,8 +34,7 @@ def card(
     text = cards.card(registry.find(name), results.of(name), cards.counts(name))
     if write:
         path = assets.path("cards", name, "README.md")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        files.replace(path, text.encode())
         say(f"Wrote {path}")
     emit({"name": name, "card": text}, as_json, text.rstrip("\n"))
 

@@ -1,5 +1,6 @@
 """`rnnzoo eval` and `rnnzoo train`: the verbs that compute."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,16 +41,16 @@ def evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,
             report=lambda done, n: bar(done, n, f"{done}/{n}"),
         )  # fmt: skip
-    if record:
-        folder = evaluation.results_folder(name)
-        results.write(folder, results.read(folder).record(found))
-        say(f"Recorded in {folder / results.FILE}")
     reported = registry.models()[found.model].reported if found.model in registry.models() else ()
     papers = registry.registry().papers
     rows = [(f"measured, {found.split}", percent(found.value), f"n = {found.n:,}, {found.device}, {found.seconds:g} s")]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
     emit(data, as_json, columns((found.model, found.metric.upper(), ""), rows))
+    if record:
+        folder = evaluation.results_folder(name)
+        results.write(folder, results.read(folder).record(found))
+        say(f"Recorded in {folder / results.FILE}")
 
 
 def train(
@@ -80,10 +81,8 @@ def train(
                 say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {percent(row.train_accuracy)}; "
                     f"validation loss {row.validation_loss:.4f}, {percent(row.validation_accuracy)}; {rate}")  # fmt: skip
 
-        found = run(registry.find(name), folder, device=device, overrides=overrides, report=report)
-    training = found.training
-    assert training is not None
-    best = next((row for row in training.history if row.epoch == training.best_epoch), None)
-    accuracy = percent(best.validation_accuracy) if best else None
-    text = f"{folder}: {training.epochs_done} epochs, the best is epoch {training.best_epoch}, validation {accuracy}"
-    emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, text)
+        training = run(registry.find(name), folder, device=device, overrides=overrides, report=report).training
+    if training is not None and training.best is not None and os.environ.get("RANK", "0") == "0":
+        best = f"the best is epoch {training.best.epoch}, validation {percent(training.best.validation_accuracy)}"
+        text = f"{folder}: {training.epochs_done} epochs, {best}"
+        emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, text)

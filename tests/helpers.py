@@ -70,7 +70,8 @@ def flatten(state: NetworkState) -> list[Tensor]:
 
 def score(values: Sequence[Tensor]) -> Tensor:
     """A number that weighs every entry of `values` differently, to take gradients of."""
-    return sum((v * normal(*v.shape, seed=10 + i).to(v.dtype)).sum() for i, v in enumerate(values))  # type: ignore[return-value]
+    parts = [(v * normal(*v.shape, seed=10 + i).to(v.dtype)).sum() for i, v in enumerate(values)]
+    return torch.stack(parts).sum()
 
 
 def gradients(value: Tensor, of: Mapping[str, Tensor]) -> dict[str, Tensor]:

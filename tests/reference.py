@@ -161,6 +161,33 @@ REFERENCES: dict[str, Callable[..., State]] = {
 }
 
 
+# the gates in the order in which input.bias stacks them
+GATES = {
+    "rnn": "h",
+    "lstm": "ifzo",
+    "lstm-f": "fz",
+    "lstm-peephole": "ifzo",
+    "lstm-coupled": "fzo",
+    "gru": "rzh",
+    "rhn": "htc",
+    "star": "zk",
+    "irnn": "h",
+    "rin": "h",
+    "rin-dt": "h",
+}
+
+# the gate on the old state and the sign of a bias that keeps it; then that on the new one
+KEEPS: dict[str, dict[str, int]] = {
+    "lstm": {"f": +1, "i": -1},
+    "lstm-peephole": {"f": +1, "i": -1},
+    "lstm-f": {"f": +1},
+    "lstm-coupled": {"f": +1},
+    "gru": {"z": -1},
+    "rhn": {"c": +1, "t": -1},
+    "star": {"k": -1},
+}
+
+
 def run(cell: str, weights: Weights, x: Tensor, state: State, **options: object) -> tuple[Tensor, State]:
     """One layer over x: (batch, time, channels, ...) from `state`: every step's output, and the final state."""
     outputs = []

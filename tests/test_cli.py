@@ -42,6 +42,7 @@ def test_list_shows_every_model_and_filters(run: Run) -> None:
     assert next(row for row in rows if row["name"] == "star-16x64-pmnist")["parameters"] == 191_242
     code, out, _ = run("list", "--cell", "gru", "--json")
     assert [row["name"] for row in json.loads(out)] == ["gru-1x128-mnist-rows"]
+    assert run("list", "--cell", "lstm-peephole", "--json")[:2] == (0, "[]\n")
 
 
 def test_list_without_a_match_is_empty(run: Run) -> None:
@@ -96,6 +97,11 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["rnnzoo", "--debug", "show", "nothing"])
     with pytest.raises(KeyError, match="No model is called 'nothing'"):
         cli.main()
+
+
+def test_counts_of_a_zoo_of_ones_own_are_its_own(run: Run, small_zoo: Zoo) -> None:
+    small_zoo(layer_norm=True)
+    assert json.loads(run("show", NAME, "--json")[1])["parameters"] == 28 * 8 + 8 * 8 + 8 + 2 * 2 * 8 + 8 * 10 + 10
 
 
 def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:

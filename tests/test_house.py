@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo import generated
+from zoo import cards, generated, list_models, results, spec
 from zoo.cells import CELLS, cell_class
 from zoo.cells.base import Cell
 from zoo.tasks import TASKS
@@ -105,3 +105,13 @@ def test_every_public_function_has_a_docstring() -> None:
         and len(ast.unparse(node).splitlines()) > 6
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", list_models(trained=True))
+def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
+    entry, found = spec(name), results.of(name)
+    assert entry.weights is not None
+    assert found.training is not None
+    assert found.measured() is not None
+    assert {e.checkpoint_sha256 for e in found.evaluations} == {entry.weights.files["model.safetensors"].sha256}
+    assert found.training.parameters == cards.counts(name).parameters

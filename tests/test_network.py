@@ -800,14 +800,8 @@ def test_each_cell_has_its_own_defaults() -> None:
 
 
 WITH_MOST = {"gru": {"reset": "after"}, "lstm-peephole": {"peephole": "diagonal"}}  # kinds of parameters
-BLOCKS = {  # the gates whose blocks input.bias stacks
-    "rnn": "h", "irnn": "h", "rin": "h", "rin-dt": "h", "lstm": "ifzo", "lstm-peephole": "ifzo", "lstm-f": "fz",
-    "lstm-coupled": "fzo", "gru": "rzh", "rhn": "htc", "star": "zk",
-}  # fmt: skip
-KEEPS = {  # the gate on the old state and the sign of a bias that keeps it; then the gate on the new one
-    "lstm": {"f": +1, "i": -1}, "lstm-peephole": {"f": +1, "i": -1}, "lstm-f": {"f": +1}, "lstm-coupled": {"f": +1},
-    "gru": {"z": -1}, "rhn": {"c": +1, "t": -1}, "star": {"k": -1},
-}  # fmt: skip
+
+
 STEPS = 50
 MEMORIES = {  # lowest and highest bias, for T = STEPS
     "zero": (0.0, 0.0),
@@ -823,7 +817,7 @@ MEMORIES = {  # lowest and highest bias, for T = STEPS
 def test_gate_biases_keep_memory(cell: str, name: str) -> None:
     net = built(cell, units=200, steps=STEPS, options=WITH_MOST.get(cell, {}), init={"gate_bias": name})
     low, high = MEMORIES[name]
-    gates, memory = BLOCKS[cell], KEEPS.get(cell, {})
+    gates, memory = reference.GATES[cell], reference.KEEPS.get(cell, {})
     draws = []
     for key, bias in weights(net, "layers.").items():
         if not key.endswith("bias"):
@@ -862,7 +856,7 @@ def test_chrono_and_log_uniform_biases_have_their_distribution() -> None:
 
 def test_every_gate_bias_of_the_specification_is_tested() -> None:
     assert set(Init.model_fields["gate_bias"].annotation.__args__) == set(MEMORIES)
-    assert set(BLOCKS) == set(CELLS)
+    assert set(reference.GATES) == set(CELLS)
 
 
 @each_cell

@@ -30,7 +30,7 @@ def test_wheel(tmp_path: Path) -> None:
         names = set(archive.namelist())
         archive.extractall(site)
     assert "cli/main.py" not in names
-    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/counts.json", "zoo/py.typed"} <= names
+    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/counts.json", "zoo/py.typed"} <= names
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
     subprocess.run([sys.executable, "-c", PROBE], **run)
     listed = subprocess.run([sys.executable, "-m", "rnnzoo_cli", "list"], capture_output=True, text=True, **run)

@@ -16,7 +16,8 @@ import torch
 
 from zoo import checkpoint, registry, results
 from zoo.builder import build
-from zoo.errors import TrainingError
+from zoo.errors import RequestError, TrainingError
+from zoo.evaluation import evaluate
 from zoo.specs import Optimizer, Schedule
 from zoo.training import STATE, Progress, make_optimizer, schedule, train
 
@@ -46,7 +47,7 @@ def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> N
     assert found is not None
     assert found.history[-1].train_accuracy > 0.4 > found.history[0].train_accuracy
     assert found.epochs_done == 12
-    assert found.best_epoch == min(found.history, key=lambda row: row.validation_loss).epoch
+    assert results.read(tmp_path / "run").training == found
     assert [p.step for p in seen] == list(range(1, 12 * 8 + 1))
     assert sum(p.finished is not None for p in seen) == 12
     assert seen[-1].remaining == 0
@@ -65,9 +66,9 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
 
     found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=keep).training
     assert found is not None
-    assert found.best_epoch is not None
-    assert found.best_epoch < 60
-    assert equal(kept[found.best_epoch], weights(tmp_path / "run"))
+    assert found.best is not None
+    assert found.best.epoch < 60
+    assert equal(kept[found.best.epoch], weights(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ def test_an_interruption_saves_first(small_zoo: Zoo, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(registry.find(NAME), tmp_path / "run", device="cpu", report=report)
     facts = json.loads(bytes(checkpoint.read_tensors(tmp_path / "run" / STATE)["facts"].tolist()))
-    assert facts["step"] == 5
+    assert facts["step"] == 6  # the step that follows finds the note, and all processes stop after it
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -280,3 +281,70 @@ def test_mixed_precision_is_really_on(small_zoo: Zoo, tmp_path: Path) -> None:
     assert not equal(full, mixed)
     for key in full:
         torch.testing.assert_close(mixed[key], full[key], rtol=0.1, atol=0.05)
+
+
+def test_a_run_killed_before_its_last_state_loses_no_history(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo()
+    train(registry.find(NAME), tmp_path / "whole", device="cpu")
+    write, out = checkpoint.write_tensors, tmp_path / "killed"
+
+    def killed(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+        if path.name == STATE and "3" in str(len(history(out))):
+            raise KeyboardInterrupt
+        write(path, tensors)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_tensors", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(registry.find(NAME), out, device="cpu")
+    train(registry.find(NAME), out, device="cpu")
+    assert history(out) == history(tmp_path / "whole")
+    assert equal(weights(out), weights(tmp_path / "whole"))
+
+
+def test_going_on_drops_measurements_of_the_old_weights(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    out = tmp_path / "run"
+
+    def measure_then_stop(at: Progress) -> None:
+        if at.step == 9:
+            results.write(out, results.read(out).record(evaluate(out, device="cpu")))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(registry.find(NAME), out, device="cpu", report=measure_then_stop)
+    assert results.read(out).measured() is not None
+    train(registry.find(NAME), out, device="cpu")
+    assert results.read(out).measured() is None
+
+
+def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    with pytest.raises(RequestError, match="batch: Input should be less than"):
+        train(registry.find(NAME), tmp_path / "run", overrides={"batch": 20_000})
+
+
+def test_a_validation_loss_that_is_not_finite_is_a_diverged_run(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
+    with pytest.raises(TrainingError, match=r"the validation loss is not finite\. No state was saved yet"):
+        train(registry.find("irnn-1x8-mnist-rows"), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run" / STATE).exists()
+
+
+def test_a_damaged_state_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / STATE).write_bytes(b"nothing")
+    with pytest.raises(TrainingError, match="Remove it to begin the run again"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    network = build(NAME, device="cpu")
+    network.reset_head(3)
+    checkpoint.save(network, tmp_path / "three")
+    with pytest.raises(RequestError, match="does not fit mnist-rows, which has 28 inputs and 10 classes"):
+        evaluate(tmp_path / "three", device="cpu")

@@ -66,9 +66,10 @@ def parameters(network: nn.Module) -> int:
 
 
 def multiply_adds(network: Network, steps: int | None = None) -> int:
-    """Multiply-adds of the linear maps for one sequence of `steps` (default: the task's), head included.
+    """Multiply-adds of the maps for one sequence of `steps` (default: the task's), head included.
 
-    Every weight is used once a time step, and in a convolution once for every position; elementwise work is not counted.
+    Every weight is used once a time step, and in a convolution once for every position; elementwise work between states
+    is not counted.
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])

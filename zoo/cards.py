@@ -10,12 +10,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from . import assets
 from .cells import CELLS
 from .registry import Entry
 from .results import Results
 from .specs import Paper, Recipe, Reported
 
-COUNTS = Path(__file__).resolve().parent / "counts.json"
+COUNTS = "counts.json"
 LICENSE = "apache-2.0"
 
 
@@ -29,18 +30,18 @@ class Counts:
 
 
 def counts(name: str) -> Counts:
-    """The counts of a registered model, from the generated table that spares us importing torch, or else counted."""
-    if name not in _counts():
-        from . import builder
+    """The counts of a registered model, from the generated table that spares us importing torch; else counted."""
+    table = _table_of_counts(assets.path(COUNTS))
+    if name in table:
+        return Counts(*table[name])
+    from . import builder
 
-        return Counts(*builder.counts(name))
-    return Counts(*_counts()[name])
+    return Counts(*builder.counts(name))
 
 
 @cache
-def _counts() -> dict[str, list[int]]:
-    table: dict[str, list[int]] = json.loads(COUNTS.read_text(encoding="utf-8"))
-    return table
+def _table_of_counts(path: Path) -> dict[str, list[int]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def card(entry: Entry, results: Results, count: Counts) -> str:
@@ -64,14 +65,22 @@ def summary(entry: Entry, results: Results, count: Counts) -> str:
     rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
     rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
     rows += [("measured", f"{100 * e.value:.2f} % on {e.n:,} {e.split} examples") for e in results.evaluations]
-    rows += [("weights", entry.weights.repo if entry.weights else f"none yet; rnnzoo train {entry.name}")]
+    rows += [("weights", _weights_text(entry))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
 
 
+def _weights_text(entry: Entry) -> str:
+    if entry.weights is None:
+        return f"none yet; rnnzoo train {entry.name}"
+    return f"{entry.weights.repo}@{entry.weights.revision}" if entry.weights.revision else "in the package"
+
+
 def source(figure: Reported, paper: Paper) -> str:
     """Where a reported figure is printed."""
-    return f'{figure.table} of {paper.authors.split(",")[0]} et al. {paper.year}, "{paper.title}"'
+    names = paper.authors.split(", ")
+    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f'{figure.table} of {who} {paper.year}, "{paper.title}"'
 
 
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
@@ -89,6 +98,22 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
             for entry, results, count in rows
         ],
     )
+
+
+def speed_table(data: dict[str, Any]) -> str:
+    """The README's table of benchmarks/stacks.json: seconds and memory of every contender, and ratios to the first."""
+    first = data["seconds"][next(iter(data["seconds"]))]
+    rows = [
+        (
+            name,
+            *(f"{seconds[what]:.2f} s ({seconds[what] / first[what]:.1f})" for what in first),
+            f"{data['peak_memory_bytes'][name] / 2**20:,.0f} MiB",
+        )
+        for name, seconds in data["seconds"].items()
+    ]
+    machine = data["machine"]
+    note = f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}; `python -m benchmarks.stacks`."
+    return _table(("", *first, "peak memory"), rows) + "\n\n" + note
 
 
 def _front_matter(entry: Entry, results: Results) -> str:
@@ -123,7 +148,8 @@ def _sentence(entry: Entry) -> str:
     ways = "bidirectional " if spec.bidirectional else ""
     kind = "convolutional " if spec.kernel else ""
     layers = f"{spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
-    return f"A {ways}{kind}{CELLS[spec.cell].title} ({spec.cell}), {layers}, for {entry.task.title}."
+    title = f"{ways}{kind}{CELLS[spec.cell].title}"
+    return f"{title[0].upper()}{title[1:]} (`{spec.cell}`), {layers}, for {entry.task.title}."
 
 
 def _usage(entry: Entry) -> str:
@@ -132,8 +158,8 @@ def _usage(entry: Entry) -> str:
         "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
     )
     return (
-        f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}")\n'
-        f"logits = model(x)  # x: (batch, {shape})\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+        f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
+        f"logits = model(x)  # x: (batch, {shape}), on model.device\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
     )
 
 
@@ -179,15 +205,15 @@ def _training(entry: Entry, results: Results) -> str:
     text = (
         f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
     )
-    best = next((row for row in training.history if row.epoch == training.best_epoch), None)
-    if best:
+    if best := training.best:
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
             f"({best.validation_loss:.4f}, accuracy {100 * best.validation_accuracy:.2f} %)."
         )
-    if entry.documented is not None:
-        rows = _departures(entry.documented, training.recipe)
-        text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows}`. {entry.recipe.why}\n\n"
+    document = entry.documented or (entry.recipe if entry.recipe.paper else None)
+    if document is not None and (rows := _departures(document, training.recipe)):
+        why = f" {entry.recipe.why}" if entry.recipe.why else ""
+        text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows or entry.model.recipe}`.{why}\n\n"
         text += _table(("", "document", "this checkpoint"), rows)
     return text
 
@@ -220,7 +246,9 @@ def _limits(entry: Entry, results: Results) -> str:
         lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
         if results.training.epochs_done < results.training.recipe.epochs:
             lines.append("Training was stopped before its schedule ended.")
-    lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
+        lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
+    else:
+        lines.append("Declared, not trained: there are no weights.")
     if entry.model.notes:
         lines.append(entry.model.notes)
     return "\n".join(f"- {line}" for line in lines)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import files, hub, registry
 from .builder import build, resolve_device
-from .errors import CheckpointError
+from .errors import CheckpointError, RequestError, first_problem
 from .network import Network
 from .specs import Config
 
@@ -34,18 +34,26 @@ def load(
     Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
-        config, weights = locate(name_or_path, revision)
-        network = build(config, device="cpu")
-        load_weights(network, weights)
-    else:
-        network = build(_config(name_or_path), device="cpu")
-    return network.to(device=resolve_device(device), dtype=dtype).eval()
+        return assemble(*locate(name_or_path, revision), device=device, dtype=dtype)
+    return build(_config(name_or_path), device=device, dtype=dtype).eval()
+
+
+def assemble(
+    config: Config, weights: Path, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+) -> Network:
+    """The network of a config with the weights of a file, in eval mode; the second half of `load`."""
+    target = resolve_device(device)
+    network = build(config, device="cpu")
+    load_weights(network, weights)
+    return network.to(device=target, dtype=dtype).eval()
 
 
 def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, Path]:
     """The config and the weights file that `load` loads, the bytes of a published checkpoint verified."""
     config = _config(name_or_path)
     if _is_folder(name_or_path):
+        if revision is not None:
+            raise RequestError(f"{name_or_path} is a folder, which has no revisions.")
         return config, Path(name_or_path) / WEIGHTS
     found = hub.resolve(registry.find(os.fspath(name_or_path)), revision)
     must_agree(read_config(found[CONFIG]), config, found[CONFIG])
@@ -55,6 +63,8 @@ def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) ->
 def _config(name_or_path: str | os.PathLike[str]) -> Config:
     if _is_folder(name_or_path):
         return read_config(Path(name_or_path) / CONFIG)
+    if os.sep in os.fspath(name_or_path):
+        raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.")
     return registry.find(os.fspath(name_or_path)).config
 
 
@@ -84,11 +94,7 @@ def read_config(path: Path) -> Config:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise CheckpointError(
-            f"{path}: not a valid config.json: {where}: {first['msg'].removeprefix('Value error, ')}."
-        ) from error
+        raise CheckpointError(f"{path}: not a valid config.json: {first_problem(error)}.") from error
 
 
 def load_weights(network: Network, path: Path) -> None:

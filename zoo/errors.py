@@ -6,6 +6,8 @@
 import difflib
 from collections.abc import Iterable
 
+from pydantic import ValidationError
+
 
 class ZooError(Exception):
     """Base of all errors below; catching it catches everything rnnzoo raises on purpose."""
@@ -51,6 +53,12 @@ class DataError(ZooError):
 
 class TrainingError(ZooError):
     """Training cannot start, cannot go on (a diverged run), or cannot be resumed."""
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a specification was refused for, `where: what`."""
+    first = error.errors()[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
 
 
 class MissingExtraError(ZooError):

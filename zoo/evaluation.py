@@ -45,7 +45,10 @@ def evaluate(
     if config.task not in known.tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     task = known.tasks[config.task]
-    network = checkpoint.load(name_or_path, device=device)
+    if (config.interface.input, config.interface.outputs) != (task.input, task.classes):
+        shape = f"{' x '.join(map(str, task.input))} inputs and {task.classes} classes"
+        raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+    network = checkpoint.assemble(config, weights, device=device)
     training = results.read(results_folder(name_or_path)).training
     data = task_data(task, known.datasets[task.dataset]).split(split)
     began = time.monotonic()

@@ -9,23 +9,34 @@ from pathlib import Path
 
 from . import assets, builder, cards, files, registry, results
 
-BEGIN, END = "<!-- generated: models -->", "<!-- end of generated -->"
+MODELS, SPEED, END = "<!-- generated: models -->", "<!-- generated: speed -->", "<!-- end of generated -->"
 
 
 def outputs() -> dict[Path, str]:
     """Path to content of everything generated."""
     table = {name: list(builder.counts(name)) for name in registry.models()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(counts)}" for name, counts in table.items())
-    generated = {cards.COUNTS: "{\n" + lines + "\n}\n"}
+    generated = {assets.path(cards.COUNTS): "{\n" + lines + "\n}\n"}
     trained = []
     for name in registry.list_models(trained=True):
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
         trained.append(row)
         generated[assets.path("cards", name, "README.md")] = cards.card(*row)
     readme = assets.path("README.md")
-    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-    generated[readme] = f"{before}{BEGIN}\n{cards.models_table(trained)}\n{END}{rest.partition(END)[2]}"
+    if readme.exists():
+        text = readme.read_text(encoding="utf-8")
+        text = _between(text, MODELS, cards.models_table(trained))
+        speed = assets.path("benchmarks", "stacks.json")
+        if speed.exists():
+            text = _between(text, SPEED, cards.speed_table(json.loads(speed.read_text(encoding="utf-8"))))
+        generated[readme] = text
     return generated
+
+
+def _between(text: str, mark: str, content: str) -> str:
+    """`text` with `content` between the mark and the end of what it generates."""
+    before, found, rest = text.partition(mark)
+    return f"{before}{mark}\n{content}\n{END}{rest.partition(END)[2]}" if found else text
 
 
 def stale() -> list[Path]:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from .cells import cell_class, cell_row
 from .cells.base import State
-from .errors import RequestError
+from .errors import RequestError, first_problem
 from .kernels import wavefront
 from .recurrence import Direction, Layer, MapFactory
 from .specs import Architecture, Config, Interface
@@ -78,7 +79,7 @@ class Network(nn.Module):
         steps = _mask(torch.stack(tuple(outputs), 1), lengths)
         if self.interface.readout == "every":
             return _mask(self._read(steps), lengths)
-        return self._read(_mean(*_sums(steps, lengths)))
+        return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -96,7 +97,7 @@ class Network(nn.Module):
         return steps, final
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
-        """The outputs of every layer, bottom to top, each (batch, time, width, ...)."""
+        """The outputs of every layer, bottom to top, each (batch, time, width, ...); always by the plain scan."""
         x, lengths = self._check(x, lengths)
         found: list[Tensor] = []
         self._plain(x, self._start(x), lengths, keep=found)
@@ -109,14 +110,18 @@ class Network(nn.Module):
         if self.interface.readout != "mean":
             return layers
         h = layers[-1][0]
-        return (*layers, (h.new_zeros(batch, self.width, *h.shape[2:]), h.new_zeros(batch)))
+        precise = torch.promote_types(h.dtype, torch.float32)  # in less, a sum stops growing
+        total = h.new_zeros(batch, self.width, *h.shape[2:], dtype=precise)
+        return (*layers, (total, total.new_zeros(batch)))
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
         """One time step, for streaming: x: (batch, *input) to logits, (batch, outputs), and the new state.
 
         The logits after t steps are those of `forward` on the t steps seen so far (its last ones where the readout is
-        "every"). Raises RequestError for a bidirectional network, which needs the future.
+        "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
+        for a bidirectional network, which needs the future.
         """
+        self._check_dtype(x)
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.shape[1:] != self.interface.input:
@@ -132,14 +137,22 @@ class Network(nn.Module):
         if self.interface.readout == "mean":
             total, count = state[-1]
             new.append((total + output, count + 1))
-            output = _mean(*new[-1])
+            output = _mean(*new[-1]).to(output.dtype)
         return self._read(output), tuple(new)
 
     def reset_head(self, classes: int) -> None:
-        """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights."""
-        interface = Interface(**{**self.interface.model_dump(), "outputs": classes})  # validates classes
+        """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights.
+
+        Glorot weights from torch's global generator, zero bias. Raises RequestError for an impossible number.
+        """
+        try:
+            interface = Interface(**{**self.interface.model_dump(), "outputs": classes})
+        except ValidationError as error:
+            raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
         weight = self.head.weight
         self.head = nn.Linear(self.width, classes, device=weight.device, dtype=weight.dtype)
+        nn.init.xavier_uniform_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
 
     def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[list[Tensor], NetworkState]:
@@ -169,6 +182,11 @@ class Network(nn.Module):
                     keep.append(stacked)
         return list(outputs), tuple(final)
 
+    def _check_dtype(self, x: Tensor) -> None:
+        if x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            own = self.head.weight.dtype
+            raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
+
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """The state, if it is one of this network for `batch` sequences."""
         expected = [[s.shape for s in part] for part in self.initial_state(batch)]
@@ -195,6 +213,7 @@ class Network(nn.Module):
         """x, standardised and zero beyond each sequence's end, and lengths on its device."""
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes (batch, time, {self._input_text}); got {tuple(x.shape)}.")
+        self._check_dtype(x)
         x = self._standardised(x)
         if lengths is None:
             return x, None
@@ -221,8 +240,9 @@ def _at_ends(outputs: Sequence[Tensor], lengths: Tensor) -> Tensor:
 
 def _sums(steps: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
     """Sum over time of (batch, time, ...), and the number of steps in it, (batch,)."""
-    count = steps.new_full(steps.shape[:1], steps.shape[1]) if lengths is None else lengths.to(steps.dtype)
-    return steps.sum(1), count
+    precise = torch.promote_types(steps.dtype, torch.float32)
+    total = steps.sum(1, dtype=precise)
+    return total, total.new_full(steps.shape[:1], steps.shape[1]) if lengths is None else lengths.to(precise)
 
 
 def _mean(total: Tensor, count: Tensor) -> Tensor:

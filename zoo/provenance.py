@@ -21,7 +21,8 @@ def device_name(device: torch.device) -> str:
 
 def command() -> str:
     """The command line of this process, without the path of the program."""
-    return shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+    program = os.path.basename(sys.argv[0])
+    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def today() -> str:

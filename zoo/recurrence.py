@@ -71,12 +71,13 @@ class Direction(nn.Module):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         """One step of the cell, with zoneout."""
+        state = tuple(s.to(x[0].dtype) for s in state)  # lower than the weights' under autocast
         new = self.cell.step(x, state)
         if self.zoneout == 0:
             return new
         if not self.training:
             return tuple(torch.lerp(n, old, self.zoneout) for n, old in zip(new, state, strict=True))
-        masks = (torch.rand_like(n) < self.zoneout for n in new)
+        masks = (torch.rand_like(n, dtype=torch.float32) < self.zoneout for n in new)  # less has steps of 1/256
         return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
 
     def scan(self, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None) -> History:
@@ -86,7 +87,6 @@ class Direction(nn.Module):
         """
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
-        state = tuple(s.to(prepared[0][0].dtype) for s in state)  # lower than the weights' under autocast
         shortest = len(x) if lengths is None else int(lengths.min())
         history: History = []
         with self._masks(x[0]):

@@ -17,7 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from . import assets
-from .cells import CELLS
+from .cells import CELLS, cell_row
 from .errors import RegistryError, UnknownNameError
 from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 from .tasks import TASKS
@@ -199,11 +199,11 @@ def list_models(
     task, cell: only models of this task or cell (UnknownNameError if there is no such). trained: only models with
     (True) or without (False) published weights.
     """
-    tasks, cells = registry().tasks, {model.cell for model in models().values()}
+    tasks = registry().tasks
     if task is not None and task not in tasks:
         raise UnknownNameError("task", task, tasks)
-    if cell is not None and cell not in cells:
-        raise UnknownNameError("cell", cell, cells)
+    if cell is not None:
+        cell_row(cell)
     return [
         name
         for name, model in models().items()

@@ -23,7 +23,7 @@ def adopt(folder: Path) -> str:
     """
     path = assets.path("registry.yaml")
     if not assets.path("pyproject.toml").is_file():
-        raise RequestError("Checkpoints are adopted into a checkout of the repository, not into an installed package.")
+        raise RequestError(f"{assets.ROOT} is not a checkout of the repository, where checkpoints are adopted into.")
     entry = registry.find(checkpoint.read_config(folder / checkpoint.CONFIG).name)
     checkpoint.must_agree(checkpoint.read_config(folder / checkpoint.CONFIG), entry.config, folder)
     checkpoint.load_weights(build(entry.config, device="cpu"), folder / checkpoint.WEIGHTS)
@@ -31,7 +31,7 @@ def adopt(folder: Path) -> str:
     home.mkdir(parents=True, exist_ok=True)
     for name in (checkpoint.WEIGHTS, checkpoint.CONFIG):
         shutil.copyfile(folder / name, home / name)
-    results.write(home, results.read(folder))
+    results.write(home, results.read(folder).of_checkpoint(hub.sha256(home / checkpoint.WEIGHTS)))
     pinned = {name: pin(home / name) for name in (checkpoint.CONFIG, checkpoint.WEIGHTS)}
     weights = Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned})
     everything = {**registry.registry().weights, entry.name: weights}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from . import assets, files
-from .errors import CheckpointError
+from .errors import CheckpointError, first_problem
 from .specs import Recipe, Seq, Sha256, Spec, Text
 
 FILE = "results.json"
@@ -61,8 +61,6 @@ class Training(Spec):
     overrides: dict[str, Any] = {}
     """What the command line changed in the registry's recipe."""
     epochs_done: int
-    best_epoch: int | None
-    """Epoch (from 1) of the kept weights: the lowest validation loss."""
     parameters: int
     processes: int
     device: Text
@@ -70,10 +68,22 @@ class Training(Spec):
     command: Text
     history: Seq[Epoch] = ()
 
+    @property
+    def best(self) -> Epoch | None:
+        """The epoch with the lowest validation loss, whose weights are kept."""
+        return min(self.history, key=lambda row: row.validation_loss, default=None)
+
 
 class Results(Spec):
+    """All of results.json."""
+
     training: Training | None = None
     evaluations: Seq[Evaluation] = ()
+
+    def of_checkpoint(self, sha256: str) -> "Results":
+        """Without evaluations of other weights than these."""
+        kept = tuple(e for e in self.evaluations if e.checkpoint_sha256 == sha256)
+        return self.model_copy(update={"evaluations": kept})
 
     def record(self, evaluation: Evaluation) -> "Results":
         """With `evaluation` in place of an earlier one of the same split and metric."""
@@ -94,8 +104,7 @@ def read(folder: Path) -> Results:
     try:
         return Results.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        raise CheckpointError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+        raise CheckpointError(f"{path}: {first_problem(error)}.") from error
 
 
 def of(name: str) -> Results:

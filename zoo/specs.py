@@ -56,6 +56,8 @@ class Paper(Spec):
 
 
 class Dataset(Spec):
+    """Real data: what it is, whose, where, and the digests that prove it."""
+
     title: Text
     license: Text
     """SPDX identifier."""
@@ -87,7 +89,7 @@ class Task(Spec):
     metric: Literal["accuracy"]
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
     """The Hub's word for this kind of task."""
-    mean: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    mean: Finite = 0.0
     """Mean and standard deviation of the training inputs, for models that standardise them."""
     std: Positive = 1.0
 
@@ -152,7 +154,6 @@ class Recipe(Spec):
 
 
 WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
-BIASES = ("zero", "one", "chrono", "log-uniform", "log-uniform-sqrt")
 
 
 def _check_weight_init(name: str) -> str:

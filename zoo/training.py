@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from . import checkpoint, results
+from . import checkpoint, hub, results
 from .builder import build, parameters, resolve_device
-from .errors import MissingExtraError, TrainingError
+from .errors import CheckpointError, MissingExtraError, RequestError, TrainingError, first_problem
 from .evaluation import BATCH, measure, score
 from .network import Network
 from .provenance import command, device_name, versions
@@ -67,7 +68,10 @@ def train(
     with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
-    recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
+    try:
+        recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
+    except ValidationError as error:
+        raise RequestError(f"The recipe cannot be changed to that: {first_problem(error)}.") from error
     accelerator = _accelerator(recipe, device)
     if recipe.batch % accelerator.num_processes:
         raise TrainingError(
@@ -78,9 +82,10 @@ def train(
     run.resume()
     with _interruptions() as interrupted:
         run.go(report, save_seconds, interrupted)
+    accelerator.wait_for_everyone()
     if accelerator.num_processes > 1:
         accelerator.end_training()
-    return results.read(out)
+    return results.Results(training=run.training())
 
 
 class Run:
@@ -108,34 +113,36 @@ class Run:
         self.began = time.monotonic()
 
     def go(self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], bool]) -> None:
+        """Train to the end, saving after every epoch and every `save_seconds`, or until interrupted."""
         first, saved = self.step, time.monotonic()
         order: Tensor | None = None
         while self.step < self.total:
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order = self._order(epoch)
-            self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch])
+            stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted())
             self.step += 1
             rate = (self.step - first) / (time.monotonic() - self.began)
             loss, accuracy, _ = self._means()
             finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
             if self.accelerator.is_main_process:
                 report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss, accuracy, rate, finished))
-            stop = interrupted()
             if finished is not None or stop or time.monotonic() - saved > save_seconds:
                 self.save()
                 saved = time.monotonic()
             if stop:
                 raise KeyboardInterrupt
-        self.model.eval()
 
     def _order(self, epoch: int) -> Tensor:
         """The examples of an epoch in the order they are seen; a last incomplete batch is left out."""
         generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
         return torch.randperm(len(self.train), generator=generator)
 
-    def _update(self, batch: Tensor) -> None:
-        """One optimizer step on the examples `batch`, of which this process takes its share."""
+    def _update(self, batch: Tensor, stop: bool) -> bool:
+        """One optimizer step on the examples `batch`, of which this process takes its share.
+
+        Returns whether any process wants to stop, so that all stop after the same step.
+        """
         accelerator = self.accelerator
         torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
         share = batch.chunk(accelerator.num_processes)[accelerator.process_index]
@@ -143,22 +150,27 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.optimizer.lr * schedule(self.recipe.schedule, self.step, self.total)
         self.model.train()
-        with accelerator.autocast():
-            logits = self.model(x, lengths)
-        loss, correct, targets = score(logits, y)
+        loss, correct, targets = score(self.model(x, lengths), y)
+        sums = accelerator.reduce(torch.stack([loss.detach(), correct, targets, targets.new_tensor(stop)]), "sum")
         self.optimizer.zero_grad()
-        accelerator.backward(loss / targets)
+        accelerator.backward(
+            loss * accelerator.num_processes / sums[2]
+        )  # the mean over all processes' gradients is taken
         bound = math.inf if self.recipe.clip is None else self.recipe.clip
         norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
-        measured = accelerator.reduce(torch.stack([loss.detach(), correct, targets]), "sum").cpu().double()
+        measured = torch.cat([sums[:3], norm.detach().reshape(1)]).cpu().double()
         scaled = self.recipe.precision == "fp16"  # whose scaler meets infinite gradients now and then, and skips them
-        if not measured.isfinite().all() or not (scaled or torch.isfinite(norm)):
-            raise TrainingError(
-                f"{self.entry.name} diverged in step {self.step + 1} (epoch {self.step // self.per_epoch + 1}): the loss or "
-                f"its gradient is not finite. The last good state and the best weights so far are in {self.out}."
-            )
+        if not measured[: 3 if scaled else 4].isfinite().all():
+            raise self._diverged("the loss or its gradient")
         self.optimizer.step()
-        self.sums += torch.cat([measured, norm.detach().cpu().double().nan_to_num(posinf=0.0).reshape(1)])
+        self.sums += measured.nan_to_num(posinf=0.0)
+        return bool(sums[3] > 0)
+
+    def _diverged(self, what: str) -> TrainingError:
+        saved = f"The last good state is in {self.out}." if (self.out / STATE).exists() else "No state was saved yet."
+        best = " So are the best weights so far." if (self.out / checkpoint.WEIGHTS).exists() else ""
+        where = f"step {self.step + 1} (epoch {self.step // self.per_epoch + 1})"
+        return TrainingError(f"{self.entry.name} diverged in {where}: {what} is not finite. {saved}{best}")
 
     def _means(self) -> tuple[float, float, float]:
         """Mean loss, accuracy and gradient norm over the epoch so far."""
@@ -169,6 +181,8 @@ class Run:
         """Validate, keep the weights if they are the best yet, and add a row to the history."""
         loss, accuracy, norm = self._means()
         measured = measure(self.network, self.validation, BATCH)
+        if not math.isfinite(measured.loss):
+            raise self._diverged("the validation loss")
         row = results.Epoch(
             epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
             train_accuracy=accuracy, validation_loss=measured.loss, validation_accuracy=measured.accuracy,
@@ -191,12 +205,12 @@ class Run:
         """What must be the same for a run to be continued."""
         return {
             "config": self.entry.config.model_dump(mode="json"),
-            "recipe": self.recipe.model_dump(mode="json"),
-            "data": self.train.digests,
+            "recipe": self.recipe.model_dump(mode="json", exclude={"paper", "follows", "why"}),
+            "data": {**self.train.digests, "examples": len(self.train)},
         }
 
     def save(self) -> None:
-        """Write the state and the results; only the first process writes."""
+        """Write the results and then the state, which is what makes them count; only the first process writes."""
         if not self.accelerator.is_main_process:
             return
         scaler = self.accelerator.scaler
@@ -213,16 +227,27 @@ class Run:
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
         tensors["sums"] = self.sums
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        checkpoint.write_tensors(self.out / STATE, tensors)
-        kept = results.read(self.out)
+        weights = self.out / checkpoint.WEIGHTS
+        kept = results.read(self.out).of_checkpoint(hub.sha256(weights)) if weights.exists() else results.Results()
         results.write(self.out, kept.model_copy(update={"training": self.training()}))
+        checkpoint.write_tensors(self.out / STATE, tensors)
 
     def resume(self) -> None:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
         path = self.out / STATE
-        if not path.exists():
-            return
-        tensors = checkpoint.read_tensors(path)
+        for abandoned in self.out.glob(".*.partial") if self.accelerator.is_main_process else ():
+            abandoned.unlink(missing_ok=True)  # of a process that was killed while it wrote
+        if path.exists():
+            try:
+                tensors = checkpoint.read_tensors(path)
+            except CheckpointError as error:
+                raise TrainingError(f"{error} Remove it to begin the run again.") from error
+            self._take_up(tensors)
+        steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
+        if steps.unique().numel() > 1:
+            raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
+
+    def _take_up(self, tensors: dict[str, Tensor]) -> None:
         facts = json.loads(bytes(tensors.pop("facts").tolist()))
         if facts["identity"] != json.loads(json.dumps(self._identity)):
             part = next(key for key, value in self._identity.items() if facts["identity"].get(key) != value)
@@ -245,10 +270,10 @@ class Run:
             self.accelerator.scaler.load_state_dict(facts["scaler"])
 
     def training(self) -> results.Training:
-        best = min(self.history, key=lambda row: row.validation_loss, default=None)
+        """How the checkpoint came about, so far."""
         return results.Training(
             model=self.entry.name, recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
-            epochs_done=len(self.history), best_epoch=best.epoch if best else None, parameters=parameters(self.network),
+            epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, device=device_name(self.device), versions=versions(),
             command=command(), history=tuple(self.history),
         )  # fmt: skip
@@ -297,10 +322,17 @@ def _accelerator(recipe: Recipe, device: str | None) -> Any:
     except ImportError as error:
         raise MissingExtraError("accelerate", "train") from error
     chosen = resolve_device(device)
-    AcceleratorState._reset_state()  # an earlier run of this process may have had another precision
+    if (
+        not torch.distributed.is_initialized()
+    ):  # an earlier run of this process may have had another precision or device
+        AcceleratorState._reset_state(reset_partial_state=True)
+    if chosen.index is not None:
+        torch.accelerator.set_device_index(chosen.index)
     accelerator = Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu")
     if recipe.precision != "no" and not accelerator.native_amp:  # it would go on in full precision
-        raise TrainingError(f"Precision {recipe.precision!r} is not available on {chosen}. Choose another device or recipe.")
+        raise TrainingError(
+            f"Precision {recipe.precision!r} is not available on {chosen}. Choose another device or recipe."
+        )
     return accelerator
 
 

@@ -32,6 +32,7 @@ class MNIST(TaskData):
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
+        self._files: dict[str, Tensor] = {}
         if task.layout not in LAYOUTS:
             raise RequestError(f"MNIST has no layout {task.layout!r}; it has: {', '.join(LAYOUTS)}.")
 
@@ -51,14 +52,17 @@ class MNIST(TaskData):
         return x.unflatten(1, (self.task.steps, *self.task.input))
 
     def _file(self, name: str) -> Tensor:
-        """The values of one original IDX file, verified."""
-        for path in self._places(name):
+        """The values of one original IDX file, verified, read once."""
+        for path in self._places(name) if name not in self._files else ():
             if path.exists():
                 content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else _from_file(path)
                 if hashlib.sha256(content).hexdigest() != self.dataset.sha256[name]:
                     raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
-                return _values(content)
-        raise DataError(f"MNIST's {name} was not found. Put it in $RNNZOO_DATA/mnist, or connect to the Hub.")
+                self._files[name] = _values(content)
+                break
+        if name not in self._files:
+            raise DataError(f"MNIST's {name} was not found. Put it in $RNNZOO_DATA/mnist, or connect to the Hub.")
+        return self._files[name]
 
     def _places(self, name: str) -> list[Path]:
         parquet = self.dataset.hub_files["test" if name.startswith("t10k") else "train"]
