@@ -195,26 +195,14 @@ def test_clipping_bounds_the_step(small_zoo: Zoo, tmp_path: Path) -> None:
     assert moved.norm().item() == pytest.approx(1e-3, rel=1e-2)
 
 
-LAUNCH = """
-import sys
-from pathlib import Path
-from zoo import registry
-from zoo.training import train
-found = train(registry.find(sys.argv[1]), Path(sys.argv[2]), device="cpu")
-assert found.training.processes == 2
-"""
-
-
 def test_two_processes_compute_what_one_does(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     train(registry.find(NAME), tmp_path / "one", device="cpu")
-    script = tmp_path / "launch.py"
-    script.write_text(LAUNCH)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*command, str(script), NAME, str(tmp_path / "two")], capture_output=True, text=True, timeout=120
-    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "rnnzoo_cli"]
+    command = [*launch, "train", NAME, "--out", str(tmp_path / "two"), "--device", "cpu", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["processes"] == 2  # and only one of them prints
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for key in one:
         torch.testing.assert_close(one[key], two[key], rtol=1e-4, atol=1e-5)

@@ -41,8 +41,8 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
     top: list[Tensor] = []
     for wave in range(steps + depth - 1):
         lowest = bottom[wave] if wave < steps else idle
-        projected = torch.cat([lowest.unsqueeze(0), between(carried[0][:-1])])
-        new = cell.step(cell.prepare(projected), carried)
+        # the projection has no name, so that its memory is free again before the states that stay are allocated
+        new = cell.step(cell.prepare(torch.cat([lowest.unsqueeze(0), between(carried[0][:-1])])), carried)
         done, reached = max(0, wave - steps + 1), min(depth, wave + 1)
         if reached - done < depth:  # layers that the wave has left, or not reached yet, keep their states
             pairs = zip(new, carried, strict=True)
