@@ -41,11 +41,13 @@ bench: .venv/.dev
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(or $(TORCH),torch)
 	touch $@
 
-.venv/.installed: .venv/.torch pyproject.toml setup.py
+NATIVE = $(wildcard zoo/kernels/native/*)
+
+.venv/.installed: .venv/.torch pyproject.toml setup.py $(NATIVE)
 	$(BIN)/pip install -e .
 	touch $@
 
-.venv/.dev: .venv/.torch pyproject.toml setup.py
+.venv/.dev: .venv/.torch pyproject.toml setup.py $(NATIVE)
 	$(BIN)/pip install -e '.[dev]'
 	touch $@ .venv/.installed
 

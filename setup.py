@@ -1,10 +1,22 @@
-"""Puts registry.yaml, counts.json and cards/ into the wheel as zoo/assets; everything else is declared in pyproject.toml."""
+"""What pyproject.toml cannot declare: assets for the wheel, and the fused scans, which are optional.
+
+registry.yaml, counts.json and cards/ go into the wheel as zoo/assets. zoo/kernels/native/scan.cpp is compiled once for each
+width of vectors; where there is no compiler, or it refuses, the package installs without.
+"""
 
 import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+
+NATIVE = Path("zoo/kernels/native")
+INSTRUCTIONS = {
+    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
+    "avx2": ["-mavx2", "-mfma"],
+    "generic": [],
+}
 
 
 class BuildWithAssets(build_py):
@@ -17,4 +29,28 @@ class BuildWithAssets(build_py):
                 shutil.copy(name, assets)
 
 
-setup(cmdclass={"build_py": BuildWithAssets})
+class BuildApart(build_ext):
+    """The same source for every library, so the objects need folders of their own."""
+
+    def build_extension(self, ext: Extension) -> None:
+        common, self.build_temp = self.build_temp, str(Path(self.build_temp) / ext.name)
+        super().build_extension(ext)
+        self.build_temp = common
+
+
+setup(
+    cmdclass={"build_py": BuildWithAssets, "build_ext": BuildApart},
+    ext_modules=[
+        Extension(
+            f"zoo.kernels.scan_{name}",
+            sources=[str(NATIVE / "scan.cpp")],
+            depends=[str(path) for path in NATIVE.glob("*.h")],
+            language="c++",
+            extra_compile_args=["-std=c++17", "-O3", *flags],
+            extra_link_args=["-pthread"],
+            py_limited_api=True,
+            optional=True,
+        )
+        for name, flags in INSTRUCTIONS.items()
+    ],
+)

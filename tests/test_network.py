@@ -28,6 +28,7 @@ from zoo.cells import CELLS
 from zoo.cells.base import Map
 from zoo.errors import RequestError, SizeError
 from zoo.network import Network, NetworkState
+from zoo.recurrence import Direction
 from zoo.specs import Init
 
 each_cell = pytest.mark.parametrize("cell", CELLS)
@@ -324,10 +325,10 @@ def test_the_wavefront_equals_the_plain_scan(case: str, layers: int, steps: int)
     net = network(case, layers=layers)
     x, state, found = batch(net, steps=steps).requires_grad_(), random_state(net, 3), {}
     of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
-    for net.backend in ("plain", "wavefront", "auto"):
+    for net.backend in ("plain", "fused", "auto"):
         outputs, final = net.encode(x, state)
         found[net.backend] = [outputs, final, gradients(score([outputs, *flatten(final)]), of), net(x)]
-    same(found["wavefront"], found["plain"])
+    same(found["fused"], found["plain"])
     same(found["auto"], found["plain"])
 
 
@@ -339,10 +340,10 @@ def test_what_the_wavefront_computes_beyond_the_end_changes_nothing() -> None:
             direction(net, layer)["cell.recurrent.weight"].fill_(1e200)
             direction(net, layer)["input.bias"].fill_(1)
     x, found = batch(net, steps=1), {}
-    for net.backend in ("plain", "wavefront"):
+    for net.backend in ("plain", "fused"):
         outputs, final = net.encode(x)
         found[net.backend] = [outputs, final, gradients(score([outputs]), dict(net.named_parameters()))]
-    same(found["wavefront"], found["plain"])
+    same(found["fused"], found["plain"])
 
 
 IMPOSSIBLE = {
@@ -360,33 +361,33 @@ IMPOSSIBLE = {
 def test_the_wavefront_is_refused_where_it_cannot_run(spec: dict[str, object]) -> None:
     net = network(**spec)
     net(batch(net))
-    net.backend = "wavefront"
-    with pytest.raises(RequestError, match="small cannot run as a wavefront"):
+    net.backend = "fused"
+    with pytest.raises(RequestError, match="No fused scan can run small"):
         net(batch(net))
 
 
 def test_the_wavefront_is_refused_with_lengths_and_truncation() -> None:
     net = network()
-    x, net.backend = batch(net), "wavefront"
+    x, net.backend = batch(net), "fused"
     net(x)
-    with pytest.raises(RequestError, match="wavefront"):
+    with pytest.raises(RequestError, match="No fused scan"):
         net(x, torch.tensor([6, 6, 6]))
     net.truncate = 2
-    with pytest.raises(RequestError, match="wavefront"):
+    with pytest.raises(RequestError, match="No fused scan"):
         net(x)
 
 
 @pytest.mark.parametrize("spec", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}], ids=lambda s: next(iter(s)))
 def test_the_wavefront_runs_again_where_regularisers_rest(spec: dict[str, object]) -> None:
     net = network(**spec)
-    net.backend = "wavefront"
+    net.backend = "fused"
     same(net(batch(net)), network()(batch(net)))
 
 
 def test_unknown_backends_are_refused() -> None:
     net = network()
     net.backend = "fast"
-    with pytest.raises(RequestError, match=r"'fast'.*'auto', 'plain' or 'wavefront'"):
+    with pytest.raises(RequestError, match=r"'fast'.*'auto', 'plain' or 'fused'"):
         net(batch(net))
 
 
@@ -517,7 +518,7 @@ def test_zoneout_in_eval_mode_is_the_expectation(cell: str) -> None:
     for layer, (old, one) in enumerate(zip(state, plain.layers, strict=True)):
         outputs = []
         for t in range(6):
-            new = one.scan(h[None, :, t], old, None, None)[1]
+            new = one.scan(h[None, :, t], old, None, None, Direction.scan)[1]
             old = tuple(0.7 * n + 0.3 * o for n, o in zip(new, old, strict=True))
             outputs.append(old[0])
         h = torch.stack(outputs, 1)

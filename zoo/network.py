@@ -1,6 +1,5 @@
 """A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,8 +9,8 @@ from torch import Tensor, nn
 from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError, first_problem
-from .kernels import wavefront
-from .recurrence import Direction, Layer, MapFactory
+from .kernels import compiled, wavefront
+from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
 from .specs import Architecture, Config, Interface
 
 NetworkState = tuple[State, ...]
@@ -22,8 +21,8 @@ class Network(nn.Module):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
     Calling it maps x: (batch, time, *input) to logits, (batch, outputs), or (batch, time, outputs) where the readout
-    is "every". `backend` picks the scan: "plain" is the reference, "wavefront" runs all layers at once, "auto" takes
-    the fastest that applies; they agree to rounding.
+    is "every". `backend` picks the scan: "plain" is the reference, "fused" the fastest of zoo.kernels that applies, or an
+    error, "auto" that or else plain; they agree to rounding.
     """
 
     backend: str = "auto"
@@ -44,6 +43,7 @@ class Network(nn.Module):
         self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
         self.dropout = nn.Dropout(spec.dropout)
         self.head = nn.Linear(self.width, self.interface.outputs)
+        self._shapes: tuple[int, list[list[torch.Size]]] | None = None
 
     @staticmethod
     def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
@@ -76,7 +76,7 @@ class Network(nn.Module):
         outputs, _ = self._run(x, self._start(x), lengths)
         if self.interface.readout == "last":
             return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
-        steps = _mask(torch.stack(tuple(outputs), 1), lengths)
+        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "every":
             return _mask(self._read(steps), lengths)
         return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
@@ -91,7 +91,7 @@ class Network(nn.Module):
         x, lengths = self._check(x, lengths)
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
         outputs, final = self._run(x, state[: len(self.layers)], lengths)
-        steps = _mask(torch.stack(tuple(outputs), 1), lengths)
+        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "mean":
             final = (*final, tuple(old + new for old, new in zip(state[-1], _sums(steps, lengths), strict=True)))
         return steps, final
@@ -100,7 +100,7 @@ class Network(nn.Module):
         """The outputs of every layer, bottom to top, each (batch, time, width, ...); always by the plain scan."""
         x, lengths = self._check(x, lengths)
         found: list[Tensor] = []
-        self._plain(x, self._start(x), lengths, keep=found)
+        self._layered(x, self._start(x), lengths, Direction.scan, keep=found)
         return [_mask(f.transpose(0, 1), lengths) for f in found]
 
     def initial_state(self, batch: int) -> NetworkState:
@@ -127,18 +127,27 @@ class Network(nn.Module):
         if x.shape[1:] != self.interface.input:
             raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        h, new = self._standardised(x), []
-        for layer, old in zip(self._layers, state[: len(self.layers)], strict=True):
-            way = layer.ahead
-            now = way.step(way.cell.prepare(way.input(h)), old)
-            h = self.dropout(now[0])
-            new.append(now)
+        new = list(self._step(self._standardised(x), state[: len(self.layers)]))
         output = new[-1][0]
         if self.interface.readout == "mean":
             total, count = state[-1]
             new.append((total + output, count + 1))
             output = _mean(*new[-1]).to(output.dtype)
         return self._read(output), tuple(new)
+
+    def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
+        """New states of the layers for one time step, h: (batch, features, ...)."""
+        ways = [layer.ahead for layer in self._layers]
+        if self.backend != "plain" and not (self.training and self.dropout.p > 0):
+            fast = compiled.stepper(self.layers, ways, h, state)
+            if fast is not None:
+                return fast.step(h, state)
+        new = []
+        for way, old in zip(ways, state, strict=True):
+            now = way.step(way.cell.prepare(way.input(h)), old)
+            h = self.dropout(now[0])
+            new.append(now)
+        return tuple(new)
 
     def reset_head(self, classes: int) -> None:
         """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights.
@@ -155,32 +164,33 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
 
-    def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[list[Tensor], NetworkState]:
-        """Top outputs, a (batch, ...) a step, and final states, by whichever scan `backend` asks for."""
-        if self.backend not in ("auto", "plain", "wavefront"):
-            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'wavefront'.")
-        random = self.training and self.dropout.p > 0
-        able = lengths is None and self.truncate is None and not random and wavefront.supports(self._layers)
-        if self.backend == "wavefront" and not able:
-            raise RequestError(f"{self.config.name} cannot run as a wavefront here; set backend to 'auto' or 'plain'.")
-        if self.backend != "plain" and able:
-            return wavefront.scan(self._layers, x.transpose(0, 1), state)
-        return self._plain(x, state, lengths)
+    def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """The top layer's outputs and all final states, by whichever scan `backend` asks for."""
+        if self.backend not in ("auto", "plain", "fused"):
+            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
+        if self.backend != "plain":
+            if all(compiled.supports(d, x) for layer in self._layers for d in layer.directions):
+                return self._layered(x, state, lengths, compiled.scan)
+            random = self.training and self.dropout.p > 0
+            if lengths is None and self.truncate is None and not random and wavefront.supports(self._layers):
+                return wavefront.scan(self._layers, x.transpose(0, 1), state)
+            if self.backend == "fused":
+                raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
+        return self._layered(x, state, lengths, Direction.scan)
 
-    def _plain(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None, keep: list[Tensor] | None = None
-    ) -> tuple[list[Tensor], NetworkState]:
+    def _layered(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan, keep: list[Tensor] | None = None
+    ) -> tuple[Outputs, NetworkState]:
         """Layer by layer. `keep`, if given, receives every layer's (time, batch, ...) outputs."""
         h, final = x.transpose(0, 1), []
         for depth, layer in enumerate(self._layers):
-            outputs, end = layer.scan(h, state[depth], lengths, self.truncate)
+            outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
             final.append(end)
-            if keep is not None or depth < len(self.layers) - 1:
-                stacked = torch.stack(tuple(outputs))
-                h = self.dropout(stacked)
-                if keep is not None:
-                    keep.append(stacked)
-        return list(outputs), tuple(final)
+            if keep is not None:
+                keep.append(stacked(outputs))
+            if depth < len(self.layers) - 1:
+                h = self.dropout(stacked(outputs))
+        return outputs, tuple(final)
 
     def _check_dtype(self, x: Tensor) -> None:
         if x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -189,8 +199,9 @@ class Network(nn.Module):
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """The state, if it is one of this network for `batch` sequences."""
-        expected = [[s.shape for s in part] for part in self.initial_state(batch)]
-        if [[s.shape for s in part] for part in state] != expected:
+        if self._shapes is None or self._shapes[0] != batch:  # kept, as a stream of steps asks for the same every time
+            self._shapes = batch, [[s.shape for s in part] for part in self.initial_state(batch)]
+        if [[s.shape for s in part] for part in state] != self._shapes[1]:
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
         return state
 
@@ -233,9 +244,9 @@ def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:
     return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)
 
 
-def _at_ends(outputs: Sequence[Tensor], lengths: Tensor) -> Tensor:
+def _at_ends(outputs: Outputs, lengths: Tensor) -> Tensor:
     """Of outputs, a (batch, ...) a time step, each sequence's own last one."""
-    return torch.stack(tuple(outputs))[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
+    return stacked(outputs)[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
 
 
 def _sums(steps: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:

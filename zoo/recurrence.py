@@ -4,7 +4,7 @@ The plain scan here is the reference that everything faster is held equal to. In
 dimension; users see batch first (zoo.network).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from .cells.base import Cell, Conv, Dense, Diagonal, Map, State
 
-History = list[State]
-"""The states after every time step; history[t][0] is the output at t."""
+Outputs = Sequence[Tensor] | Tensor
+"""A layer's outputs, one (batch, units, ...) a time step, or all of them stacked."""
 
 
 class MapFactory:
@@ -80,15 +80,17 @@ class Direction(nn.Module):
         masks = (torch.rand_like(n, dtype=torch.float32) < self.zoneout for n in new)  # less has steps of 1/256
         return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
 
-    def scan(self, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None) -> History:
+    def scan(
+        self, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    ) -> tuple[Outputs, State]:
         """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps.
 
-        With lengths, (batch,), a sequence that has ended keeps its state.
+        Returns the outputs and the final states. With lengths, (batch,), a sequence that has ended keeps its state.
         """
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
         shortest = len(x) if lengths is None else int(lengths.min())
-        history: History = []
+        outputs: list[Tensor] = []
         with self._masks(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
                 if truncate and t and t % truncate == 0:
@@ -98,8 +100,8 @@ class Direction(nn.Module):
                     going = (t < lengths).reshape(-1, *[1] * (x.dim() - 2))
                     new = tuple(torch.where(going, n, old) for n, old in zip(new, state, strict=True))
                 state = new
-                history.append(state)
-        return history
+                outputs.append(state[0])
+        return outputs, state
 
     @contextmanager
     def _masks(self, like: Tensor) -> Iterator[None]:
@@ -115,6 +117,15 @@ class Direction(nn.Module):
         finally:
             for m in maps:
                 m.mask = None
+
+
+Scan = Callable[[Direction, Tensor, State, Tensor | None, int | None], tuple[Outputs, State]]
+"""Direction.scan, or something faster that computes the same."""
+
+
+def stacked(outputs: Outputs) -> Tensor:
+    """Outputs as one (time, batch, ...) tensor."""
+    return outputs if isinstance(outputs, Tensor) else torch.stack(tuple(outputs))
 
 
 class Layer(nn.Module):
@@ -139,20 +150,18 @@ class Layer(nn.Module):
         return tuple(s for d in self.directions for s in d.initial_state(like))
 
     def scan(
-        self, x: Tensor, state: State, lengths: Tensor | None, truncate: int | None
-    ) -> tuple[Sequence[Tensor], State]:
-        """Outputs, one (batch, ...) a time step, and the final state for x: (time, batch, ...).
+        self, x: Tensor, state: State, lengths: Tensor | None, truncate: int | None, run: Scan
+    ) -> tuple[Outputs, State]:
+        """Outputs and final states for x: (time, batch, ...), every direction scanned by `run`.
 
         With lengths, the final state is that at each sequence's own end, and the backward direction starts there.
         """
         own = len(self.ahead.cell.states)
-        ahead = self.ahead.scan(x, state[:own], lengths, truncate)
+        outputs, end = run(self.ahead, x, state[:own], lengths, truncate)
         if self.merge is None:
-            return [s[0] for s in ahead], ahead[-1]
-        back = self.directions[1].scan(reverse(x, lengths), state[own:], lengths, truncate)
-        outputs = torch.stack([s[0] for s in ahead])
-        turned = reverse(torch.stack([s[0] for s in back]), lengths)
-        return self._merge(outputs, turned).unbind(0), ahead[-1] + back[-1]
+            return outputs, end
+        back, start = run(self.directions[1], reverse(x, lengths), state[own:], lengths, truncate)
+        return self._merge(stacked(outputs), reverse(stacked(back), lengths)), end + start
 
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:

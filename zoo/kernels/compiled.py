@@ -1,0 +1,336 @@
+"""The fused scan of one layer on a CPU, float32: native/scan.cpp, compiled when the package is installed.
+
+Three libraries are built from it, for three widths of vectors, and the widest that this processor runs is loaded. Where
+none was built (no compiler) everything works without, slower; `rnnzoo doctor` says so.
+"""
+
+import ctypes
+import platform
+from collections.abc import Sequence
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ..cells.base import Map, State
+from ..recurrence import Direction, stacked
+from .plans import Plan, plan
+
+LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
+"""What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
+
+_int, _pointer = ctypes.c_int64, ctypes.c_void_p
+
+
+class _Product(ctypes.Structure):
+    _fields_ = [(n, _pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
+        (n, _int) for n in ("phase", "block", "blocks")
+    ]
+
+
+class _Job(ctypes.Structure):
+    """Job of native/scan.cpp, field by field."""
+
+    _fields_ = [
+        ("cell", ctypes.c_char_p),
+        ("option", ctypes.c_double),
+        *((n, _int) for n in ("steps", "batch", "inputs", "units", "input_blocks", "blocks", "phases", "products")),
+        ("threads", _int),
+        ("x", _pointer),
+        ("x_step", _int),
+        ("x_row", _int),
+        ("weight", _pointer),
+        ("bias", _pointer),
+        ("product", ctypes.POINTER(_Product)),
+        ("lengths", _pointer),
+        ("truncate", _int),
+        ("start", _pointer * 2),
+        ("y", _pointer),
+        ("end", _pointer * 2),
+        ("tape", _pointer),
+        ("y_gradient", _pointer),
+        ("end_gradient", _pointer * 2),
+        *((n, _pointer) for n in ("x_gradient", "weight_gradient", "bias_gradient")),
+        ("start_gradient", _pointer * 2),
+    ]
+
+
+def libraries() -> dict[str, Path]:
+    """The libraries that were built, by instruction set."""
+    folder = Path(__file__).parent
+    found = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
+    return {kind: path for kind, path in found if path.exists()}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The fastest library that is there and that this processor runs."""
+    built = libraries()
+    for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
+        if kind in built:
+            return open_library(built[kind])
+    return None
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    lib = ctypes.CDLL(str(path))
+    lib.rnnzoo_tape.restype = ctypes.c_int64
+    lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
+    lib.rnnzoo_forward.argtypes = [ctypes.POINTER(_Job), _int]
+    lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
+    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = None
+    return lib
+
+
+def supports(direction: Direction, x: Tensor) -> bool:
+    """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
+    made = plan(direction.cell)
+    return (
+        made is not None
+        and library() is not None
+        and x.device.type == direction.input.weight.device.type == "cpu"
+        and x.dtype == direction.input.weight.dtype == torch.float32
+        and type(x) in (Tensor, nn.Parameter)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch._C._are_functorch_transforms_active()
+        and not direction.regularised
+        and direction.cell.axis == -1
+        and direction.input.norm is None
+        and not any(_hooked(m) for m in (direction, direction.cell, *_maps(direction, made)))
+    )
+
+
+def _maps(direction: Direction, made: Plan) -> list[Map]:
+    """The input map and those of the products, in order."""
+    return [direction.input, *(product.map for product in made.products)]
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Whether something (pruning, a user's hook) is to happen when the module is called; a fused scan does not call it."""
+    return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
+
+
+def scan(
+    direction: Direction, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
+) -> tuple[Tensor, State]:
+    """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
+    made = plan(direction.cell)
+    assert made is not None
+    run = _Run(direction, made, lengths, truncate)
+    inputs = [x, *state, *_parameters(direction, made)]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
+        outputs, *final = _Scan.apply(run, *inputs)
+    else:
+        outputs, *final = run.forward(inputs, None)
+    return outputs, tuple(final)
+
+
+def _parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
+    """Weight and bias of the input map, then of every product."""
+    return [p for m in _maps(direction, made) for p in (m.weight, m.bias)]
+
+
+@cache
+def _keep_memory() -> None:
+    """Keep freed memory for the next training step instead of returning it to the system, page by page, every time.
+
+    glibc maps large blocks afresh; clearing their pages took a third of the time of a training step.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        trim_threshold, mmap_max = -1, -4  # of malloc.h
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(trim_threshold, 2**31 - 1)
+
+
+class _Run:
+    """One scan of one layer. `inputs` are x, the initial states and the parameters."""
+
+    def __init__(self, direction: Direction, made: Plan, lengths: Tensor | None, truncate: int | None):
+        self.direction, self.plan, self.truncate = direction, made, truncate
+        self.lengths = None if lengths is None else lengths.long().contiguous()
+        self.states = len(direction.cell.states)
+        lib = library()
+        assert lib is not None
+        self.library = lib
+
+    def tape(self, x: Tensor) -> Tensor:
+        """Memory for what the backward pass needs, a row for every step and sequence."""
+        _keep_memory()
+        floats = self.library.rnnzoo_tape(self.plan.name.encode(), self.plan.phases, self.direction.units)
+        return x.new_empty(*x.shape[:2], floats)
+
+    def forward(self, inputs: Sequence[Tensor | None], tape: Tensor | None) -> tuple[Tensor, ...]:
+        """Outputs and final states."""
+        job, held = self.job(inputs)
+        y = held[0].new_empty(job.steps, job.batch, job.units)
+        end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
+        job.y, job.tape, job.end = _address(y), _address(tape), _pair(end)
+        self.library.rnnzoo_forward(ctypes.byref(job), 1)
+        return y, *end
+
+    def backward(
+        self, inputs: Sequence[Tensor | None], y: Tensor, tape: Tensor, wanted: Sequence[bool],
+        given: Sequence[Tensor | None],
+    ) -> list[Tensor | None]:  # fmt: skip
+        """Gradients of the `wanted` inputs from those given of the outputs and final states."""
+        job, _held = self.job(inputs)
+        first = 1 + self.states
+        found: list[Tensor | None] = [None] * len(inputs)
+        train = any(wanted[first:])  # the gradients of the weights come all together
+        for i, tensor in enumerate(inputs):
+            if tensor is not None and (train if i >= first else wanted[i]):
+                found[i] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        given = [g if g is None else g.contiguous() for g in given]
+        job.y, job.tape = _address(y), _address(tape)
+        job.y_gradient, job.end_gradient = _address(given[0]), _pair(given[1:])
+        job.x_gradient, job.start_gradient = _address(found[0]), _pair(found[1:first])
+        job.weight_gradient, job.bias_gradient = _address(found[first]), _address(found[first + 1])
+        for i in range(job.products):
+            job.product[i].weight_gradient = _address(found[first + 2 + 2 * i])
+            job.product[i].bias_gradient = _address(found[first + 3 + 2 * i])
+        self.library.rnnzoo_backward(ctypes.byref(job))
+        return [f if want else None for f, want in zip(found, wanted, strict=True)]
+
+    def job(self, inputs: Sequence[Tensor | None]) -> tuple[_Job, list[Tensor]]:
+        """A job with everything but its outputs, and the tensors that it points into."""
+        held = [t if t is None else t.detach() for t in inputs]
+        x = held[0]
+        assert x is not None
+        if x.shape[2] > 1 and x.stride(2) != 1:
+            held[0] = x = x.contiguous()
+        held[1:] = [t if t is None else t.contiguous() for t in held[1:]]
+        start, (weight, bias, *others) = held[1 : 1 + self.states], held[1 + self.states :]
+        units = self.direction.units
+        products = (_Product * len(self.plan.products))()
+        for i, product in enumerate(self.plan.products):
+            w = others[2 * i]
+            assert w is not None
+            products[i] = _Product(
+                _address(w), _address(others[2 * i + 1]), None, None, product.phase, product.block, w.shape[0] // units
+            )
+        job = _Job(
+            cell=self.plan.name.encode(), option=self.plan.option,
+            steps=x.shape[0], batch=x.shape[1], inputs=x.shape[2], units=units,
+            input_blocks=len(self.direction.cell.inputs), blocks=self.plan.blocks, phases=self.plan.phases,
+            products=len(products), threads=torch.get_num_threads(),
+            x=_address(x), x_step=x.stride(0), x_row=x.stride(1), weight=_address(weight), bias=_address(bias),
+            product=products, lengths=_address(self.lengths), truncate=self.truncate or 0, start=_pair(start),
+        )  # fmt: skip
+        return job, [t for t in held if t is not None]
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, run: _Run, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+        assert inputs[0] is not None
+        tape = run.tape(inputs[0])
+        outputs = run.forward(inputs, tape)
+        ctx.run = run
+        ctx.save_for_backward(outputs[0], tape, *inputs)
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+        y, tape, *inputs = ctx.saved_tensors
+        run, wanted = ctx.run, ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
+            return None, *_differentiable(run, inputs, wanted, given)
+        return None, *run.backward(inputs, y, tape, wanted, given)
+
+
+def _differentiable(
+    run: _Run, inputs: Sequence[Tensor | None], wanted: Sequence[bool], given: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """What _Run.backward computes, by the plain scan, as functions that can be differentiated again."""
+    x, *state = inputs[: 1 + run.states]
+    outputs, final = run.direction.scan(x, tuple(state), run.lengths, run.truncate)  # type: ignore[arg-type]
+    pairs = [(o, g) for o, g in zip((stacked(outputs), *final), given, strict=True) if g is not None]
+    of = [t for t, want in zip([x, *state, *_parameters(run.direction, run.plan)], wanted, strict=True) if want]
+    found = iter(torch.autograd.grad(*zip(*pairs, strict=True), of, create_graph=True, allow_unused=True))  # type: ignore
+    return [next(found) if want else None for want in wanted]
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _pair(tensors: Sequence[Tensor | None]) -> Any:
+    return (_pointer * 2)(*map(_address, tensors))
+
+
+class Stepper:
+    """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds."""
+
+    def __init__(self, directions: Sequence[Direction], x: Tensor):
+        """For inputs like x: (batch, features); see `supports`."""
+        self.key = _key(x)
+        plans = [plan(d.cell) for d in directions]
+        maps = [m for d, made in zip(directions, plans, strict=True) if made for m in _maps(d, made)]
+        self.weights = [m._parameters for m in maps]
+        self.hooks = [hooks for m in maps for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
+        self.addresses = self._addresses()
+        self.states = [len(d.cell.states) for d in directions]
+        self.shape = (sum(self.states), x.shape[0], directions[0].units)
+        self.jobs, self.held = (_Job * len(directions))(), []
+        h = x
+        for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
+            assert made is not None
+            run = _Run(direction, made, None, None)
+            start = direction.initial_state(h)
+            self.jobs[i], held = run.job([h.unsqueeze(0), *start, *_parameters(direction, made)])
+            self.jobs[i].threads = 1
+            self.held.append(held)
+            h = start[0]
+        lib = library()
+        assert lib is not None
+        self.forward = lib.rnnzoo_forward
+
+    def _addresses(self) -> list[int | None]:
+        return [_address(own.get(name)) for own in self.weights for name in ("weight", "bias")]
+
+    def fits(self, x: Tensor) -> bool:
+        """Whether the jobs are still those of such an input and of the stack's parameters."""
+        return self.key == _key(x) and not any(self.hooks) and self.addresses == self._addresses()
+
+    def step(self, x: Tensor, state: Sequence[State]) -> tuple[State, ...]:
+        """The new states of all layers; x: (batch, features), contiguous as are the states."""
+        new = x.new_empty(self.shape).unbind(0)
+        address, first = x.data_ptr(), 0
+        found: list[State] = []
+        for job, count, old in zip(self.jobs, self.states, state, strict=True):
+            end = new[first : first + count]
+            first += count
+            job.x = address
+            for i in range(count):
+                job.start[i], job.end[i] = old[i].data_ptr(), end[i].data_ptr()
+            address = job.y = job.end[0]
+            found.append(end)
+        self.forward(self.jobs, len(self.states))
+        return tuple(found)
+
+
+def _key(x: Tensor) -> tuple[object, ...]:
+    return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
+
+
+_steppers: WeakKeyDictionary[nn.Module, Stepper] = WeakKeyDictionary()
+
+
+def stepper(stack: nn.ModuleList, directions: Sequence[Direction], x: Tensor, state: Sequence[State]) -> Stepper | None:
+    """The stepper of a stack of layers, made anew when something about it has changed; None where it cannot be used."""
+    if torch.is_grad_enabled() or not x.is_contiguous():
+        return None
+    if not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
+        return None
+    known = _steppers.get(stack)
+    if known is None or not known.fits(x):
+        if not all(supports(d, x) for d in directions):
+            return None
+        known = _steppers[stack] = Stepper(directions, x)
+    return known

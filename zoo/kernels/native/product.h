@@ -1,0 +1,162 @@
+// Matrix products of blocks that stay in the cache.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "vector.h"
+
+// Memory aligned for vectors, zero at first.
+class Buffer {
+    std::vector<float> memory;
+    float* start;
+
+  public:
+    explicit Buffer(long n) : memory(n + 16) {
+        start = memory.data() + (-(reinterpret_cast<uintptr_t>(memory.data()) / 4) & 15);
+    }
+    Buffer(Buffer&&) = default;
+    Buffer(const Buffer&) = delete;
+    operator float*() { return start; }
+};
+
+// The right factor, (depth, columns), columns a multiple of LANES. Packed, it is cut into panels of PANEL vectors, one
+// after the other, each read from end to end; plain, it is row-major.
+struct Right {
+    const float* data;
+    long depth, columns;
+    bool packed;
+};
+
+// A matrix to write, and what its rows start from: itself, to add to it, or (first_row = 0) the same row for all.
+struct Out {
+    float* data;
+    long row;
+    const float* first;
+    long first_row;
+
+    Out(float* d, long r) : Out(d, r, d, r) {}
+    Out(float* d, long r, const float* f, long fr) : data(d), row(r), first(f), first_row(fr) {}
+    Out at(long r, long column) const { return {data + r * row + column, row, first + r * first_row + column, first_row}; }
+};
+
+// A tile of R rows and V vectors of out, kept in registers over the whole depth.
+template <int R, int V>
+static void tile(Out out, const float* a, long row, long step, const float* b, long width, long depth) {
+    vec sum[R][V];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) sum[r][v] = at(out.first + r * out.first_row + v * LANES);
+    for (long k = 0; k < depth; k++, a += step, b += width) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+            const vec x = a[r * row] - vec{};
+#pragma GCC unroll 8
+            for (int v = 0; v < V; v++) sum[r][v] += x * at(b + v * LANES);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int v = 0; v < V; v++) at(out.data + r * out.row + v * LANES) = sum[r][v];
+}
+
+template <int V>
+static void tiles(long rows, Out out, const float* a, long row, long step, const float* b, long width, long depth) {
+    const long count = (rows + ROWS - 1) / ROWS;
+    for (long i = 0, done = 0; i < count; i++) {  // as even as can be: 5 + 5, not 6 + 4
+        const long n = (rows - done + count - i - 1) / (count - i);
+        const Out to = out.at(done, 0);
+        const float* from = a + done * row;
+        switch (n) {
+            case 1: tile<1, V>(to, from, row, step, b, width, depth); break;
+            case 2: tile<2, V>(to, from, row, step, b, width, depth); break;
+            case 3: tile<3, V>(to, from, row, step, b, width, depth); break;
+            case 4: tile<4, V>(to, from, row, step, b, width, depth); break;
+            case 5: tile<5, V>(to, from, row, step, b, width, depth); break;
+            default: tile<6, V>(to, from, row, step, b, width, depth);
+        }
+        done += n;
+    }
+}
+
+// out (rows, b.columns) = what it starts from + a (rows, b.depth) b; entry (r, k) of a is a[r * row + k * step].
+static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
+    for (long column = 0; column < b.columns; column += PANEL * LANES) {
+        const long width = std::min<long>(PANEL * LANES, b.columns - column);
+        const float* panel = b.data + (b.packed ? column * b.depth : column);
+        const long stride = b.packed ? width : b.columns;
+        switch (width / LANES) {
+            case 1: tiles<1>(rows, out.at(0, column), a, row, step, panel, stride, b.depth); break;
+            case 2: tiles<2>(rows, out.at(0, column), a, row, step, panel, stride, b.depth); break;
+            case 3: tiles<3>(rows, out.at(0, column), a, row, step, panel, stride, b.depth); break;
+            default: tiles<PANEL>(rows, out.at(0, column), a, row, step, panel, stride, b.depth);
+        }
+    }
+}
+
+// A torch weight, (blocks * units, inputs), with every block padded to a multiple of LANES, packed as a right factor:
+// transposed for x W^T, as it is for the gradient g W.
+class Packed {
+    Buffer memory;
+    Right factor;
+
+  public:
+    Packed(const float* weight, long blocks, long units, long inputs, bool transposed)
+        : memory(blocks * padded(units) * padded(inputs)),
+          factor{memory, transposed ? inputs : blocks * padded(units), transposed ? blocks * padded(units) : padded(inputs), true} {
+        const long pad = padded(units), panel = PANEL * LANES;
+        for (long g = 0; g < blocks; g++)
+            for (long u = 0; u < units; u++)
+                for (long i = 0; i < inputs; i++) {
+                    const long out = g * pad + u;
+                    const long k = transposed ? i : out, column = transposed ? out : i;
+                    const long first = column / panel * panel, width = std::min(panel, factor.columns - first);
+                    memory[first * factor.depth + k * width + column - first] = weight[(g * units + u) * inputs + i];
+                }
+    }
+    operator Right() const { return factor; }
+};
+
+// Lanes i of a and b, chosen by bit D of i, added to those D further on: the step of a sum across vectors.
+template <int D, int... I>
+static inline vec merged(vec a, vec b, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, ((I & D) ? LANES + I - D : I)...) +
+           __builtin_shufflevector(a, b, ((I & D) ? LANES + I : I + D)...);
+}
+
+// The sums of LANES vectors as one vector.
+template <int D = 1>
+static inline vec sums(vec* v) {
+    if constexpr (D == LANES) {
+        return v[0];
+    } else {
+        for (int i = 0; i < LANES / D / 2; i++) v[i] = merged<D>(v[2 * i], v[2 * i + 1], std::make_integer_sequence<int, LANES>());
+        return sums<2 * D>(v);
+    }
+}
+
+// multiply(out, rows, a, row, 1, W^T), blocks of units padded, for a torch weight as it lies in memory: for the few rows that do not
+// repay packing.
+static void dots(Out out, long rows, const float* a, long row, const float* weight, long blocks, long units, long inputs) {
+    const long whole = inputs / LANES * LANES;
+    for (long r = 0; r < rows; r++, a += row)
+        for (long g = 0; g < blocks; g++)
+            for (long u = 0; u < units; u += LANES) {
+                const float* w = weight + (g * units + u) * inputs;
+                vec sum[LANES] = {};
+                for (long j = 0; j < std::min<long>(LANES, units - u); j++, w += inputs) {
+                    vec s, x;
+                    for (long k = 0; k < whole; k += LANES) {
+                        memcpy(&s, w + k, sizeof s);
+                        memcpy(&x, a + k, sizeof x);
+                        sum[j] += s * x;
+                    }
+                    for (long k = whole; k < inputs; k++) sum[j][k - whole] += w[k] * a[k];
+                }
+                const Out to = out.at(r, g * padded(units) + u);
+                at(to.data) = at(to.first) + sums(sum);
+            }
+}

@@ -1,0 +1,337 @@
+// One layer's whole scan over time, forward and backward, for the dense cells of zoo.cells in float32.
+//
+// A sequence's states depend on no other sequence, so the batch is cut into tiles of a few rows; a tile runs through time
+// in chunks that stay in the cache: first the input map of all the chunk's steps in one product, then step by step the
+// recurrent products and the pointwise functions of cells.h. Backward goes the other way, and adds up the gradients of
+// the weights chunk by chunk, so that no gradient of a pre-activation ever reaches memory. Threads share nothing but the
+// weights; their gradients are summed in a fixed order, so that a result does not depend on who finished first.
+//
+// The interface is C: zoo/kernels/compiled.py fills in a Job, field by field as here.
+
+#include <thread>
+
+#include "cells.h"
+#include "product.h"
+
+struct Product {
+    const float *weight, *bias;  // (blocks * units, units); (blocks * units), or null
+    float *weight_gradient, *bias_gradient;
+    int64_t phase, block, blocks;  // before which phase it is computed; the pre-activations it is added to
+};
+
+struct Job {
+    const char* cell;
+    double option;
+    int64_t steps, batch, inputs, units, input_blocks, blocks, phases, products, threads;
+    const float* x;  // (steps, batch, inputs), a step and a row this many floats apart, the features of a row together
+    int64_t x_step, x_row;
+    const float *weight, *bias;  // of the input map: (input_blocks * units, inputs), (input_blocks * units)
+    const Product* product;
+    const int64_t* lengths;  // (batch), or null
+    int64_t truncate;  // cut the gradient through time every so many steps; 0: never
+    const float* start[2];  // (batch, units) each
+    float* y;  // (steps, batch, units)
+    float* end[2];  // (batch, units) each
+    float* tape;  // (steps, batch, tape * padded units), or null where no gradient is wanted
+    // Backward only. The gradient of an input may be null where it is not wanted, that of an output where it is zero.
+    const float *y_gradient, *end_gradient[2];
+    float *x_gradient, *weight_gradient, *bias_gradient, *start_gradient[2];
+};
+
+namespace {
+
+constexpr long TILE = 4 * ROWS;  // sequences in a tile
+constexpr long CHUNK = 8 * TILE;  // sequences times steps in a chunk
+constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
+
+// Numbers below 1e-38, where gradients that vanish end up, take a processor a hundred times longer; they become zero.
+class FlushToZero {
+#if defined(__SSE__)
+    unsigned before = __builtin_ia32_stmxcsr();
+
+  public:
+    FlushToZero() { __builtin_ia32_ldmxcsr(before | 0x8040); }
+    ~FlushToZero() { __builtin_ia32_ldmxcsr(before); }
+#else
+  public:
+    FlushToZero() {}
+#endif
+};
+
+// `rows` rows of n floats from one stride to another.
+void copy(float* to, long to_row, const float* from, long from_row, long rows, long n) {
+    if (to_row == n && from_row == n) n *= rows, rows = 1;
+    for (long r = 0; r < rows; r++) memcpy(to + r * to_row, from + r * from_row, n * sizeof(float));
+}
+
+void add(float* to, const float* from, long n) {
+    for (long i = 0; i < n; i++) to[i] += from[i];
+}
+
+// A job, and the sizes that follow from it.
+template <class Cell>
+struct Layer {
+    const Job& job;
+    const long units = job.units, pad = padded(units), gates = job.blocks * pad;
+    const long inputs = job.inputs, input_pad = padded(inputs), input_gates = job.input_blocks * pad;
+    const long tape_row = Cell::tape * (Cell::tape_per_phase ? job.phases : 1) * pad;
+
+    const Product& product(long i) const { return job.product[i]; }
+    long chunk(long rows) const { return std::min<long>(job.steps, std::max(1L, CHUNK / rows)); }
+    bool ended(long t, long row) const { return job.lengths && t >= job.lengths[row]; }
+    float* tape(long t, long row) const { return job.tape ? job.tape + (t * job.batch + row) * tape_row : nullptr; }
+    float* y(long t, long row) const { return job.y + (t * job.batch + row) * units; }
+    const float* x(long t, long row) const { return job.x + t * job.x_step + row * job.x_row; }
+};
+
+// The weights packed for the products to come; few rows use them as they lie in memory.
+struct Weights {
+    std::vector<Packed> input, recurrent;
+
+    Weights(const Job& job, bool transposed) {
+        input.emplace_back(job.weight, job.input_blocks, job.units, job.inputs, transposed);
+        for (long i = 0; i < job.products; i++)
+            recurrent.emplace_back(job.product[i].weight, job.product[i].blocks, job.units, job.units, transposed);
+    }
+    Weights() = default;
+    bool packed() const { return !input.empty(); }
+};
+
+// What every pre-activation starts from: its bias, or zero.
+template <class Cell>
+Buffer biases(const Layer<Cell>& layer) {
+    Buffer row(layer.gates);
+    copy(row, layer.pad, layer.job.bias, layer.units, layer.job.input_blocks, layer.units);
+    for (long i = 0; i < layer.job.products; i++) {
+        const Product& p = layer.product(i);
+        for (long b = 0; p.bias && b < p.blocks; b++) add(row + (p.block + b) * layer.pad, p.bias + b * layer.units, layer.units);
+    }
+    return row;
+}
+
+template <class Cell>
+void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long first, long rows) {
+    const Job& job = layer.job;
+    const long pad = layer.pad, gates = layer.gates, inputs = layer.inputs, chunk = layer.chunk(rows);
+    Buffer x(chunk * rows * inputs), a(chunk * rows * gates), states(2 * Cell::states * rows * pad);
+    Point p{};
+    p.block = pad, p.option = float(job.option);
+    float *old[Cell::states], *now[Cell::states];
+    for (int i = 0; i < Cell::states; i++) {
+        old[i] = states + 2 * i * rows * pad, now[i] = old[i] + rows * pad;
+        copy(old[i], pad, job.start[i] + first * layer.units, layer.units, rows, layer.units);
+    }
+    for (long begin = 0; begin < job.steps; begin += chunk) {
+        const long n = std::min(chunk, job.steps - begin);
+        for (long t = 0; t < n; t++) copy(x + t * rows * inputs, inputs, layer.x(begin + t, first), job.x_row, rows, inputs);
+        const Out projected(a, gates, bias, 0);
+        if (weights.packed())
+            multiply(projected, n * rows, x, inputs, 1, weights.input[0]);
+        else
+            dots(projected, n * rows, x, inputs, job.weight, job.input_blocks, layer.units, inputs);
+        for (long t = 0; t < n; t++) {
+            float* const now_a = a + t * rows * gates;
+            for (long phase = 0; phase < job.phases; phase++) {
+                const float* operand = phase ? now[0] : old[0];
+                for (long i = 0; i < job.products; i++) {
+                    const Product& q = layer.product(i);
+                    if (q.phase != phase) continue;
+                    float* const to = now_a + q.block * pad;
+                    const Out sum = q.block < job.input_blocks ? Out(to, gates) : Out(to, gates, bias + q.block * pad, 0);
+                    if (weights.packed())
+                        multiply(sum, rows, operand, pad, 1, weights.recurrent[i]);
+                    else
+                        dots(sum, rows, operand, pad, q.weight, q.blocks, layer.units, layer.units);
+                }
+                for (long r = 0; r < rows; r++) {
+                    p.gates = now_a + r * gates, p.tape = layer.tape(begin + t, first + r);
+                    for (int i = 0; i < Cell::states; i++) p.before[i] = old[i] + r * pad, p.after[i] = now[i] + r * pad;
+                    for (p.place = 0; p.place < pad; p.place += LANES) Cell::forward(phase, p);
+                }
+            }
+            for (long r = 0; r < rows; r++)
+                for (int i = 0; i < Cell::states && layer.ended(begin + t, first + r); i++)
+                    memcpy(now[i] + r * pad, old[i] + r * pad, pad * sizeof(float));
+            copy(layer.y(begin + t, first), layer.units, now[0], pad, rows, layer.units);
+            for (int i = 0; i < Cell::states; i++) std::swap(old[i], now[i]);
+        }
+    }
+    for (int i = 0; i < Cell::states; i++)
+        copy(job.end[i] + first * layer.units, layer.units, old[i], pad, rows, layer.units);
+}
+
+// Gradients of the weights, one thread's share, with padded units and inputs.
+struct Gradients {
+    Buffer input, bias;
+    std::vector<Buffer> recurrent;
+
+    template <class Cell>
+    explicit Gradients(const Layer<Cell>& layer) : input(layer.input_gates * layer.input_pad), bias(layer.gates) {
+        for (long i = 0; i < layer.job.products; i++) recurrent.emplace_back(layer.product(i).blocks * layer.pad * layer.pad);
+    }
+};
+
+template <class Cell>
+void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, long first, long rows) {
+    const Job& job = layer.job;
+    const long pad = layer.pad, gates = layer.gates, units = layer.units, chunk = layer.chunk(rows);
+    const long input_pad = layer.input_pad, many = chunk * rows;
+    // h holds, for every step of the chunk, the state before it, and at the end the state after the last
+    Buffer x(many * input_pad), h((many + rows) * pad), a(many * gates), x_gradient(many * input_pad), zeros(input_pad);
+    Buffer states(Cell::states * rows * pad), early(rows * pad), operands(std::max<long>(1, job.phases - 1) * many * pad);
+    Point p{};
+    p.block = pad, p.option = float(job.option);
+    float* g[Cell::states];
+    for (int i = 0; i < Cell::states; i++) {
+        g[i] = states + i * rows * pad;
+        if (job.end_gradient[i]) copy(g[i], pad, job.end_gradient[i] + first * units, units, rows, units);
+    }
+    for (long begin = (job.steps - 1) / chunk * chunk; begin >= 0; begin -= chunk) {
+        const long n = std::min(chunk, job.steps - begin);
+        for (long t = 0; t < n; t++) copy(x + t * rows * input_pad, input_pad, layer.x(begin + t, first), job.x_row, rows, layer.inputs);
+        for (long t = 0; t <= n; t++) {
+            const float* from = begin + t ? layer.y(begin + t - 1, first) : job.start[0] + first * units;
+            copy(h + t * rows * pad, pad, from, units, rows, units);
+        }
+        for (long t = n - 1; t >= 0; t--) {
+            float* const now_a = a + t * rows * gates;
+            if (job.y_gradient)
+                for (long r = 0; r < rows; r++) add(g[0] + r * pad, job.y_gradient + ((begin + t) * job.batch + first + r) * units, units);
+            for (long phase = job.phases - 1; phase >= 0; phase--) {
+                for (long r = 0; r < rows; r++) {
+                    p.gates = now_a + r * gates;
+                    if (layer.ended(begin + t, first + r)) {
+                        memset(p.gates, 0, gates * sizeof(float));
+                        continue;
+                    }
+                    p.tape = layer.tape(begin + t, first + r);
+                    p.before[0] = h + (t * rows + r) * pad, p.result = h + ((t + 1) * rows + r) * pad;
+                    p.early = early + r * pad, p.operand = operands + ((std::max(0L, phase - 1) * chunk + t) * rows + r) * pad;
+                    for (int i = 0; i < Cell::states; i++) p.after[i] = g[i] + r * pad;
+                    for (p.place = 0; p.place < pad; p.place += LANES) Cell::backward(phase, p);
+                }
+                for (long i = 0; i < job.products; i++) {
+                    const Product& q = layer.product(i);
+                    if (q.phase == phase) multiply(Out(g[0], pad), rows, now_a + q.block * pad, gates, 1, weights.recurrent[i]);
+                }
+            }
+            add(g[0], early, rows * pad);
+            if (job.truncate && begin + t && (begin + t) % job.truncate == 0) memset(states, 0, Cell::states * rows * pad * sizeof(float));
+        }
+        if (job.x_gradient) {
+            multiply(Out(x_gradient, input_pad, zeros, 0), n * rows, a, gates, 1, weights.input[0]);
+            for (long t = 0; t < n; t++)
+                copy(job.x_gradient + ((begin + t) * job.batch + first) * layer.inputs, layer.inputs, x_gradient + t * rows * input_pad, input_pad, rows, layer.inputs);
+        }
+        if (job.weight_gradient) {
+            multiply(Out(sum.input, input_pad), layer.input_gates, a, 1, gates, Right{x, n * rows, input_pad, false});
+            for (long i = 0; i < job.products; i++) {
+                const Product& q = layer.product(i);
+                const float* operand = q.phase ? operands + (q.phase - 1) * many * pad : h;
+                multiply(Out(sum.recurrent[i], pad), q.blocks * pad, a + q.block * pad, 1, gates, Right{operand, n * rows, pad, false});
+            }
+            for (long r = 0; r < n * rows; r++) add(sum.bias, a + r * gates, gates);
+        }
+    }
+    for (int i = 0; i < Cell::states; i++)
+        if (job.start_gradient[i]) copy(job.start_gradient[i] + first * units, units, g[i], pad, rows, units);
+}
+
+// Calls work(thread, first row, rows) for the tiles of the batch, the threads taking equal shares of it.
+template <class Work>
+void share(const Job& job, long threads, Work work) {
+    auto part = [&](long thread) {
+        FlushToZero flush;
+        const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
+        const long count = (end - begin + TILE - 1) / TILE;
+        for (long i = 0; i < count; i++) {
+            const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
+            work(thread, from, to - from);
+        }
+    };
+    std::vector<std::thread> others;
+    for (long i = 1; i < threads; i++) others.emplace_back(part, i);
+    part(0);
+    for (std::thread& other : others) other.join();
+}
+
+long threads(const Job& job) {
+    const double work = double(job.steps) * job.batch * job.blocks * job.units * (job.units + job.inputs);
+    return std::max(1L, std::min<long>({job.threads, job.batch, long(work / LEAST)}));
+}
+
+template <class Cell>
+void run_forward(const Job& job) {
+    const Layer<Cell> layer{job};
+    const Weights weights = job.steps * job.batch < LANES ? Weights() : Weights(job, true);
+    Buffer bias = biases(layer);
+    share(job, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
+}
+
+template <class Cell>
+void run_backward(const Job& job) {
+    const Layer<Cell> layer{job};
+    const Weights weights(job, false);
+    const long count = threads(job), units = job.units, pad = layer.pad;
+    std::vector<Gradients> sums;
+    for (long i = 0; i < count; i++) sums.emplace_back(layer);
+    share(job, count, [&](long thread, long first, long rows) { backward(layer, weights, sums[thread], first, rows); });
+    if (!job.weight_gradient) return;
+    for (long i = 1; i < count; i++) {
+        add(sums[0].input, sums[i].input, layer.input_gates * layer.input_pad);
+        add(sums[0].bias, sums[i].bias, layer.gates);
+        for (long q = 0; q < job.products; q++)
+            add(sums[0].recurrent[q], sums[i].recurrent[q], layer.product(q).blocks * pad * pad);
+    }
+    for (long b = 0; b < job.input_blocks; b++)
+        copy(job.weight_gradient + b * units * job.inputs, job.inputs, sums[0].input + b * pad * layer.input_pad, layer.input_pad, units, job.inputs);
+    copy(job.bias_gradient, units, sums[0].bias, pad, job.input_blocks, units);
+    for (long i = 0; i < job.products; i++) {
+        const Product& q = layer.product(i);
+        for (long b = 0; b < q.blocks; b++)
+            copy(q.weight_gradient + b * units * units, units, sums[0].recurrent[i] + b * pad * pad, pad, units, units);
+        if (q.bias_gradient) copy(q.bias_gradient, units, sums[0].bias + q.block * pad, pad, q.blocks, units);
+    }
+}
+
+struct Row {
+    const char* name;
+    void (*forward)(const Job&);
+    void (*backward)(const Job&);
+    int tape;
+    bool tape_per_phase;
+};
+
+template <class Cell>
+constexpr Row row(const char* name) {
+    return {name, run_forward<Cell>, run_backward<Cell>, Cell::tape, Cell::tape_per_phase};
+}
+
+const Row CELLS[] = {
+    row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
+    row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
+    row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"),
+};
+
+const Row* find(const char* name) {
+    for (const Row& r : CELLS)
+        if (!strcmp(r.name, name)) return &r;
+    return nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Floats of tape a step of one sequence takes; -1 for a cell that is not here.
+int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
+    const Row* r = find(cell);
+    return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
+}
+
+void rnnzoo_forward(const Job* jobs, int64_t count) {
+    for (int64_t i = 0; i < count; i++) find(jobs[i].cell)->forward(jobs[i]);
+}
+
+void rnnzoo_backward(const Job* job) { find(job->cell)->backward(*job); }
+}
