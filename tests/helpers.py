@@ -92,3 +92,12 @@ def direction(net: Network, layer: int = 0, way: int = 0) -> dict[str, Tensor]:
 def same(actual: object, expected: object, tolerance: float = 1e-10) -> None:
     """Equal to within `tolerance`, tensors or nested tuples, lists and dicts of them."""
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def stepped(net: Network, x: Tensor, state: NetworkState | None = None) -> list[Tensor]:
+    """Logits after every step of x: (batch, time, ...)."""
+    logits = []
+    for x_t in x.unbind(1):
+        now, state = net.step(x_t, state)
+        logits.append(now)
+    return logits

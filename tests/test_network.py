@@ -19,6 +19,7 @@ from helpers import (
     random_state,
     same,
     score,
+    stepped,
     weights,
 )
 from torch import Tensor
@@ -27,7 +28,7 @@ from zoo import builder, registry
 from zoo.cells import CELLS
 from zoo.cells.base import Map
 from zoo.errors import RequestError, SizeError
-from zoo.network import Network, NetworkState
+from zoo.network import Network
 from zoo.recurrence import Direction
 from zoo.specs import Init
 
@@ -46,14 +47,6 @@ def shape(kernel: int | None) -> tuple[int, ...]:
 
 def batch(net: Network, size: int = 3, steps: int = 6) -> Tensor:
     return normal(size, steps, *net.interface.input)
-
-
-def stepped(net: Network, x: Tensor, state: NetworkState | None = None) -> list[Tensor]:
-    logits = []
-    for x_t in x.unbind(1):
-        now, state = net.step(x_t, state)
-        logits.append(now)
-    return logits
 
 
 # The network as a whole

@@ -1,5 +1,6 @@
-"""A wheel carries what an editable install finds beside the code: registry, cards, weights, data, command line."""
+"""A wheel carries what an editable install finds beside the code: registry, cards, weights, data, command line, scans."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -20,10 +21,12 @@ assert evaluate("gru-1x128-mnist-rows", limit=200, device="cpu").value > 0.9
 
 
 @pytest.mark.slow
-def test_wheel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", [True, False], ids=["a compiler", "no compiler"])
+def test_wheel(tmp_path: Path, compiler: bool) -> None:
     """Builds with the declared build requirements (from the package index), and runs from an unpacked copy."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(ROOT)]
-    subprocess.run(command, check=True)
+    environment = {**os.environ, **({} if compiler else {"CC": "false", "CXX": "false"})}
+    subprocess.run(command, check=True, env=environment)
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -31,6 +34,7 @@ def test_wheel(tmp_path: Path) -> None:
         archive.extractall(site)
     assert "cli/main.py" not in names
     assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/counts.json", "zoo/py.typed"} <= names
+    assert any(name.startswith("zoo/kernels/scan_") for name in names) == compiler
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
     subprocess.run([sys.executable, "-c", PROBE], **run)
     listed = subprocess.run([sys.executable, "-m", "rnnzoo_cli", "list"], capture_output=True, text=True, **run)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .cells import cell_class, cell_row
 from .cells.base import State
@@ -28,6 +29,8 @@ class Network(nn.Module):
     backend: str = "auto"
     truncate: int | None = None
     """Cut gradients through time every this many steps (truncated backpropagation through time)."""
+    recompute: int | None = None
+    """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -165,7 +168,26 @@ class Network(nn.Module):
         self.config = self.config.model_copy(update={"interface": interface})
 
     def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """The top layer's outputs and all final states, by whichever scan `backend` asks for."""
+        """The top layer's outputs and all final states."""
+        if self.recompute is None or not torch.is_grad_enabled():
+            return self._scan(x, state, lengths)
+        spec, every, cut = self.config.architecture, self.recompute, self.truncate
+        if spec.bidirectional or spec.recurrent_dropout > 0 or every < 1 or (cut and every % cut):
+            raise RequestError(
+                f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
+                "without recurrent dropout, and a multiple of truncate."
+            )
+        parts = []
+        for begin in range(0, x.shape[1], every):
+            if cut and begin:
+                state = tuple(tuple(s.detach() for s in part) for part in state)
+            left = None if lengths is None else lengths - begin
+            outputs, state = checkpoint(self._scan, x[:, begin : begin + every], state, left, use_reentrant=False)
+            parts.append(stacked(outputs))
+        return torch.cat(parts), state
+
+    def _scan(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """As _run, by whichever scan `backend` asks for."""
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         if self.backend != "plain":

@@ -143,6 +143,8 @@ class Recipe(Spec):
     """Bound on the global gradient norm."""
     truncate: Count | None = None
     """Truncated backpropagation through time: gradients are cut every this many steps."""
+    recompute: Count | None = None
+    """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 

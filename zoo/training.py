@@ -99,7 +99,7 @@ class Run:
         self.accelerator, self.train, self.validation = accelerator, train, validation
         self.device: torch.device = accelerator.device
         self.network = build(entry.config, device=self.device, seed=recipe.seed)
-        self.network.truncate = recipe.truncate
+        self.network.truncate, self.network.recompute = recipe.truncate, recipe.recompute
         optimizer = make_optimizer(recipe.optimizer, self.network)
         self.model, self.optimizer = accelerator.prepare(self.network, optimizer)
         self.per_epoch = len(train) // recipe.batch

@@ -252,7 +252,8 @@ def _differentiable(
     outputs, final = run.direction.scan(x, tuple(state), run.lengths, run.truncate)  # type: ignore[arg-type]
     pairs = [(o, g) for o, g in zip((stacked(outputs), *final), given, strict=True) if g is not None]
     of = [t for t, want in zip([x, *state, *_parameters(run.direction, run.plan)], wanted, strict=True) if want]
-    found = iter(torch.autograd.grad(*zip(*pairs, strict=True), of, create_graph=True, allow_unused=True))  # type: ignore
+    values, slopes = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(values, of, slopes, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
     return [next(found) if want else None for want in wanted]
 
 
@@ -269,7 +270,10 @@ class Stepper:
 
     def __init__(self, directions: Sequence[Direction], x: Tensor):
         """For inputs like x: (batch, features); see `supports`."""
-        self.key = _key(x)
+        self.key, self.directions = _key(x), list(directions)
+        self.parts = [
+            (m._modules, name, part) for d in directions for m in d.modules() for name, part in m._modules.items()
+        ]
         plans = [plan(d.cell) for d in directions]
         maps = [m for d, made in zip(directions, plans, strict=True) if made for m in _maps(d, made)]
         self.weights = [m._parameters for m in maps]
@@ -294,9 +298,15 @@ class Stepper:
     def _addresses(self) -> list[int | None]:
         return [_address(own.get(name)) for own in self.weights for name in ("weight", "bias")]
 
-    def fits(self, x: Tensor) -> bool:
-        """Whether the jobs are still those of such an input and of the stack's parameters."""
-        return self.key == _key(x) and not any(self.hooks) and self.addresses == self._addresses()
+    def fits(self, directions: Sequence[Direction], x: Tensor) -> bool:
+        """Whether the jobs are still those of such an input, of these modules and of their parameters."""
+        return (
+            self.key == _key(x)
+            and self.directions == directions
+            and all(own.get(name) is part for own, name, part in self.parts)
+            and not any(self.hooks)
+            and self.addresses == self._addresses()
+        )
 
     def step(self, x: Tensor, state: Sequence[State]) -> tuple[State, ...]:
         """The new states of all layers; x: (batch, features), contiguous as are the states."""
@@ -329,7 +339,7 @@ def stepper(stack: nn.ModuleList, directions: Sequence[Direction], x: Tensor, st
     if not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
         return None
     known = _steppers.get(stack)
-    if known is None or not known.fits(x):
+    if known is None or not known.fits(directions, x):
         if not all(supports(d, x) for d in directions):
             return None
         known = _steppers[stack] = Stepper(directions, x)

@@ -49,7 +49,7 @@ struct ReLURNN {
     static constexpr bool tape_per_phase = false;
     static void forward(int, const Point& p) { p.now() = relu(p.a(0)); }
     static void backward(int, const Point& p) {
-        p.a(0) = where_positive(p.h(), p.g());
+        p.a(0) = past_relu(p.h(), p.g());
         p.g() = vec{};
     }
 };
@@ -58,7 +58,7 @@ struct RIN {
     static constexpr int states = 1, tape = 0;
     static constexpr bool tape_per_phase = false;
     static void forward(int, const Point& p) { p.now() = relu(p.a(0) + p.old()); }
-    static void backward(int, const Point& p) { p.a(0) = p.g() = where_positive(p.h(), p.g()); }
+    static void backward(int, const Point& p) { p.a(0) = p.g() = past_relu(p.h(), p.g()); }
 };
 
 struct RINDT {  // tape: the result of the first transition
@@ -71,7 +71,7 @@ struct RINDT {  // tape: the result of the first transition
             p.now() = relu(p.a(1) + p.now());
     }
     static void backward(int phase, const Point& p) {
-        p.a(phase) = p.g() = where_positive(phase ? p.h() : p.kept(0), p.g());
+        p.a(phase) = p.g() = past_relu(phase ? p.h() : p.kept(0), p.g());
         if (phase) p.operand_was() = p.kept(0);
     }
 };

@@ -81,5 +81,5 @@ static inline vec tanh(vec x) {
 
 static inline vec relu(vec x) { return x < vec{} ? vec{} : x; }
 
-// y where x > 0, else 0.
-static inline vec where_positive(vec x, vec y) { return x > vec{} ? y : vec{}; }
+// The gradient y of relu where it gave x.
+static inline vec past_relu(vec x, vec y) { return x <= vec{} ? vec{} : y; }

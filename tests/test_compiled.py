@@ -1,0 +1,387 @@
+"""The compiled scan of one layer: every plan, every instruction set that this processor runs, against the plain scan."""
+
+import copy
+import functools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from helpers import CASES, flatten, gradients, network, normal, random_state, same, score, stepped
+from torch import Tensor, nn
+from torch.nn.utils import prune
+
+from zoo.errors import RequestError
+from zoo.kernels import compiled, plans
+from zoo.network import Network
+
+BUILT = [
+    kind for kind in compiled.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
+    if kind in compiled.libraries()
+]  # fmt: skip
+pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+
+PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].ahead.cell) is not None]
+SHAPES: dict[str, dict[str, object]] = {
+    "whole vectors": {"units": 64, "inputs": 1, "steps": 20, "batch": 7, "layers": 2},
+    "a part of a vector": {"units": 5, "inputs": 3, "steps": 9, "batch": 2, "layers": 2},
+    "several tiles and chunks": {"units": 17, "inputs": 18, "steps": 40, "batch": 53, "layers": 1},
+    "batch 1": {"units": 33, "inputs": 2, "steps": 200, "batch": 1, "layers": 1},
+    "one step": {"units": 16, "inputs": 64, "steps": 1, "batch": 20, "layers": 3},
+    "one step of one": {"units": 19, "inputs": 21, "steps": 1, "batch": 1, "layers": 2},
+    "lengths": {"units": 6, "inputs": 2, "steps": 30, "batch": 27, "layers": 2, "lengths": True},
+    "lengths, batch 1": {"units": 6, "inputs": 2, "steps": 9, "batch": 1, "layers": 2, "lengths": True},
+    "truncated": {"units": 6, "inputs": 2, "steps": 30, "batch": 4, "layers": 2, "truncate": 7},
+    "both ways": {"units": 6, "inputs": 2, "steps": 12, "batch": 4, "layers": 2, "bidirectional": "concat"},
+    "both ways, lengths": {
+        "units": 6, "inputs": 2, "steps": 12, "batch": 4, "layers": 2, "bidirectional": "sum", "lengths": True
+    },
+    "dropout": {"units": 6, "inputs": 2, "steps": 12, "batch": 4, "layers": 3, "dropout": 0.5, "train": True},
+}  # fmt: skip
+
+
+@pytest.fixture(params=BUILT)
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each library in turn."""
+    lib = compiled.open_library(compiled.libraries()[request.param])
+    monkeypatch.setattr(compiled, "library", lambda: lib)
+    return request.param
+
+
+def small(case: str, **spec: object) -> Network:
+    """A float32 network whose states stay of the order of one."""
+    net = network(case, dtype=torch.float32, **spec)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(min(1.0, (0.2 if "rin" in case else 1.5) / p.shape[-1] ** 0.5))
+    net.backend = "fused"
+    return net
+
+
+def close(actual: object, expected: object, tolerance: float = 3e-5) -> None:
+    """Equal to within `tolerance` of the largest entry of each tensor."""
+    for a, e in zip(_tensors(actual), _tensors(expected), strict=True):
+        scale = max(1.0, e.abs().max().item())
+        torch.testing.assert_close(a.double(), e.double(), rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def _tensors(values: object) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+    elif values is not None:
+        for value in values:  # type: ignore[attr-defined]
+            yield from _tensors(value)
+
+
+def results(net: Network, x: Tensor, state: object, lengths: Tensor | None) -> list[object]:
+    """Outputs, final states, and the gradients of everything, for one seed of torch's generator."""
+    torch.manual_seed(0)
+    x = x.detach().clone().requires_grad_()
+    state = tuple(tuple(s.detach().to(x.dtype).requires_grad_() for s in part) for part in state)  # type: ignore
+    outputs, final = net.encode(x, state, lengths)
+    of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
+    return [outputs, final, gradients(score([outputs, *flatten(final)]), of)]
+
+
+def test_every_dense_cell_of_the_seed_papers_has_a_plan() -> None:
+    cells = {CASES[case][0] for case in PLANNED}
+    assert {"rnn", "irnn", "rin", "rin-dt", "lstm", "lstm-f", "lstm-coupled", "gru", "star", "rhn"} <= cells
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("case", PLANNED)
+def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: dict[str, object], instructions: str) -> None:
+    shape = dict(shape)
+    many, lengths, truncate = shape.pop("batch"), shape.pop("lengths", False), shape.pop("truncate", None)
+    net = small(case, **{**shape, "inputs": (shape["inputs"],)})
+    net.truncate = truncate
+    exact = copy.deepcopy(net).double()
+    exact.backend = "plain"
+    x, state = normal(many, shape["steps"], shape["inputs"], dtype=torch.float32), random_state(net, many)
+    ends = (
+        torch.randint(1, shape["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
+    )
+    if shape.get("dropout"):  # the masks are drawn in the precision of the network
+        exact = copy.deepcopy(net)
+        exact.backend = "plain"
+    close(results(net, x, state, ends), results(exact, x.to(exact.head.weight.dtype), state, ends))
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_it_is_what_auto_takes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = small(case, layers=2)
+    net.backend = "auto"
+    calls = []
+    scan = compiled.scan
+    monkeypatch.setattr(compiled, "scan", lambda *a: calls.append(a) or scan(*a))
+    net(normal(3, 6, 2, dtype=torch.float32))
+    assert len(calls) == len(net.layers)
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_nan_passes_through_as_in_the_plain_scan(case: str, instructions: str) -> None:
+    net = small(case, units=7, layers=2)
+    x = normal(4, 6, 2, dtype=torch.float32)
+    x[1, 3] = float("nan")
+    state = random_state(net, 4)
+    plain = copy.deepcopy(net)
+    plain.backend = "plain"
+    found, expected = results(net, x, state, None), results(plain, x, state, None)
+    close(found[:2], expected[:2])
+    assert torch.isnan(found[0][1, 3:]).all()
+    assert torch.isfinite(found[0][1, :3]).all()
+    assert torch.isfinite(found[0][[0, 2, 3]]).all()
+    for name in found[2]:
+        assert torch.equal(torch.isnan(found[2][name]), torch.isnan(expected[2][name])), name
+
+
+VALUES = torch.cat([torch.linspace(-120, 120, 4001), torch.linspace(-1, 1, 2001), torch.logspace(-30, 2, 200)])
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid"])
+def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name: str, instructions: str) -> None:
+    """tanh(x) is an Elman network that only sees x; sigmoid(x) the transform gate of an RHN whose candidate is one."""
+    net = network(
+        {"tanh": "rnn activation=tanh", "sigmoid": "rhn"}[name], dtype=torch.float32, layers=1, units=1, inputs=(1,)
+    )
+    net.backend = "fused"
+    layer = net.layers[0].ahead
+    with torch.no_grad():
+        layer.cell.recurrent[0].weight.zero_() if name == "sigmoid" else layer.cell.recurrent.weight.zero_()
+        layer.input.weight.copy_(torch.tensor([[0.0], [1.0], [0.0]]) if name == "sigmoid" else torch.ones(1, 1))
+        layer.input.bias.copy_(torch.tensor([30.0, 0.0, 0.0]) if name == "sigmoid" else torch.zeros(1))
+    found = net.encode(VALUES.reshape(-1, 1, 1))[0].flatten().double()
+    exact = getattr(torch, name)(VALUES.double())
+    error = (found - exact).abs()
+    assert (error <= 6e-7 * exact.abs() + 1e-37).all(), VALUES[error.argmax()]
+    assert found.abs().max() <= 1
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_infinite_inputs_saturate(case: str, instructions: str) -> None:
+    net = small(case, units=7, layers=1)
+    x = normal(2, 3, 2, dtype=torch.float32)
+    x[0, 1, 0], x[1, 2, 1] = float("inf"), float("-inf")
+    found = net.encode(x)
+    net.backend = "plain"
+    close(found, net.encode(x))
+
+
+def test_the_number_of_threads_changes_nothing_but_rounding() -> None:
+    net, x = small("lstm", units=40, layers=1), normal(31, 50, 2, dtype=torch.float32)
+    state, threads, found = random_state(net, 31), torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3, 2):
+            torch.set_num_threads(count)
+            found.append(results(net, x, state, None))
+    finally:
+        torch.set_num_threads(threads)
+    close(found[1:3], [found[0]] * 2, 1e-6)
+    same(found[1], found[3], 0)
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_gradients_of_gradients_are_those_of_the_plain_scan(case: str) -> None:
+    net, x = small(case, layers=2), normal(3, 6, 2, dtype=torch.float32)
+    found = {}
+    for net.backend in ("fused", "plain"):
+        leaf = x.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(score([net(leaf)]), leaf, create_graph=True)
+        found[net.backend] = gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())})
+    close(found["fused"], found["plain"])
+
+
+def test_frozen_weights_and_given_inputs_need_no_gradients() -> None:
+    net, x = small("lstm", layers=2), normal(3, 6, 2, dtype=torch.float32)
+    expected = results(net, x, random_state(net, 3), None)[2]
+    net.layers.requires_grad_(False)
+    leaf = x.clone().requires_grad_()
+    state = tuple(tuple(s.detach().float() for s in part) for part in random_state(net, 3))
+    outputs, final = net.encode(leaf, state)
+    close(torch.autograd.grad(score([outputs, *flatten(final)]), leaf)[0], expected["x"])
+    net.layers[1].requires_grad_(True)
+    outputs, final = net.encode(x, state)
+    weight = net.layers[1].ahead.cell.recurrent.weight
+    close(
+        torch.autograd.grad(score([outputs, *flatten(final)]), weight)[0],
+        expected["layers.1.directions.0.cell.recurrent.weight"],
+    )
+
+
+def test_only_a_final_state_may_be_asked_for() -> None:
+    net, x = small("lstm", layers=1), normal(3, 6, 2, dtype=torch.float32)
+    found = {}
+    for net.backend in ("fused", "plain"):
+        cell = net.encode(x)[1][0][1]
+        found[net.backend] = gradients(score([cell]), dict(net.named_parameters()))
+    close(found["fused"], found["plain"])
+
+
+def test_inputs_need_not_lie_together() -> None:
+    net, x = small("gru reset=before", layers=1, inputs=(4,)), normal(6, 4, 3, dtype=torch.float32)
+    for view in (
+        x.transpose(1, 2),
+        x.transpose(0, 2).contiguous().transpose(0, 2).transpose(1, 2),
+        x[:, :, :1].expand(6, 4, 9).mT,
+    ):
+        found = net.encode(view)
+        net.backend = "plain"
+        close(found, net.encode(view))
+        net.backend = "fused"
+
+
+# Where it does not run
+
+
+def refuses(net: Network, call: object) -> None:
+    """With "auto" the plain scan runs; with "fused" there is an error."""
+    net.backend = "fused"
+    with pytest.raises(RequestError, match="No fused scan"):
+        call()  # type: ignore[operator]
+    net.backend = "auto"
+    call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"layer_norm": True}, {"zoneout": 0.5}, {"recurrent_dropout": 0.5, "train": True}, {"kernel": 3, "inputs": (2, 3, 3)}],
+    ids=lambda spec: next(iter(spec)),
+)  # fmt: skip
+def test_it_leaves_what_is_more_than_the_equations_to_the_plain_scan(spec: dict[str, object]) -> None:
+    net = small("star", layers=1, **spec)
+    x = normal(3, 6, *net.interface.input, dtype=torch.float32)
+    refuses(net, lambda: net(x))
+
+
+def test_a_cell_of_ones_own_is_not_taken_for_its_parent() -> None:
+    net = small("star", layers=1)
+    cell = net.layers[0].ahead.cell
+    cell.__class__ = type("Mine", (type(cell),), {"step": lambda self, x, state: (2 * x[0],)})
+    x = normal(3, 6, 2, dtype=torch.float32)
+    refuses(net, lambda: net(x))
+    same(net.encode(x)[0], 2 * torch.tanh(net.layers[0].ahead.input(x)[..., :3]), 1e-6)
+
+
+def test_without_a_library_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "library", lambda: None)
+    net, x = small("star", layers=1), normal(3, 6, 2, dtype=torch.float32)
+    refuses(net, lambda: net(x))
+
+
+def test_autocast_pruning_and_function_transforms_are_respected() -> None:
+    net, x = small("lstm", layers=1), normal(3, 6, 2, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        refuses(net, lambda: net(x))
+    net.backend = "plain"
+    each = torch.func.vmap(lambda one: net(one[None])[0])(x)
+    net.backend = "auto"
+    same(torch.func.vmap(lambda one: net(one[None])[0])(x), each, 1e-6)
+    assert torch.isfinite(torch.func.jacrev(lambda one: net(one))(x)).all()
+    prune.random_unstructured(net.layers[0].ahead.cell.recurrent, "weight", amount=0.5)
+    refuses(net, lambda: net(x))
+
+
+def test_parameters_may_be_replaced_for_one_call() -> None:
+    net, x = small("star", layers=1), normal(3, 6, 2, dtype=torch.float32)
+    doubled = {name: 2 * p.detach() for name, p in net.named_parameters()}
+    found = torch.func.functional_call(net, doubled, (x,))
+    net.load_state_dict(doubled)
+    same(found, net(x), 1e-6)
+
+
+# Streaming
+
+
+@pytest.mark.parametrize("readout", ["last", "mean", "every"])
+@pytest.mark.parametrize("case", PLANNED)
+@torch.no_grad()
+def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) -> None:
+    for many, units in ((1, 19), (40, 16)):
+        net = small(case, units=units, layers=3, readout=readout).eval()
+        x = normal(many, 5, 2, dtype=torch.float32)
+        assert compiled.stepper(
+            net.layers,
+            [layer.ahead for layer in net.layers],
+            x[:, 0].contiguous(),
+            net.initial_state(many)[: len(net.layers)],
+        )
+        whole = net(x)
+        found = stepped(net, x)
+        close(found[-1], whole[:, -1] if readout == "every" else whole)
+
+
+@torch.no_grad()
+def test_a_stream_sees_every_change_of_the_network() -> None:
+    net, x = small("star", layers=2).eval(), normal(1, 2, dtype=torch.float32)
+
+    def check() -> None:
+        found = net.step(x)
+        net.backend = "plain"
+        close(found, net.step(x))
+        net.backend = "auto"
+
+    check()
+    weight = net.layers[0].ahead.cell.recurrent.weight
+    weight.mul_(2)
+    check()
+    weight.data = weight.data * 2
+    check()
+    weight.data.neg_()
+    check()
+    net.layers[1].ahead.input.weight = nn.Parameter(normal(6, 3, dtype=torch.float32))
+    check()
+    net.layers[0] = copy.deepcopy(net.layers[0])
+    net.layers[0].ahead.input.weight.neg_()
+    check()
+    net.layers[1].ahead.input.register_forward_hook(lambda module, args, out: out + 1)
+    check()
+    x = x.double()
+    net.double()
+    check()
+
+
+@torch.no_grad()
+def test_a_network_that_has_streamed_can_be_copied() -> None:
+    net, x = small("lstm", layers=2).eval(), normal(1, 2, dtype=torch.float32)
+    logits, state = net.step(x)
+    twin = copy.deepcopy(net)
+    del net
+    same(twin.step(x)[0], logits, 1e-6)
+    kept = [s.clone() for s in flatten(state)]
+    twin.step(x, state)
+    same(flatten(state), kept, 0)  # the old state is the caller's
+
+
+# Recomputation
+
+
+@pytest.mark.parametrize("spec", [{}, {"readout": "every", "dropout": 0.3, "train": True}], ids=str)
+@pytest.mark.parametrize("backend", ["plain", "auto"])
+@pytest.mark.parametrize("lengths", [None, [3, 7, 1]], ids=["whole", "lengths"])
+def test_recomputed_gradients_are_the_same(spec: dict[str, object], backend: str, lengths: list[int] | None) -> None:
+    net, x = small("lstm", layers=2, steps=7, **spec), normal(3, 7, 2, dtype=torch.float32)
+    net.backend = backend
+    ends = None if lengths is None else torch.tensor(lengths)
+    run = functools.partial(results, net, x, random_state(net, 3), ends)
+    if spec.get("dropout"):
+        net.dropout.p = 0.0  # the masks of a part are drawn for the part
+    expected = run()
+    for net.recompute in (1, 3, 7, 20):
+        close(run(), expected)
+    net.truncate, net.recompute = 2, None
+    expected = run()
+    net.recompute = 4
+    close(run(), expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "every", "truncate"),
+    [({"bidirectional": "sum"}, 2, None), ({"recurrent_dropout": 0.1}, 2, None), ({}, 0, None), ({}, 3, 2)],
+    ids=["both ways", "recurrent dropout", "nothing", "truncated elsewhere"],
+)
+def test_what_cannot_be_recomputed_is_refused(spec: dict[str, object], every: int, truncate: int | None) -> None:
+    net = small("lstm", layers=1, **spec)
+    net.recompute, net.truncate = every, truncate
+    with pytest.raises(RequestError, match="cannot be recomputed"):
+        net(normal(3, 7, 2, dtype=torch.float32))
