@@ -11,6 +11,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Number:
+    """An option that is a number from `low` to `high`."""
+
+    low: float = -1e30
+    high: float = 1e30
+    whole: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Whether `value` is such a number; a bool is none."""
+        number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return number and self.low <= value <= self.high  # type: ignore[operator]  # False for NaN
+
+    def __str__(self) -> str:
+        return f"a {'whole' if self.whole else 'finite'} number from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
 class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
@@ -19,18 +36,22 @@ class CellRow:
     title: str
     paper: str
     """Where it comes from: a key of the registry's papers."""
-    options: dict[str, object] = field(default_factory=dict)
-    """Allowed options: the tuple of allowed words, or the type of an allowed number."""
+    options: dict[str, tuple[str, ...] | Number] = field(default_factory=dict)
+    """Allowed options: the allowed words, or the allowed numbers."""
     init: dict[str, str] = field(default_factory=dict)
     """Initialisers that belong to the cell's definition, where they differ from the general defaults."""
     layers_inside: bool = False
     """The layers of a specification are the depth of one cell, not a stack of cells."""
+    without: dict[str, str] = field(default_factory=dict)
+    """Fields of a specification that the cell cannot have, and why."""
 
 
 _SMALL = {"input": "normal-0.001", "recurrent": "normal-0.001"}  # N(0, 1e-3) of the RIN paper, section 3.1
 
+_PHI = ("tanh", "relu")
+
 CELLS: dict[str, CellRow] = {
-    "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": ("tanh", "relu")}),
+    "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": _PHI}),
     "lstm": CellRow("lstm.LSTM", "long short-term memory", "lstm"),
     "lstm-f": CellRow("lstm.ForgetLSTM", "LSTM with only the forget gate", "lstm-f"),
     "lstm-peephole": CellRow(
@@ -39,7 +60,7 @@ CELLS: dict[str, CellRow] = {
     "lstm-coupled": CellRow("lstm.CoupledLSTM", "LSTM with coupled forget and input gates", "lstm-coupled"),
     "gru": CellRow("gru.GRU", "gated recurrent unit", "gru", {"reset": ("before", "after")}),
     "rhn": CellRow("rhn.RHN", "recurrent highway network", "rhn", layers_inside=True),
-    "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": float}),
+    "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": Number()}),
     "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
     "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
     "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", "rin", init=_SMALL),
