@@ -48,6 +48,12 @@ class CellRow:
 
 _SMALL = {"input": "normal-0.001", "recurrent": "normal-0.001"}  # N(0, 1e-3) of the RIN paper, section 3.1
 
+_ANGLES = {"recurrent": "uniform-3.1416"}
+_SPREAD = {"recurrent": "lecun-uniform"}  # what is made of it by an exponential or a difference has a spread of phases
+_MATRIX = {
+    "kernel": "its recurrent map is a matrix that keeps norms, which has no convolutional form here",
+    "layer_norm": "its recurrent map keeps norms, and normalising would undo that",
+}
 _PHI = ("tanh", "relu")
 
 CELLS: dict[str, CellRow] = {
@@ -64,7 +70,29 @@ CELLS: dict[str, CellRow] = {
     "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
     "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
     "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", "rin", init=_SMALL),
-}
+    "antisymmetric": CellRow(
+        "antisymmetric.Antisymmetric", "antisymmetric RNN", "antisymmetric",
+        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+    ),
+    "antisymmetric-gated": CellRow(
+        "antisymmetric.GatedAntisymmetric", "antisymmetric RNN with a gate", "antisymmetric",
+        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+    ),
+    "eunn": CellRow(
+        "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": Number(1, 1024, whole=True)}, _ANGLES,
+        without=_MATRIX,
+    ),
+    "goru": CellRow(
+        "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
+        without=_MATRIX,
+    ),
+    "rnn-soft-orthogonal": CellRow(
+        "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
+        {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX,
+    ),
+    "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX),
+    "urnn-full": CellRow("unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX),
+}  # fmt: skip
 
 
 def cell_row(name: str) -> CellRow:
