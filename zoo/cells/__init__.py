@@ -54,6 +54,7 @@ _MATRIX = {
     "kernel": "its recurrent map is a matrix that keeps norms, which has no convolutional form here",
     "layer_norm": "its recurrent map keeps norms, and normalising would undo that",
 }
+_OWN_TIME = {"zoneout": "it has a state that says when to keep the others, and zoneout would keep that one too"}
 _PHI = ("tanh", "relu")
 
 CELLS: dict[str, CellRow] = {
@@ -86,6 +87,13 @@ CELLS: dict[str, CellRow] = {
         "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
         without=_MATRIX,
     ),
+    "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME),
+    "lstm-phased": CellRow(
+        "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
+        without=_OWN_TIME,
+    ),
+    "lstm-residual": CellRow("lstm.ResidualLSTM", "residual LSTM", "lstm-residual"),
+    "lstm-skip": CellRow("skip.SkipLSTM", "LSTM that skips steps", "skip", without=_OWN_TIME),
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
         {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX,
