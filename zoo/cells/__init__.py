@@ -83,11 +83,14 @@ CELLS: dict[str, CellRow] = {
         "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": Number(1, 1024, whole=True)}, _ANGLES,
         without=_MATRIX,
     ),
+    "gf-rnn": CellRow("feedback.GatedFeedback", "gated feedback RNN", "gf-rnn", layers_inside=True),
     "goru": CellRow(
         "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
         without=_MATRIX,
     ),
     "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME),
+    "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
+    "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
     "lstm-phased": CellRow(
         "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
         without=_OWN_TIME,
