@@ -1,13 +1,14 @@
 """What the tests of cells and of networks share: small networks with random weights, and gradients as plain dicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, product
 
+import pytest
 import torch
 from torch import Tensor
 
 from zoo.builder import build
-from zoo.cells import CELLS
+from zoo.cells import CELLS, Number
 from zoo.network import Network, NetworkState
 from zoo.specs import Architecture, Config, Interface
 
@@ -15,10 +16,22 @@ MERGES = ("sum", "concat", "mul", "mean")
 READOUTS = ("last", "mean", "every")
 
 
+NUMBERS = {
+    "shift": (0.0, 1.0, -0.5),
+    "epsilon": (0.3,),
+    "gamma": (0.2,),
+    "capacity": (1, 3),
+    "ratio": (0.4,),
+    "leak": (0.1,),
+    "margin": (0.5,),
+}
+"""Values of the options that are numbers."""
+
+
 def _cases() -> dict[str, tuple[str, dict[str, object]]]:
     found: dict[str, tuple[str, dict[str, object]]] = {}
     for cell, row in CELLS.items():
-        values = [(0.0, 1.0, -0.5) if choice is float else choice for choice in row.options.values()]
+        values = [NUMBERS[key] if isinstance(choice, Number) else choice for key, choice in row.options.items()]
         for chosen in product(*values):
             options = dict(zip(row.options, chosen, strict=True))
             found[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)
@@ -27,6 +40,25 @@ def _cases() -> dict[str, tuple[str, dict[str, object]]]:
 
 CASES = _cases()
 """Every cell with every combination of its options: a readable name to (cell, options)."""
+
+
+def can(case: str, *fields: str) -> bool:
+    """Whether a cell, or one of CASES, may have all these fields of a specification."""
+    cell, _ = CASES.get(case, (case, {}))
+    return not CELLS[cell].without.keys() & set(fields)
+
+
+def each(name: str, cases: Iterable[str], *fields: str) -> pytest.MarkDecorator:
+    """A test of every one of the cases that may have these fields."""
+    return pytest.mark.parametrize(name, [case for case in cases if can(case, *fields)])
+
+
+def in_each_form(name: str, cases: Iterable[str], *fields: str) -> pytest.MarkDecorator:
+    """A test of every one of the cases that may have these fields, dense and, where it can be one, a convolution."""
+    able = [case for case in cases if can(case, *fields)]
+    found = [pytest.param(case, None, id=f"{case}-dense") for case in able]
+    found += [pytest.param(case, 3, id=f"{case}-conv") for case in able if can(case, "kernel")]
+    return pytest.mark.parametrize((name, "kernel"), found)
 
 
 def config(
@@ -44,7 +76,7 @@ def config(
 
 def network(case: str = "star", *, dtype: torch.dtype = torch.float64, train: bool = False, **spec: object) -> Network:
     """A small network of a cell or of one of CASES whose parameters, biases included, are all random."""
-    cell, options = CASES.get(case, (case, {}))
+    cell, options = CASES.get(case, (case, spec.pop("options", {})))
     net = build(config(cell, options=options, **spec), device="cpu", dtype=dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -4,14 +4,17 @@ Nothing here comes from zoo. `weights` are the parameters of one direction of on
 dict; gates are stacked along the first dimension. Channels are the second dimension of x and of every state, so that
 (batch, channels) is dense and (batch, channels, height, width) convolutional. Sources: S0 is Turkoglu et al., "Gating
 revisited"; S1 is Hu et al., "Overcoming the vanishing gradient problem in plain recurrent networks"; S4 is a lecture on
-gated recurrent networks.
+gated recurrent networks. The other papers are named where their equations stand; a matrix that a paper writes as a product
+is multiplied out here.
 """
 
-from collections.abc import Callable
+import math
+import random
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, sigmoid, tanh
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, conv_transpose2d
 
 Weights = dict[str, Tensor]
 State = tuple[Tensor, ...]
@@ -146,6 +149,210 @@ def rin_dt(w: Weights, x: Tensor, state: State) -> State:
     return (relu(linear(w["cell.transition.weight"], hat) + hat + channels(w["cell.transition.bias"], hat)),)
 
 
+def lstm_residual(w: Weights, x: Tensor, state: State) -> State:
+    """Kim et al. 2017: gates that look at the cell state unit by unit, and h = o (W_p tanh(c) + W_h x)."""
+    (h, c), (xi, xf, xz, xo, xs) = state, inputs(w, x, 5)
+    W_hi, W_hf, W_hz, W_ho = w["cell.recurrent.weight"].chunk(4)
+    w_ci, w_cf = w["cell.old.weight"].chunk(2)
+    i = sigmoid(xi + linear(W_hi, h) + channels(w_ci, c) * c)
+    f = sigmoid(xf + linear(W_hf, h) + channels(w_cf, c) * c)
+    c = f * c + i * tanh(xz + linear(W_hz, h))
+    o = sigmoid(xo + linear(W_ho, h) + channels(w["cell.new.weight"], c) * c)
+    return o * (linear(w["cell.projection.weight"], tanh(c)) + xs), c
+
+
+def lstm_phased(w: Weights, x: Tensor, state: State, ratio: float = 0.05, leak: float = 0.001) -> State:
+    """Neil et al. 2016: a peephole LSTM, and k = 1 in the middle of the open part of a period."""
+    h, c, t = state
+    h_new, c_new = lstm_peephole(w, x, (h, c), peephole="diagonal")
+    tau = channels(torch.exp(w["cell.log_period"]), h)
+    since = t - channels(w["cell.shift"], h)
+    phi = since / tau - torch.floor(since / tau)
+    k = torch.where(phi < ratio / 2, 2 * phi / ratio, torch.where(phi < ratio, 2 - 2 * phi / ratio, leak * phi))
+    return k * h_new + (1 - k) * h, k * c_new + (1 - k) * c, t + 1
+
+
+class StraightThrough(torch.autograd.Function):
+    """1 above one half and 0 below, with the derivative of the identity (Campos et al. 2018)."""
+
+    @staticmethod
+    def forward(_, p: Tensor) -> Tensor:
+        return torch.where(p > 0.5, 1.0, 0.0).to(p.dtype)
+
+    @staticmethod
+    def backward(_, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def skipping(cell: Callable[..., State], w: Weights, x: Tensor, state: State) -> State:
+    """Campos et al. 2018: the last state is 1 minus the paper's update probability."""
+    *old, debt = state
+    p = 1 - debt
+    u = StraightThrough.apply(p)
+    s = [u * new + (1 - u) * past for new, past in zip(cell(w, x, tuple(old)), old, strict=True)]
+    bias = channels(w["cell.importance.bias"], p)
+    delta = sigmoid(linear(w["cell.importance.weight"], s[-1]) + bias)
+    p = u * delta + (1 - u) * (p + torch.where(delta < 1 - p, delta, 1 - p))
+    return *s, 1 - p
+
+
+def gru_skip(w: Weights, x: Tensor, state: State) -> State:
+    return skipping(gru, w, x, state)
+
+
+def lstm_skip(w: Weights, x: Tensor, state: State) -> State:
+    return skipping(lstm, w, x, state)
+
+
+def indrnn(w: Weights, x: Tensor, state: State, activation: str = "relu") -> State:
+    """Li et al. 2018: a product of each unit's state with its own weight."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    phi = {"tanh": tanh, "relu": relu}[activation]
+    return (phi(a + channels(w["cell.recurrent.weight"], h) * h),)
+
+
+def intersection(w: Weights, x: Tensor, state: State) -> State:
+    """Collins et al. 2017, +RNN; what is passed up is a map of x."""
+    (_, h), (xy, xh, xgy, xgh, through) = state, inputs(w, x, 5)
+    U_y, U_h, U_gy, U_gh = w["cell.recurrent.weight"].chunk(4)
+    y_in = relu(xy + linear(U_y, h))
+    h_in = tanh(xh + linear(U_h, h))
+    g_y = sigmoid(xgy + linear(U_gy, h))
+    g_h = sigmoid(xgh + linear(U_gh, h))
+    return g_y * through + (1 - g_y) * y_in, g_h * h + (1 - g_h) * h_in
+
+
+def gf_rnn(w: Weights, x: Tensor, state: State, depth: int = 1) -> State:
+    """Chung et al. 2015: g_ij weighs what layer j takes from layer i's past."""
+    xh, xg = inputs(w, x, 2)
+    past = state[::-1]
+    new: list[Tensor] = []
+    for j in range(depth):
+        total = (
+            xh if j == 0 else linear(w[f"cell.up.{j - 1}.weight"], new[-1]) + channels(w[f"cell.up.{j - 1}.bias"], x)
+        )
+        for i in range(depth):
+            gate = linear(w[f"cell.present.{j}.weight"][i : i + 1], xg if j == 0 else new[-1])
+            for k in range(depth):
+                row = j * depth + i
+                gate = gate + linear(w[f"cell.past.{k}.weight"][row : row + 1], past[k])
+            total = total + sigmoid(gate) * linear(w[f"cell.recurrent.{i}.weight"].chunk(depth)[j], past[i])
+        new.append(tanh(total))
+    return tuple(new[::-1])
+
+
+def antisymmetric(w: Weights, x: Tensor, state: State, epsilon: float = 0.1, gamma: float = 0.01) -> State:
+    """Chang et al. 2019: h + eps tanh((W - W^T - gamma I) h + V x + b)."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    return (h + epsilon * tanh(a + difference(w["cell.recurrent.weight"], h) - gamma * h),)
+
+
+def antisymmetric_gated(w: Weights, x: Tensor, state: State, epsilon: float = 0.1, gamma: float = 0.01) -> State:
+    """Chang et al. 2019: the same with a gate that shares the recurrent matrix."""
+    (h,), (xz, xh) = state, inputs(w, x, 2)
+    moved = difference(w["cell.recurrent.weight"], h) - gamma * h
+    return (h + epsilon * sigmoid(moved + xz) * tanh(moved + xh),)
+
+
+def difference(W: Tensor, s: Tensor) -> Tensor:
+    """(W - W^T) s; a transposed convolution is what its name says."""
+    if W.dim() == 2:
+        return s @ W.T - s @ W
+    return linear(W, s) - conv_transpose2d(s, W, padding=W.shape[-1] // 2)
+
+
+def modrelu(z: Tensor, b: Tensor) -> Tensor:
+    """Arjovsky et al. 2016, of complex or real z, with the constant that their code adds under the root."""
+    length = torch.sqrt((z * z.conj()).real + 1e-5)
+    return torch.where(length + b > 0, z * (length + b) / length, torch.zeros_like(z))
+
+
+def complex_rnn(w: Weights, W: Tensor, x: Tensor, state: State) -> State:
+    """modReLU(W z + V x + b) of complex numbers whose imaginary parts are the second half of the channels."""
+    z = torch.complex(*state[0].chunk(2, 1)) @ W.T + torch.complex(*inputs(w, x, 2))
+    z = modrelu(z, w["cell.threshold"])
+    return (torch.cat([z.real, z.imag], 1),)
+
+
+def phases(angles: Tensor) -> Tensor:
+    return torch.complex(torch.cos(angles), torch.sin(angles))
+
+
+def urnn(w: Weights, x: Tensor, state: State) -> State:
+    """Arjovsky et al. 2016: W = D3 R2 F^-1 D2 Pi R1 F D1, multiplied out."""
+    d1, d2, d3, *reflections = w["cell.recurrent.weight"]
+    n = len(d1)
+    eye = torch.eye(n, dtype=torch.complex128)
+    index = torch.arange(n, dtype=torch.float64)
+    fourier = phases(-2 * math.pi / n * index[:, None] * index)
+    inverse = fourier.conj() / n
+    draw = random.Random(0)
+    order = [k for _, k in sorted((draw.random(), k) for k in range(n))]
+
+    def reflection(v: Tensor) -> Tensor:
+        return eye - 2 * torch.outer(v, v.conj()) / (v * v.conj()).sum()
+
+    R1, R2 = (reflection(torch.complex(*reflections[i : i + 2])) for i in (0, 2))
+    D1, D2, D3 = (torch.diag(phases(d)) for d in (d1, d2, d3))
+    return complex_rnn(w, D3 @ R2 @ inverse @ D2 @ eye[order] @ R1 @ fourier @ D1, x, state)
+
+
+def urnn_full(w: Weights, x: Tensor, state: State) -> State:
+    """Any unitary W: here the exponential of the skew-Hermitian matrix of n^2 real numbers."""
+    X = w["cell.recurrent.weight"]
+    return complex_rnn(w, torch.matrix_exp(torch.complex((X - X.T) / 2, (X + X.T) / 2)), x, state)
+
+
+def rotation(n: int, pairs: Sequence[tuple[int, int]], angles: Tensor, turns: Tensor | None = None) -> Tensor:
+    """Jing et al. 2017: for each pair (i, j), R_ii = e^{i phi} cos, R_ij = - e^{i phi} sin, R_ji = sin, R_jj = cos."""
+    W = torch.eye(n, dtype=angles.dtype if turns is None else torch.complex128)
+    for p, (i, j) in enumerate(pairs):
+        R = torch.eye(n, dtype=W.dtype)
+        turn = 1 if turns is None else phases(turns[p])
+        R[i, i], R[i, j], R[j, i], R[j, j] = (
+            turn * torch.cos(angles[p]), -turn * torch.sin(angles[p]), torch.sin(angles[p]), torch.cos(angles[p]),
+        )  # fmt: skip
+        W = R @ W
+    return W
+
+
+def neighbours(n: int, layer: int) -> list[tuple[int, int]]:
+    """(0, 1), (2, 3), ... in even layers, (1, 2), (3, 4), ... around the ring in odd ones."""
+    return [((2 * p + layer % 2) % n, (2 * p + 1 + layer % 2) % n) for p in range(n // 2)]
+
+
+def eunn(w: Weights, x: Tensor, state: State, capacity: int = 2) -> State:
+    """Jing et al. 2017: W = D F ... F, the first F nearest to the state."""
+    D = w["cell.recurrent.phases"]
+    angles, turns = w["cell.recurrent.weight"].chunk(2)
+    W = torch.eye(len(D), dtype=torch.complex128)
+    for layer in range(capacity):
+        W = rotation(len(D), neighbours(len(D), layer), angles[layer], turns[layer]) @ W
+    return complex_rnn(w, torch.diag(phases(D)) @ W, x, state)
+
+
+def goru(w: Weights, x: Tensor, state: State, capacity: int = 2) -> State:
+    """Jing et al. 2019: h = z h + (1 - z) modReLU(W x + r (U h) + b), U a product of rotations."""
+    (h,), (xr, xz, xh) = state, inputs(w, x, 3)
+    W_r, W_z = w["cell.gates.weight"].chunk(2)
+    n = h.shape[1]
+    U = torch.eye(n, dtype=h.dtype)
+    for layer in range(capacity):
+        U = rotation(n, neighbours(n, layer), w["cell.rotation.weight"][layer]) @ U
+    r = sigmoid(xr + linear(W_r, h))
+    z = sigmoid(xz + linear(W_z, h))
+    return (z * h + (1 - z) * modrelu(xh + r * linear(U, h), w["cell.threshold"]),)
+
+
+def rnn_soft_orthogonal(w: Weights, x: Tensor, state: State, activation: str = "tanh", margin: float = 0.1) -> State:
+    """Vorontsov et al. 2017: W = U S V^T, singular values 2 m (sigmoid(p) - 0.5) + 1; p stands on the weight's diagonal."""
+    X = w["cell.recurrent.weight"]
+    U = torch.matrix_exp(torch.tril(X, -1) - torch.tril(X, -1).T)
+    V = torch.matrix_exp(torch.triu(X, 1) - torch.triu(X, 1).T)
+    S = torch.diag(2 * margin * (sigmoid(torch.diagonal(X)) - 0.5) + 1)
+    return rnn({**w, "cell.recurrent.weight": U @ S @ V.T}, x, state, activation)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -158,11 +365,25 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "irnn": irnn,
     "rin": rin,
     "rin-dt": rin_dt,
+    "antisymmetric": antisymmetric,
+    "antisymmetric-gated": antisymmetric_gated,
+    "eunn": eunn,
+    "gf-rnn": gf_rnn,
+    "goru": goru,
+    "gru-skip": gru_skip,
+    "indrnn": indrnn,
+    "intersection": intersection,
+    "lstm-phased": lstm_phased,
+    "lstm-residual": lstm_residual,
+    "lstm-skip": lstm_skip,
+    "rnn-soft-orthogonal": rnn_soft_orthogonal,
+    "urnn": urnn,
+    "urnn-full": urnn_full,
 }
 
 
 # the gates in the order in which input.bias stacks them
-GATES = {
+GATES: dict[str, Sequence[str]] = {
     "rnn": "h",
     "lstm": "ifzo",
     "lstm-f": "fz",
@@ -174,6 +395,20 @@ GATES = {
     "irnn": "h",
     "rin": "h",
     "rin-dt": "h",
+    "antisymmetric": "h",
+    "antisymmetric-gated": "zh",
+    "eunn": ("re", "im"),
+    "gf-rnn": "hg",
+    "goru": "rzh",
+    "gru-skip": "rzh",
+    "indrnn": "h",
+    "intersection": ("y", "h", "gy", "gh", "x"),
+    "lstm-phased": "ifzo",
+    "lstm-residual": "ifzos",
+    "lstm-skip": "ifzo",
+    "rnn-soft-orthogonal": "h",
+    "urnn": ("re", "im"),
+    "urnn-full": ("re", "im"),
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -185,6 +420,28 @@ KEEPS: dict[str, dict[str, int]] = {
     "gru": {"z": -1},
     "rhn": {"c": +1, "t": -1},
     "star": {"k": -1},
+    "antisymmetric-gated": {"z": -1},
+    "goru": {"z": +1},
+    "gru-skip": {"z": -1},
+    "intersection": {"gh": +1},
+    "lstm-phased": {"f": +1, "i": -1},
+    "lstm-residual": {"f": +1, "i": -1},
+    "lstm-skip": {"f": +1, "i": -1},
+}
+
+# carried states, the output first, and how many channels each has: multiples of the units, or 1
+STATES: dict[str, Sequence[str]] = {
+    "lstm": ("units", "units"),
+    "lstm-peephole": ("units", "units"),
+    "lstm-coupled": ("units", "units"),
+    "lstm-residual": ("units", "units"),
+    "lstm-phased": ("units", "units", "one"),
+    "lstm-skip": ("units", "units", "one"),
+    "gru-skip": ("units", "one"),
+    "intersection": ("units", "units"),
+    "eunn": ("complex",),
+    "urnn": ("complex",),
+    "urnn-full": ("complex",),
 }
 
 

@@ -47,7 +47,10 @@ def test_every_cell_class_is_in_the_table() -> None:
     in_table = {cell_class(name) for name in CELLS}
     for path in ROOT.glob("zoo/cells/*.py"):
         module = import_module("zoo.cells" if path.stem == "__init__" else f"zoo.cells.{path.stem}")
-        found = {v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell}
+        # what names no inputs is the base of cells
+        found = {
+            v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Cell) and hasattr(v, "inputs")
+        }
         assert {cls for cls in found if cls.__module__ == module.__name__} <= in_table
 
 

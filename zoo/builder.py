@@ -68,12 +68,12 @@ def parameters(network: nn.Module) -> int:
 def multiply_adds(network: Network, steps: int | None = None) -> int:
     """Multiply-adds of the maps for one sequence of `steps` (default: the task's), head included.
 
-    Every weight is used once a time step, and in a convolution once for every position; elementwise work between states
-    is not counted.
+    Every map acts once a time step, and a convolution once for every position; elementwise work between states, and
+    what makes a map's matrix once a sequence, are not counted.
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])
-    maps = sum(m.weight.numel() for m in network.modules() if isinstance(m, Map))
+    maps = sum(m.cost for m in network.modules() if isinstance(m, Map))
     reads = steps if network.interface.readout == "every" else 1
     return steps * area * maps + reads * network.head.weight.numel()
 
@@ -95,11 +95,14 @@ def initialise(network: Network, generator: torch.Generator) -> None:
             module.reset_parameters()
         if not isinstance(module, Direction):
             continue
+        for p in module.cell.parameters():
+            nn.init.zeros_(p)
         for m in module.modules():
             if isinstance(m, Map):
                 _fill(m.weight, roles["input" if m is module.input else "recurrent"], module.units, generator)
                 if m.bias is not None:
                     _fill_bias(m.bias, module.cell, module.units, spec.init.gate_bias, steps, generator)
+        module.cell.start(generator, steps)
     nn.init.xavier_uniform_(network.head.weight, generator=generator)
     nn.init.zeros_(network.head.bias)
 

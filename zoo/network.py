@@ -41,7 +41,8 @@ class Network(nn.Module):
         if row.layers_inside:
             options["depth"] = spec.layers
         stack = 1 if row.layers_inside else spec.layers
-        self.width = spec.units * (2 if spec.bidirectional == "concat" else 1)
+        cell = cell_class(spec.cell)
+        self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
         widths = [self.interface.input[0]] + [self.width] * (stack - 1)
         self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
         self.dropout = nn.Dropout(spec.dropout)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from .cells.base import Cell, Conv, Dense, Diagonal, Map, State
+from .cells.base import Cell, Conv, Dense, Diagonal, Form, Map, State
 
 Outputs = Sequence[Tensor] | Tensor
 """A layer's outputs, one (batch, units, ...) a time step, or all of them stacked."""
@@ -23,16 +23,19 @@ class MapFactory:
         self.units, self.kernel, self.layer_norm = units, kernel, layer_norm
         self.axis = -1 if kernel is None else -3
 
-    def __call__(self, gates: int = 1, *, bias: bool = False) -> Map:
-        return self.between(self.units, gates, bias=bias)
+    def __call__(self, gates: int = 1, *, bias: bool = False, form: Form | None = None) -> Map:
+        return self.between(self.units, gates * self.units, bias=bias, norm=self.layer_norm, form=form)
 
-    def between(self, inputs: int, gates: int, *, bias: bool) -> Map:
-        """A map from `inputs` channels to gates * units."""
-        outputs = gates * self.units
+    def between(self, inputs: int, outputs: int, *, bias: bool, norm: bool, form: Form | None = None) -> Map:
+        """A map from `inputs` channels to `outputs`."""
         if self.kernel is None:
-            return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if self.layer_norm else None)
+            return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if norm else None, form)
         shape = (outputs, inputs, self.kernel, self.kernel)
-        return Conv(shape, bias, nn.GroupNorm(1, outputs) if self.layer_norm else None)
+        return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, form)
+
+    def scalars(self, count: int, *, bias: bool = False) -> Map:
+        """A map from units to `count` numbers, each for a whole state; so few have no mean to be normalised by."""
+        return self.between(self.units, count, bias=bias, norm=False)
 
     def diagonal(self, gates: int = 1) -> Diagonal:
         return Diagonal(self.units, gates, self.axis)
@@ -54,7 +57,7 @@ class Direction(nn.Module):
         recurrent_dropout: float = 0.0,
     ):
         super().__init__()
-        self.input = maps.between(inputs, len(cell.inputs), bias=True)
+        self.input = maps.between(inputs, len(cell.inputs) * maps.units, bias=True, norm=maps.layer_norm)
         self.cell = cell(maps, **options)
         self.units, self.zoneout, self.recurrent_dropout = maps.units, zoneout, recurrent_dropout
 
@@ -65,13 +68,14 @@ class Direction(nn.Module):
 
     def initial_state(self, like: Tensor) -> State:
         """Zero states for one time step of input `like`, (batch, channels, ...), in the weights' precision."""
-        shape = (like.shape[0], self.units, *like.shape[2:])
-        zero = self.input.weight.new_zeros(shape)
-        return tuple(zero for _ in self.cell.states)
+        batch, _, *image = like.shape
+        cell, weight = self.cell, self.input.weight
+        zeros = (weight.new_zeros(batch, cell.channels(name, self.units), *image) for name in cell.states)
+        return cell.matched(tuple(z.to(torch.promote_types(z.dtype, torch.float32)) for z in zeros), weight.dtype)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         """One step of the cell, with zoneout."""
-        state = tuple(s.to(x[0].dtype) for s in state)  # lower than the weights' under autocast
+        state = self.cell.matched(state, x[0].dtype)
         new = self.cell.step(x, state)
         if self.zoneout == 0:
             return new
@@ -91,7 +95,7 @@ class Direction(nn.Module):
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
         shortest = len(x) if lengths is None else int(lengths.min())
         outputs: list[Tensor] = []
-        with self._masks(x[0]):
+        with self._held(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
                 if truncate and t and t % truncate == 0:
                     state = tuple(s.detach() for s in state)
@@ -104,19 +108,18 @@ class Direction(nn.Module):
         return outputs, state
 
     @contextmanager
-    def _masks(self, like: Tensor) -> Iterator[None]:
-        """Recurrent dropout for the length of one sequence: one mask for each map, the same at every time step."""
-        active = self.training and self.recurrent_dropout > 0
-        maps = [m for m in self.cell.modules() if isinstance(m, Map)] if active else []
-        keep = 1 - self.recurrent_dropout
+    def _held(self, like: Tensor) -> Iterator[None]:
+        """What each map keeps for the length of one sequence: its matrix, and its mask for recurrent dropout."""
+        maps = [m for m in self.cell.modules() if isinstance(m, Map)]
+        dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
         zero = self.initial_state(like)[0]
         try:
             for m in maps:
-                m.mask = torch.empty_like(zero).bernoulli_(keep) / keep
+                m.hold(torch.empty_like(zero).bernoulli_(keep) / keep if dropping else None)
             yield
         finally:
             for m in maps:
-                m.mask = None
+                m.release()
 
 
 Scan = Callable[[Direction, Tensor, State, Tensor | None, int | None], tuple[Outputs, State]]

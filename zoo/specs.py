@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .cells import CELLS, cell_row
+from .cells import CELLS, Number, cell_row
 
 T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
@@ -218,15 +218,19 @@ class Architecture(Spec):
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
         _check_cell(self.cell)
-        allowed = CELLS[self.cell].options
+        row = CELLS[self.cell]
+        for name, why in row.without.items():
+            if getattr(self, name):
+                raise ValueError(f"cell {self.cell!r} cannot have {name!r}: {why}")
+        allowed = row.options
         for key, value in self.options.items():
             if key not in allowed:
                 raise ValueError(f"cell {self.cell!r} has no option {key!r}; it has: {', '.join(allowed) or 'none'}")
             choice = allowed[key]
             if isinstance(choice, tuple) and value not in choice:
                 raise ValueError(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
-            if choice is float and (type(value) not in (int, float) or not -1e30 < value < 1e30):  # False for NaN
-                raise ValueError(f"option {key!r} is {value!r}; it must be a finite number")
+            if isinstance(choice, Number) and not choice.allows(value):
+                raise ValueError(f"option {key!r} is {value!r}; it must be {choice}")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise ValueError(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
         return self

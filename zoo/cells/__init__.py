@@ -11,6 +11,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Number:
+    """An option that is a number from `low` to `high`."""
+
+    low: float = -1e30
+    high: float = 1e30
+    whole: bool = False
+
+    def allows(self, value: object) -> bool:
+        """Whether `value` is such a number; a bool is none."""
+        number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return number and self.low <= value <= self.high  # type: ignore[operator]  # False for NaN
+
+    def __str__(self) -> str:
+        return f"a {'whole' if self.whole else 'finite'} number from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
 class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
@@ -19,18 +36,29 @@ class CellRow:
     title: str
     paper: str
     """Where it comes from: a key of the registry's papers."""
-    options: dict[str, object] = field(default_factory=dict)
-    """Allowed options: the tuple of allowed words, or the type of an allowed number."""
+    options: dict[str, tuple[str, ...] | Number] = field(default_factory=dict)
+    """Allowed options: the allowed words, or the allowed numbers."""
     init: dict[str, str] = field(default_factory=dict)
     """Initialisers that belong to the cell's definition, where they differ from the general defaults."""
     layers_inside: bool = False
     """The layers of a specification are the depth of one cell, not a stack of cells."""
+    without: dict[str, str] = field(default_factory=dict)
+    """Fields of a specification that the cell cannot have, and why."""
 
 
 _SMALL = {"input": "normal-0.001", "recurrent": "normal-0.001"}  # N(0, 1e-3) of the RIN paper, section 3.1
 
+_ANGLES = {"recurrent": "uniform-3.1416"}
+_SPREAD = {"recurrent": "lecun-uniform"}  # what is made of it by an exponential or a difference has a spread of phases
+_MATRIX = {
+    "kernel": "its recurrent map is a matrix that keeps norms, which has no convolutional form here",
+    "layer_norm": "its recurrent map keeps norms, and normalising would undo that",
+}
+_OWN_TIME = {"zoneout": "it has a state that says when to keep the others, and zoneout would keep that one too"}
+_PHI = ("tanh", "relu")
+
 CELLS: dict[str, CellRow] = {
-    "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": ("tanh", "relu")}),
+    "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": _PHI}),
     "lstm": CellRow("lstm.LSTM", "long short-term memory", "lstm"),
     "lstm-f": CellRow("lstm.ForgetLSTM", "LSTM with only the forget gate", "lstm-f"),
     "lstm-peephole": CellRow(
@@ -39,11 +67,43 @@ CELLS: dict[str, CellRow] = {
     "lstm-coupled": CellRow("lstm.CoupledLSTM", "LSTM with coupled forget and input gates", "lstm-coupled"),
     "gru": CellRow("gru.GRU", "gated recurrent unit", "gru", {"reset": ("before", "after")}),
     "rhn": CellRow("rhn.RHN", "recurrent highway network", "rhn", layers_inside=True),
-    "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": float}),
+    "star": CellRow("star.STAR", "stackable recurrent cell", "star", {"shift": Number()}),
     "irnn": CellRow("elman.IRNN", "identity-initialised ReLU RNN", "irnn", init={**_SMALL, "recurrent": "identity"}),
     "rin": CellRow("rin.RIN", "recurrent identity network", "rin", init=_SMALL),
     "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", "rin", init=_SMALL),
-}
+    "antisymmetric": CellRow(
+        "antisymmetric.Antisymmetric", "antisymmetric RNN", "antisymmetric",
+        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+    ),
+    "antisymmetric-gated": CellRow(
+        "antisymmetric.GatedAntisymmetric", "antisymmetric RNN with a gate", "antisymmetric",
+        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+    ),
+    "eunn": CellRow(
+        "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": Number(1, 1024, whole=True)}, _ANGLES,
+        without=_MATRIX,
+    ),
+    "gf-rnn": CellRow("feedback.GatedFeedback", "gated feedback RNN", "gf-rnn", layers_inside=True),
+    "goru": CellRow(
+        "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
+        without=_MATRIX,
+    ),
+    "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME),
+    "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
+    "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
+    "lstm-phased": CellRow(
+        "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
+        without=_OWN_TIME,
+    ),
+    "lstm-residual": CellRow("lstm.ResidualLSTM", "residual LSTM", "lstm-residual"),
+    "lstm-skip": CellRow("skip.SkipLSTM", "LSTM that skips steps", "skip", without=_OWN_TIME),
+    "rnn-soft-orthogonal": CellRow(
+        "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
+        {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX,
+    ),
+    "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX),
+    "urnn-full": CellRow("unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX),
+}  # fmt: skip
 
 
 def cell_row(name: str) -> CellRow:

@@ -1,18 +1,20 @@
 """Long short-term memory (Hochreiter & Schmidhuber 1997) and its relatives. Gates lie in torch.nn.LSTM's order."""
 
+import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .base import Cell, Map, Maps, State
+from .base import Cell, Map, Maps, State, along
 
 
 class LSTM(Cell):
     """i, f, o = sigmoid(...), z = tanh(...); c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21."""
 
-    inputs = ("i", "f", "z", "o")
-    states = ("h", "c")
+    inputs: ClassVar[tuple[str, ...]] = ("i", "f", "z", "o")
+    states: tuple[str, ...] = ("h", "c")
     keeps = {"f": +1, "i": -1}
 
     def __init__(self, maps: Maps):
@@ -59,12 +61,17 @@ class PeepholeLSTM(LSTM):
         self.old = make(2)
         self.new = make(1)
 
-    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+    def gated(self, x: Tensor, state: State) -> State:
+        """The output gate and the new cell state."""
         h, c = state
-        i, f, z, o = self.split(self.recurrent(h, x[0]))
+        i, f, z, o = self.split(self.recurrent(h, x), 4)
         i, f = self.split(torch.sigmoid(self.old(c, torch.cat([i, f], self.axis))), 2)
         c = torch.addcmul(f * c, i, torch.tanh(z))
-        return torch.sigmoid(self.new(c, o)) * torch.tanh(c), c
+        return torch.sigmoid(self.new(c, o)), c
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        o, c = self.gated(x[0], state)
+        return o * torch.tanh(c), c
 
 
 class CoupledLSTM(Cell):
@@ -83,3 +90,61 @@ class CoupledLSTM(Cell):
         f, z, o = self.split(self.recurrent(h, x[0]))
         c = torch.lerp(torch.tanh(z), c, torch.sigmoid(f))
         return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class ResidualLSTM(PeepholeLSTM):
+    """h_t = o (W_p tanh(c_t) + W_s x_t): a peephole LSTM with a shortcut past it to the layer above.
+
+    Kim, El-Khamy & Lee 2017. i, f and o look at the cell state through one weight a unit. W_s is a map in every layer
+    and has a bias, as all input maps; the paper allows x_t itself where it is as wide as the layer.
+    """
+
+    inputs = ("i", "f", "z", "o", "s")
+
+    def __init__(self, maps: Maps):
+        super().__init__(maps, peephole="diagonal")
+        self.projection = maps()
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        *gates, shortcut = self.split(x)
+        return torch.cat(gates, self.axis), shortcut
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        gates, shortcut = x
+        o, c = self.gated(gates, state)
+        return o * self.projection(torch.tanh(c), shortcut), c
+
+
+class PhasedLSTM(PeepholeLSTM):
+    """A peephole LSTM whose units are open, k > 0, for a part of their own period only (Neil, Pfeiffer & Liu 2016).
+
+    phi = ((t - s) mod tau) / tau; k = 2 phi / r in the first half of the open part, phi < r / 2, then 2 - 2 phi / r to
+    phi = r, then leak * phi. c_t = k c' + (1 - k) c_{t-1}, h_t = k h' + (1 - k) h_{t-1}; c' and h' are the LSTM's.
+    The time t is the number of steps, the third state. tau = e^w, and starts as e^U(0, log T) for T steps, s in U(0, tau).
+    """
+
+    states = ("h", "c", "t")
+    counting = ("t",)
+
+    def __init__(self, maps: Maps, ratio: float = 0.05, leak: float = 0.001):
+        super().__init__(maps, peephole="diagonal")
+        self.ratio, self.leak = ratio, leak
+        self.log_period = nn.Parameter(torch.empty(maps.units))
+        self.shift = nn.Parameter(torch.empty(maps.units))
+
+    @classmethod
+    def channels(cls, state: str, units: int) -> int:
+        return 1 if state == "t" else units
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        *old, t = state
+        tau, s = (along(p, self.axis).to(t.dtype) for p in (self.log_period.exp(), self.shift))
+        phi = torch.remainder(t - s, tau) / tau
+        rising, falling = 2 * phi / self.ratio, 2 - 2 * phi / self.ratio
+        k = torch.where(phi < self.ratio, torch.minimum(rising, falling), self.leak * phi).to(old[0].dtype)
+        new = super().step(x, tuple(old))
+        return *(k * n + (1 - k) * o for n, o in zip(new, old, strict=True)), t + 1
+
+    def start(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.log_period, 0.0, math.log(steps), generator=generator)
+        nn.init.uniform_(self.shift, generator=generator).mul_(self.log_period.exp())

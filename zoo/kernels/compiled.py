@@ -77,6 +77,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
+    """Load a library; raises OSError if that cannot be done."""
     lib = ctypes.CDLL(str(path))
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]

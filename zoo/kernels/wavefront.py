@@ -35,9 +35,12 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
     depth, steps = len(directions), len(x)
     cell = _stacked([d.cell for d in directions])
     between = _stacked([d.input for d in directions[1:]])
+    for m in (m for m in cell.modules() if isinstance(m, Map)):
+        m.hold()  # for good: this stack is ours alone
     bottom = directions[0].input(x).unbind(0)
     idle = torch.zeros_like(bottom[0])
-    carried = tuple(torch.stack(parts).to(idle.dtype) for parts in zip(*state, strict=True))  # (layers, batch, units)
+    stacked = tuple(torch.stack(parts) for parts in zip(*state, strict=True))  # (layers, batch, units)
+    carried = cell.matched(stacked, idle.dtype)
     top: list[Tensor] = []
     for wave in range(steps + depth - 1):
         lowest = bottom[wave] if wave < steps else idle

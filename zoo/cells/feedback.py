@@ -1,0 +1,39 @@
+"""The gated feedback RNN (Chung, Gulcehre, Cho & Bengio 2015): every layer sees the past of every layer."""
+
+import torch
+from torch import Tensor, nn
+
+from .base import Cell, Maps, State
+
+
+class GatedFeedback(Cell):
+    """h^j_t = tanh(W^j h^{j-1}_t + b + sum_i g^{ij} U^{ij} h^i_{t-1}), layers j = 1..depth, h^0 = x; h^depth is the output.
+
+    g^{ij} = sigmoid(w^{ij} h^{j-1}_t + u^{ij} h*_{t-1}) is one number, h* the states of all layers. The layers of a
+    specification are this depth. The gates of the first layer see x_t through a map of its own to `units` channels,
+    which limits nothing while there are at least as many units as layers.
+    """
+
+    inputs = ("h", "g")
+
+    def __init__(self, maps: Maps, depth: int = 1):
+        super().__init__(maps)
+        self.depth = depth
+        self.states = tuple(f"h{layer}" for layer in range(depth, 0, -1))
+        self.recurrent = nn.ModuleList(maps(depth) for _ in range(depth))  # U of one i and all j
+        self.past = nn.ModuleList(maps.scalars(depth * depth) for _ in range(depth))  # u, of one part of h*
+        self.present = nn.ModuleList(maps.scalars(depth) for _ in range(depth))  # w, of one j
+        self.up = nn.ModuleList(maps(bias=True) for _ in range(depth - 1))  # W of all j but the first
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        below, seen = self.split(x[0])
+        old = state[::-1]
+        moved = [self.split(u(h), self.depth) for u, h in zip(self.recurrent, old, strict=True)]
+        past = self.split(sum(u(h) for u, h in zip(self.past, old, strict=True)), self.depth)
+        new: list[Tensor] = []
+        for j in range(self.depth):
+            gates = self.split(torch.sigmoid(self.present[j](seen, past[j])), self.depth)
+            seen = torch.tanh(below + sum(g * u[j] for g, u in zip(gates, moved, strict=True)))
+            below = self.up[j](seen) if j + 1 < self.depth else seen
+            new.insert(0, seen)
+        return tuple(new)

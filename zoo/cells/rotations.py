@@ -1,0 +1,110 @@
+"""Networks whose recurrent matrix is a product of rotations, each of two neighbours."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .base import Cell, Map, Maps, State, add, along
+from .unitary import URNN, modrelu, to_complex, to_real
+
+
+def rotated(s: Tensor, angles: Tensor, phases: Tensor | None, shift: int) -> Tensor:
+    """Every pair (a, b) of neighbours to (e^(i phase) (a cos - b sin), a sin + b cos); `shift`: where the first begins.
+
+    The last pair closes the ring where the papers leave both ends alone; of an odd number one is left over.
+    """
+    s = s.roll(-shift, -1)
+    pairs = 2 * angles.shape[-1]
+    a, b, cos, sin = s[..., :pairs:2], s[..., 1:pairs:2], along(angles.cos(), -1), along(angles.sin(), -1)
+    first = a * cos - b * sin
+    if phases is not None:
+        first = first * along(torch.polar(torch.ones_like(phases), phases), -1)
+    turned = torch.stack([first, a * sin + b * cos], -1).flatten(-2)
+    return torch.cat([turned, s[..., pairs:]], -1).roll(shift, -1)
+
+
+class Rotations(Map):
+    """An orthogonal map: `capacity` layers of rotations, the pairs of every second one shifted by one place.
+
+    weight: (capacity, n // 2) angles.
+    """
+
+    def __init__(self, units: int, capacity: int):
+        super().__init__((capacity, units // 2))
+
+    @property
+    def cost(self) -> int:
+        return 4 * self.weight.numel()
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        for layer, angles in enumerate(self.weight.to(s.dtype).unbind(-2)):
+            s = rotated(s, angles, None, layer % 2)
+        return add(s, plus)
+
+
+class PhasedRotations(Map):
+    """A unitary map: as Rotations, with a phase for each, and at last one for each unit. s: (..., 2n), see to_complex.
+
+    weight: (2 capacity, n // 2), the angles and then the phases of every layer; phases: (n,).
+    """
+
+    def __init__(self, units: int, capacity: int):
+        super().__init__((2 * capacity, units // 2))
+        self.phases = nn.Parameter(torch.empty(units))
+
+    @property
+    def cost(self) -> int:
+        return 6 * self.weight.numel() + 4 * self.phases.numel()
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        z, precise = to_complex(s), torch.promote_types(s.dtype, torch.float32)
+        layers = zip(*(half.unbind(-2) for half in self.weight.to(precise).chunk(2, -2)), strict=True)
+        for layer, (angles, phases) in enumerate(layers):
+            z = rotated(z, angles, phases, layer % 2)
+        last = self.phases.to(precise)
+        return add(to_real(z * along(torch.polar(torch.ones_like(last), last), -1), s.dtype), plus)
+
+
+class EUNN(URNN):
+    """z_t = modReLU(W z_{t-1} + V x_t + b) with W = D F_B F_A ... F_B F_A (Jing et al. 2017, the tunable form).
+
+    F_A rotates the neighbours (1, 2), (3, 4), ..., F_B (2, 3), (4, 5), ...; D are phases. `capacity` is the number of
+    factors F: n of them reach every unitary matrix. States and output as of the URNN.
+    """
+
+    def __init__(self, maps: Maps, capacity: int = 2):
+        super().__init__(maps)
+        self.recurrent = PhasedRotations(maps.units, capacity)
+
+    def start(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.recurrent.phases, -math.pi, math.pi, generator=generator)  # type: ignore[arg-type]
+
+
+class GORU(Cell):
+    """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019); U orthogonal.
+
+    U is a product of `capacity` layers of rotations, the real form of the EUNN's. z weighs the OLD state, as in the paper.
+    """
+
+    inputs = ("r", "z", "h")
+    keeps = {"z": +1}
+
+    def __init__(self, maps: Maps, capacity: int = 2):
+        super().__init__(maps)
+        self.gates = maps(2)
+        self.rotation = Rotations(maps.units, capacity)
+        self.threshold = nn.Parameter(torch.empty(maps.units))
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        r, z, h = self.split(x)
+        return torch.cat([r, z], self.axis), h
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (gates, new), (h,) = x, state
+        r, z = self.split(torch.sigmoid(self.gates(h, gates)), 2)
+        new = modrelu(new + r * self.rotation(h), self.threshold, parts=1)
+        return (z * h + (1 - z) * new,)
+
+    def start(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.rotation.weight, -math.pi, math.pi, generator=generator)

@@ -1,0 +1,50 @@
+"""Skip RNNs: cells that learn to leave out state updates (Campos, Jou, Giro-i-Nieto, Torres & Chang 2018)."""
+
+import torch
+from torch import Tensor, nn
+
+from .base import Cell, Maps, State
+from .gru import GRU
+from .lstm import LSTM
+
+
+class Skipping(Cell):
+    """s_t = u s' + (1 - u) s_{t-1}, u = 1 if p_t > 1/2, else 0, with s' what the cell makes of s_{t-1} and x_t.
+
+    p_{t+1} = u d + (1 - u) (p_t + min(d, 1 - p_t)), d = sigmoid(w s_t + b); b starts at 1. u passes its gradient on to p
+    as it is. The last state is the debt 1 - p, so that a state of zeros updates at once, as the paper's p_1 = 1 does.
+    One u for all units; in an image, one for each place.
+    """
+
+    def __init__(self, maps: Maps):
+        super().__init__(maps)
+        self.importance = maps.scalars(1, bias=True)
+
+    @classmethod
+    def channels(cls, state: str, units: int) -> int:
+        return 1 if state == "debt" else units
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        *old, debt = state
+        p = 1 - debt
+        u = (p > 0.5).to(p.dtype) + (p - p.detach())
+        new = tuple(u * n + (1 - u) * o for n, o in zip(super().step(x, tuple(old)), old, strict=True))
+        d = torch.sigmoid(self.importance(new[-1]))
+        p = u * d + (1 - u) * (p + torch.minimum(d, 1 - p))
+        return *new, 1 - p
+
+    def start(self, generator: torch.Generator, steps: int) -> None:
+        if self.importance.bias is not None:
+            nn.init.ones_(self.importance.bias)
+
+
+class SkipGRU(Skipping, GRU):
+    """A GRU that skips steps; d looks at h."""
+
+    states = ("h", "debt")
+
+
+class SkipLSTM(Skipping, LSTM):
+    """An LSTM that skips steps; d looks at c, as in the authors' code."""
+
+    states = ("h", "c", "debt")
