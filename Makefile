@@ -52,4 +52,4 @@ NATIVE = $(wildcard zoo/kernels/native/*)
 	touch $@ .venv/.installed
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist *.egg-info zoo/kernels/*.so
