@@ -66,7 +66,8 @@ class Network(nn.Module):
         return self.head.weight.device
 
     @property
-    def _layers(self) -> list[Layer]:
+    def stack(self) -> list[Layer]:
+        """The layers, bottom to top."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -78,12 +79,7 @@ class Network(nn.Module):
         """
         x, lengths = self._check(x, lengths)
         outputs, _ = self._run(x, self._start(x), lengths)
-        if self.interface.readout == "last":
-            return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
-        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
-        if self.interface.readout == "every":
-            return _mask(self._read(steps), lengths)
-        return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
+        return self._logits(outputs, lengths)
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -102,15 +98,24 @@ class Network(nn.Module):
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every layer, bottom to top, each (batch, time, width, ...); always by the plain scan."""
+        lengths = self._check(x, lengths)[1]
+        return [_mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in self.trace(x, lengths)[1]]
+
+    def trace(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, list[tuple[Tensor, list[Tensor]]]]:
+        """The logits, and of every layer its input, (time, batch, ...), and its output at each time step, (batch, ...).
+
+        By the plain scan, so that the output of one step is part of what follows from it: the gradient of a loss with
+        respect to it is the whole error that arrives there, through later steps and through higher layers.
+        """
         x, lengths = self._check(x, lengths)
-        found: list[Tensor] = []
-        self._layered(x, self._start(x), lengths, Direction.scan, keep=found)
-        return [_mask(f.transpose(0, 1), lengths) for f in found]
+        found: list[tuple[Tensor, list[Tensor]]] = []
+        outputs, _ = self._layered(x, self._start(x), lengths, Direction.scan, keep=found)
+        return self._logits(outputs, lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
         like = self.head.weight.new_zeros(batch, *self.interface.input)
-        layers = tuple(layer.initial_state(like) for layer in self._layers)
+        layers = tuple(layer.initial_state(like) for layer in self.stack)
         if self.interface.readout != "mean":
             return layers
         h = layers[-1][0]
@@ -141,7 +146,7 @@ class Network(nn.Module):
 
     def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
         """New states of the layers for one time step, h: (batch, features, ...)."""
-        ways = [layer.ahead for layer in self._layers]
+        ways = [layer.ahead for layer in self.stack]
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
             fast = compiled.stepper(self.layers, ways, h, state)
             if fast is not None:
@@ -192,25 +197,27 @@ class Network(nn.Module):
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         if self.backend != "plain":
-            if all(compiled.supports(d, x) for layer in self._layers for d in layer.directions):
+            if all(compiled.supports(d, x) for layer in self.stack for d in layer.directions):
                 return self._layered(x, state, lengths, compiled.scan)
             random = self.training and self.dropout.p > 0
-            if lengths is None and self.truncate is None and not random and wavefront.supports(self._layers):
-                return wavefront.scan(self._layers, x.transpose(0, 1), state)
+            if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
+                return wavefront.scan(self.stack, x.transpose(0, 1), state)
             if self.backend == "fused":
                 raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
         return self._layered(x, state, lengths, Direction.scan)
 
     def _layered(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan, keep: list[Tensor] | None = None
-    ) -> tuple[Outputs, NetworkState]:
-        """Layer by layer. `keep`, if given, receives every layer's (time, batch, ...) outputs."""
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan,
+        keep: list[tuple[Tensor, list[Tensor]]] | None = None,
+    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
+        """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
         h, final = x.transpose(0, 1), []
-        for depth, layer in enumerate(self._layers):
+        for depth, layer in enumerate(self.stack):
             outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
             final.append(end)
             if keep is not None:
-                keep.append(stacked(outputs))
+                outputs = list(outputs)
+                keep.append((h, outputs))
             if depth < len(self.layers) - 1:
                 h = self.dropout(stacked(outputs))
         return outputs, tuple(final)
@@ -229,7 +236,16 @@ class Network(nn.Module):
         return state
 
     def _start(self, x: Tensor) -> NetworkState:
-        return tuple(layer.initial_state(x[:, 0]) for layer in self._layers)
+        return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
+
+    def _logits(self, outputs: Outputs, lengths: Tensor | None) -> Tensor:
+        """Logits of the top layer's outputs, as the readout says."""
+        if self.interface.readout == "last":
+            return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
+        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
+        if self.interface.readout == "every":
+            return _mask(self._read(steps), lengths)
+        return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
     def _read(self, h: Tensor) -> Tensor:
         """Logits of (..., width), or of (..., width, height, width) averaged over the image."""

@@ -143,6 +143,8 @@ class Recipe(Spec):
     """Bound on the global gradient norm."""
     truncate: Count | None = None
     """Truncated backpropagation through time: gradients are cut every this many steps."""
+    omega: Positive | None = None
+    """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.regularisers."""
     recompute: Count | None = None
     """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
     precision: Literal["no", "bf16", "fp16"] = "no"

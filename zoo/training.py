@@ -28,6 +28,7 @@ from .evaluation import BATCH, measure, score
 from .network import Network
 from .provenance import command, device_name, versions
 from .registry import Entry
+from .regularisers import omega
 from .specs import Optimizer, Recipe, Schedule
 from .tasks import task_data
 from .tasks.base import Split
@@ -153,9 +154,10 @@ class Run:
         loss, correct, targets = score(self.model(x, lengths), y)
         sums = accelerator.reduce(torch.stack([loss.detach(), correct, targets, targets.new_tensor(stop)]), "sum")
         self.optimizer.zero_grad()
-        accelerator.backward(
-            loss * accelerator.num_processes / sums[2]
-        )  # the mean over all processes' gradients is taken
+        loss = loss * accelerator.num_processes / sums[2]  # the mean over all processes' gradients is taken
+        if self.recipe.omega is not None:
+            loss = loss + self.recipe.omega * omega(self.network, x, y, lengths)
+        accelerator.backward(loss)
         bound = math.inf if self.recipe.clip is None else self.recipe.clip
         norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
         measured = torch.cat([sums[:3], norm.detach().reshape(1)]).cpu().double()

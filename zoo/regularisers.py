@@ -1,0 +1,37 @@
+"""What is added to a loss so that a network stays trainable."""
+
+import torch
+from torch import Tensor
+
+from .errors import RequestError
+from .evaluation import score
+from .network import Network
+
+
+def omega(network: Network, x: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """The regulariser that keeps errors from vanishing, or growing, on their way back in time; a scalar.
+
+    Pascanu, Mikolov & Bengio 2013, eq. 9 and 10: of (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, with g_t the gradient of the loss
+    with respect to h_t, the mean over layers, sequences and time steps but the first. As there, it is differentiated by
+    the weights of that one step only: h and g are taken as they are. x: (batch, time, *input), lengths: (batch,);
+    targets as in evaluation.score. Raises RequestError for a cell with more states than h, and for two directions.
+    """
+    spec = network.config.architecture
+    ways = [layer.ahead for layer in network.stack]
+    if spec.bidirectional or any(len(way.cell.states) > 1 for way in ways):
+        raise RequestError(f"{network.config.name} cannot have omega, which is of one direction and of one state, h.")
+    logits, layers = network.trace(x, lengths)
+    loss, _, _ = score(logits, targets)
+    every = [h for _, outputs in layers for h in outputs]
+    slopes = iter(torch.autograd.grad(loss, every, allow_unused=True, materialize_grads=True))
+    ratios = []
+    for way, (below, outputs) in zip(ways, layers, strict=True):
+        g = torch.stack([next(slopes) for _ in outputs])[1:]
+        before = torch.stack(outputs[:-1]).detach().requires_grad_()
+        prepared = way.cell.prepare(way.input(below[1:].detach()))
+        (carried,) = torch.autograd.grad(way.cell.step(prepared, (before,))[0], before, g, create_graph=True)
+        alive = g.flatten(2).any(2)  # (time, batch): no error, no ratio
+        if lengths is not None:
+            alive &= torch.arange(1, len(outputs), device=x.device)[:, None] < lengths.to(x.device)
+        ratios.append(carried[alive].flatten(1).norm(dim=1) / g[alive].flatten(1).norm(dim=1))
+    return (torch.cat(ratios) - 1).square().mean()
