@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -48,6 +49,29 @@ def test_a_contender_that_fails_is_named() -> None:
     broken = [Contender("torch", config(units=-1))]
     with pytest.raises(errors.BenchmarkError, match=r"torch\.nn\.LSTM, flushed failed: .*hidden_size"):
         benchmark.measure(broken, WORK, rounds=1)
+
+
+def test_a_contender_that_dies_is_named() -> None:
+    def kill(done: int, total: int, text: str) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(errors.BenchmarkError, match="rnnzoo star died with exit code -9; was there enough memory"):
+        benchmark.measure(ours(SMALL)[:1], WORK, rounds=1, report=kill)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("architecture", [{"bidirectional": "concat"}, {"bidirectional": "sum"}, {"kernel": 3}])
+def test_all_architectures_can_be_measured(architecture: dict[str, object]) -> None:
+    inputs = (2, 4, 4) if "kernel" in architecture else (1,)
+    interface = SMALL.interface.model_copy(update={"input": inputs})
+    spec = config(**architecture).model_copy(update={"interface": interface})
+    field = [*ours(spec), *peers(spec, None if spec.architecture.bidirectional != "concat" else ["torch"])]
+    assert len(field) == (3 if architecture == {"bidirectional": "concat"} else 2)
+    for contender in field:
+        passes = benchmark._passes(contender, WORK)
+        assert passes[FORWARD]() == passes[TRAINING]() == 1
+    assert bool(products(spec)) is ("kernel" not in architecture)
 
 
 @pytest.mark.parametrize(

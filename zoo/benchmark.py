@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -159,13 +159,20 @@ def counterpart(contender: Contender) -> str | None:
 
 def machine(work: Work, contenders: Sequence[Contender]) -> dict[str, Any]:
     """Where and with what a run was measured."""
-    own = {"torchrecurrent": version("torchrecurrent")} if "torchrecurrent" in {c.library for c in contenders} else {}
+    others = sorted({c.library for c in contenders} - {"rnnzoo", "torch", "products"})
     return {
         "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
         "instructions": torch.backends.cpu.get_cpu_capability(),
-        "device": provenance.device_name(torch.device(work.device)), **provenance.versions(), **own,
-        "date": provenance.today(),
+        "device": provenance.device_name(torch.device(work.device)), **provenance.versions(),
+        **{library: _version(library) for library in others}, "date": provenance.today(),
     }  # fmt: skip
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # a checkout on the path
+        return "unknown"
 
 
 Report = Callable[[int, int, str], None]
