@@ -43,8 +43,8 @@ def scaling(data: dict[str, Any]) -> Figure:
             for name, style in LINES.items():
                 line = sorted((r[quantity], r["seconds"][what]) for r in rows if r["contender"] == name)
                 axis.plot(*zip(*line, strict=True), **style)
-            ends, last = (values[0], values[-1]), max(r["seconds"][what] for r in rows if r[quantity] == values[-1])
-            axis.plot(ends, [1.6 * last * end / ends[1] for end in ends], color="0.6", linewidth=0.8, label="linear")
+            ends, last = (values[0], values[-1]), min(r["seconds"][what] for r in rows if r[quantity] == values[-1])
+            axis.plot(ends, [0.5 * last * end / ends[1] for end in ends], color="0.6", linewidth=0.8, label="linear")
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
             axis.set_xticks(values, [str(value) for value in values])
@@ -89,7 +89,7 @@ def stacks(data: dict[str, Any]) -> Figure:
 
 def _machine(data: dict[str, Any]) -> str:
     own = data["machine"]
-    return f"{own['cpu']}, {own['threads']} threads, torch {own['torch']}, {own['date']}."
+    return f"{own['cpu']}, {own['threads']} thread{'s' if own['threads'] > 1 else ''}, torch {own['torch']}, {own['date']}."
 
 
 def draw(folder: Path) -> list[Path]:

@@ -63,7 +63,7 @@ def race(contenders: "Sequence[Contender]", work: "Work", rounds: int, title: st
     """Measure, saying on stderr what it will take."""
     from zoo import benchmark
 
-    where = f"{work.threads} threads" if work.device == "cpu" else work.device
+    where = f"threads: {work.threads}" if work.device == "cpu" else work.device
     again = f"{rounds} round{'s' if rounds > 1 else ''}"
     say(
         f"{title}: {len(contenders)} contenders, a warm-up and {again}; {work.steps} steps, batch {work.batch}, {where}"

@@ -174,6 +174,20 @@ def test_significant_digits() -> None:
     ]  # fmt: skip
 
 
+def test_the_readme_compares_with_the_products() -> None:
+    def row(library: str, cell: str, layers: int, forward: float) -> dict[str, object]:
+        seconds = {FORWARD: forward, TRAINING: 3 * forward, STREAMING: None}
+        own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
+        return {**own, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
+
+    machine = {"cpu": "a processor", "instructions": "AVX2", "threads": 1, "torch": "2", "date": "2025-01-01"}
+    rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
+    text = cards.speed_table({"machine": machine, "rounds": 1, "contenders": rows})
+    assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
+    assert text.count("alone, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1
+    assert text.count("| 4 x 8 |") == 1
+
+
 def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed")

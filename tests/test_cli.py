@@ -171,7 +171,7 @@ def test_bench_prints_a_table_and_json(run: Run) -> None:
     assert header.split("  ")[-1].strip() == "PEAK MEMORY"
     names = ["rnnzoo rin", "rnnzoo rin, plain", "torch.nn.LSTM, flushed", "matrix products of rin"]
     assert [row[: header.index("FORWARD")].strip() for row in rows] == names
-    assert f"bench {model}: 4 contenders, a warm-up and 1 round; 28 steps, batch 2, 1 threads" in err
+    assert f"bench {model}: 4 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
     assert "a round takes" in err
     code, out, _ = run(*common, "--against", "none", "--json")
     data = json.loads(out)

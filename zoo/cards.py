@@ -109,9 +109,10 @@ def speed_table(data: dict[str, Any]) -> str:
         header, table = speed_rows(rows)
         parts += [_table((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
     machine = data["machine"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     parts.append(
-        f"{machine['cpu']} ({machine['instructions']}), {machine['threads']} threads, torch {machine['torch']}, "
-        f"{machine['date']}, median of {data['rounds']}; `python -m benchmarks.stacks`."
+        f"{machine['cpu']} ({machine['instructions']}), {threads}, torch {machine['torch']}, {machine['date']}, "
+        f"median of {data['rounds']}; `python -m benchmarks.stacks`."
     )
     return "\n\n".join(filter(None, parts))
 
@@ -146,8 +147,9 @@ def _beside_products(rows: Sequence[dict[str, Any]]) -> str:
     texts = []
     for row in ours:
         ratios = (row["seconds"][what] / taken for what, taken in alone[row["cell"]].items() if taken)
-        texts.append(f"{row['contender']} takes {' and '.join(f'{ratio:.1f}' for ratio in ratios)} times")
-    return f"Forward, and forward + backward, {', '.join(texts)} what its matrix products alone take." if texts else ""
+        texts.append(f"{row['contender']} {' and '.join(f'{ratio:.1f}' for ratio in ratios)}")
+    beside = "Times as long as its matrix products alone, forward and forward + backward"
+    return f"{beside}: {', '.join(texts)}." if texts else ""
 
 
 def significant(value: float) -> str:
