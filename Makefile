@@ -35,6 +35,9 @@ generated: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/pip install -e '.[bench]'
 	$(BIN)/python -m benchmarks.stacks
+	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.plot
+	$(BIN)/python -m zoo.generated
 
 .venv/.torch:
 	$(PYTHON) -m venv .venv

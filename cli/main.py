@@ -11,7 +11,7 @@ import typer
 from zoo import __version__
 from zoo.errors import ZooError
 
-from . import catalogue, checkpoints, work
+from . import catalogue, checkpoints, machine, work
 from .output import say
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app.command("eval")(work.evaluate)
 app.command("train")(work.train)
 app.command("card")(checkpoints.card)
 app.command("adopt")(checkpoints.adopt)
+app.command("bench")(machine.bench)
+app.command("doctor")(machine.doctor)
 
 
 def _version(asked: bool) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rnnzoo_cli import main as cli
 
-from zoo import __version__, registry, results
+from zoo import __version__, benchmark, registry, results
 
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-VERBS = ["list", "show", "pull", "eval", "train", "card", "adopt"]
+VERBS = ["list", "show", "pull", "eval", "train", "card", "adopt", "bench", "doctor"]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_show(run: Run) -> None:
     assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4}]
 
 
-@pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card"])
+@pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card", "bench"])
 def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) -> None:
     code, out, err = run(verb, "star-16x64-pmnst")
     assert (code, out) == (2, "")
@@ -78,7 +78,9 @@ def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) 
 @pytest.mark.parametrize(
     "arguments",
     [["nothing"], ["list", "--task", "mnits"], ["eval"], ["eval", "x", "--limit", "0"], ["train", "x", "--epochs", "-1"],
-     ["eval", "rnn-1x128-smnist", "--limit", "5", "--record"], ["list", "--cell", "sta"]],
+     ["eval", "rnn-1x128-smnist", "--limit", "5", "--record"], ["list", "--cell", "sta"],
+     ["bench", "rnn-1x128-smnist", "--against", "tensorflow"], ["bench", "rnn-1x128-smnist", "--device", "toaster"],
+     ["bench", "rnn-1x128-smnist", "--against", "torchrecurrent"], ["bench", "rnn-1x128-smnist", "--rounds", "0"]],
 )  # fmt: skip
 def test_wrong_requests_exit_with_2(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
@@ -158,6 +160,50 @@ def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert (tmp_path / "run" / "training.safetensors").exists()
+
+
+def test_bench_prints_a_table_and_json(run: Run) -> None:
+    model = "rin-1x100-mnist-rows"
+    common = ("bench", model, "--rounds", "1", "--batch", "2", "--threads", "1", "--device", "cpu")
+    code, out, err = run(*common, "--against", "torch")
+    header, *rows = out.splitlines()
+    assert code == 0
+    assert header.split("  ")[-1].strip() == "PEAK MEMORY"
+    names = ["rnnzoo rin", "rnnzoo rin, plain", "torch.nn.LSTM, flushed", "matrix products of rin"]
+    assert [row[: header.index("FORWARD")].strip() for row in rows] == names
+    assert f"bench {model}: 4 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
+    assert "a round takes" in err
+    code, out, _ = run(*common, "--against", "none", "--json")
+    data = json.loads(out)
+    assert (code, data["model"], data["rounds"], data["machine"]["threads"]) == (0, model, 1, 1)
+    assert [row["contender"] for row in data["contenders"]] == [names[0], names[1], names[3]]
+    first = data["contenders"][0]
+    assert set(first["ratio"].values()) == {1.0}
+    assert set(first["seconds"]) == {"forward", "forward + backward", "streamed step"}
+
+
+def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
+    code, out, err = run("bench", "star-4x128-mnist-rows", "--against", "torchrecurrent")
+    assert (code, out) == (2, "")
+    assert "torchrecurrent, which is not installed. Try: pip install 'rnnzoo[bench]'" in err
+    monkeypatch.setattr(benchmark, "measure", lambda *arguments: [])
+    with pytest.raises(IndexError):  # nothing was measured
+        cli.app(["bench", "star-4x128-mnist-rows"], standalone_mode=False)
+
+
+def test_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    lines = {line.split("  ")[0]: line for line in out.splitlines()[1:]}
+    assert {"python", "torch", "rnnzoo", "processor", "CPU scans", "Triton scans", "extra train", "cache"} <= set(lines)
+    data = json.loads(run("doctor", "--json")[1])
+    assert {row["what"] for row in data} == set(lines)
+    assert {row["status"] for row in data} <= {"ok", "missing"}
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, out, err = run("doctor")
+    assert code == 1
+    assert "pip install --force-reinstall torch" in out
 
 
 def test_completion_offers_model_names() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -101,19 +102,61 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
 
 
 def speed_table(data: dict[str, Any]) -> str:
-    """The README's table of benchmarks/stacks.json: seconds and memory of every contender, and ratios to the first."""
-    first = data["seconds"][next(iter(data["seconds"]))]
-    rows = [
-        (
-            name,
-            *(f"{seconds[what]:.2f} s ({seconds[what] / first[what]:.1f})" for what in first),
-            f"{data['peak_memory_bytes'][name] / 2**20:,.0f} MiB",
-        )
-        for name, seconds in data["seconds"].items()
-    ]
+    """The README's tables of benchmarks/stacks.json, one for each size of stack; ratios are to the first row of each."""
+    parts = []
+    for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
+        rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
+        header, table = speed_rows(rows)
+        parts += [_table((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
     machine = data["machine"]
-    note = f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}; `python -m benchmarks.stacks`."
-    return _table(("", *first, "peak memory"), rows) + "\n\n" + note
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    parts.append(
+        f"{machine['cpu']} ({machine['instructions']}), {threads}, torch {machine['torch']}, {machine['date']}, "
+        f"median of {data['rounds']}; `python -m benchmarks.stacks`."
+    )
+    return "\n\n".join(filter(None, parts))
+
+
+def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Header, but for the names, and rows of benchmark.Measured.data: times, with their ratio to the first row's."""
+    kinds = [what for what in _SECONDS if rows[0]["seconds"][what] is not None]
+    table = [
+        (row["contender"], *(_speed(row, rows[0], what) for what in kinds), _mebibytes(row["peak_memory_bytes"]))
+        for row in rows
+    ]
+    return (*kinds, "peak memory"), list(table)
+
+
+_SECONDS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
+"""The passes of a benchmark: how many of its unit a second has, and the unit."""
+
+
+def _speed(row: dict[str, Any], first: dict[str, Any], what: str) -> str:
+    taken, (scale, unit) = row["seconds"][what], _SECONDS[what]
+    return "-" if taken is None else f"{significant(scale * taken)} {unit} ({taken / first['seconds'][what]:.1f})"
+
+
+def _mebibytes(count: int | None) -> str:
+    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
+
+
+def _beside_products(rows: Sequence[dict[str, Any]]) -> str:
+    """How many times as long as its matrix products alone each cell takes."""
+    alone = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
+    ours = [row for row in rows if row["library"] == "rnnzoo" and row["backend"] == "auto" and row["cell"] in alone]
+    texts = []
+    for row in ours:
+        ratios = (row["seconds"][what] / taken for what, taken in alone[row["cell"]].items() if taken)
+        texts.append(f"{row['contender']} {' and '.join(f'{ratio:.1f}' for ratio in ratios)}")
+    beside = "Times as long as its matrix products alone, forward and forward + backward"
+    return f"{beside}: {', '.join(texts)}." if texts else ""
+
+
+def significant(value: float) -> str:
+    """Three significant digits without an exponent, and digits of thousands apart."""
+    if value >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"
 
 
 def _front_matter(entry: Entry, results: Results) -> str:

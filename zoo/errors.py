@@ -55,6 +55,10 @@ class TrainingError(ZooError):
     """Training cannot start, cannot go on (a diverged run), or cannot be resumed."""
 
 
+class BenchmarkError(ZooError):
+    """A contender of a benchmark failed, so that there is nothing to compare."""
+
+
 def first_problem(error: ValidationError) -> str:
     """The first thing that a specification was refused for, `where: what`."""
     first = error.errors()[0]

@@ -11,6 +11,12 @@ from . import assets, builder, cards, files, registry, results
 
 MODELS, SPEED, END = "<!-- generated: models -->", "<!-- generated: speed -->", "<!-- end of generated -->"
 
+PLOTS = {
+    "docs/stacks.svg": "Seconds of a forward pass and a training step, by contender",
+    "docs/scaling.svg": "Seconds against steps, batch, layers and units, one varied at a time; the grey line is linear cost",
+}
+"""What `python -m benchmarks.plot` draws, and what it shows in words."""
+
 
 def outputs() -> dict[Path, str]:
     """Path to content of everything generated."""
@@ -28,7 +34,9 @@ def outputs() -> dict[Path, str]:
         text = _between(text, MODELS, cards.models_table(trained))
         speed = assets.path("benchmarks", "stacks.json")
         if speed.exists():
-            text = _between(text, SPEED, cards.speed_table(json.loads(speed.read_text(encoding="utf-8"))))
+            measured = cards.speed_table(json.loads(speed.read_text(encoding="utf-8")))
+            drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
+            text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
         generated[readme] = text
     return generated
 

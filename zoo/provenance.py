@@ -1,22 +1,37 @@
-"""What computed a number: versions, device and command, for results.json."""
+"""What computed a number: versions, machine, device and command, for results.json and the benchmarks."""
 
 import datetime
 import os
 import platform
 import shlex
 import sys
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import __version__
 
+if TYPE_CHECKING:
+    import torch
+
 
 def versions() -> dict[str, str]:
+    import torch
+
     return {"rnnzoo": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: "torch.device") -> str:
+    import torch
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def processor() -> str:
+    """The processor's name as the system gives it; works where torch does not."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(errors="replace").splitlines() if info.exists() else []
+    named = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 def command() -> str:

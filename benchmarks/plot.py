@@ -1,0 +1,110 @@
+"""Draws stacks.json and scaling.json to docs/stacks.svg and docs/scaling.svg: `python -m benchmarks.plot [FOLDER]`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from zoo.benchmark import FORWARD, TRAINING
+
+from .scaling import BASE, VALUES
+from .stacks import FOLDER
+
+STYLE: Any = {
+    "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
+    "lines.linewidth": 1.2, "lines.markersize": 4, "svg.hashsalt": "rnnzoo",
+}  # fmt: skip
+LINES = {  # by contender, told apart without colour
+    "rnnzoo star": {"label": "rnnzoo, fused", "color": "black", "marker": "o", "linestyle": "-"},
+    "rnnzoo star, plain": {"label": "rnnzoo, plain", "color": "#1f6fb4", "marker": "s", "linestyle": "--"},
+    "torchrecurrent.STAR, flushed": {
+        "label": "torchrecurrent, flushed", "color": "#c9622b", "marker": "^", "linestyle": ":",
+    },
+}  # fmt: skip
+AXES = {"steps": "time steps T", "batch": "batch B", "layers": "layers", "units": "units"}
+
+
+def scaling(data: dict[str, Any]) -> Figure:
+    """Time against each quantity, both axes logarithmic; the grey line has slope 1: twice the work, twice the time."""
+    figure, grid = plt.subplots(2, 4, figsize=(7.6, 4.2), sharex="col", sharey="row", layout="constrained")
+    for row, what in zip(grid, (FORWARD, TRAINING), strict=True):
+        row[0].set_ylabel(f"{what}, s")
+        for axis, (quantity, values) in zip(row, VALUES.items(), strict=True):
+            fixed = {key: value for key, value in BASE.items() if key != quantity}
+            rows = [r for r in data["contenders"] if all(r[key] == value for key, value in fixed.items())]
+            for name, style in LINES.items():
+                line = sorted((r[quantity], r["seconds"][what]) for r in rows if r["contender"] == name)
+                axis.plot(*zip(*line, strict=True), **style)
+            ends, last = (values[0], values[-1]), min(r["seconds"][what] for r in rows if r[quantity] == values[-1])
+            axis.plot(ends, [0.5 * last * end / ends[1] for end in ends], color="0.6", linewidth=0.8, label="linear")
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.set_xticks(values, [str(value) for value in values])
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.grid(axis="y", color="0.9", linewidth=0.6)
+            if what == TRAINING:
+                axis.set_xlabel(AXES[quantity])
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    base = ", ".join(f"{value} {'in a batch' if key == 'batch' else key}" for key, value in BASE.items())
+    figure.supxlabel(f"STAR; {base} where not varied. {_machine(data)}", fontsize=7, color="0.3")
+    return figure
+
+
+def stacks(data: dict[str, Any]) -> Figure:
+    """A forward pass (open) and a training step (filled) of every contender, a panel a size, logarithmic."""
+    sizes = list(dict.fromkeys((r["layers"], r["units"]) for r in data["contenders"]))
+    figure, panels = plt.subplots(1, len(sizes), figsize=(7.6, 3.0), sharey=True, layout="constrained", squeeze=False)
+    for axis, size in zip(panels[0], sizes, strict=True):
+        rows = [r for r in data["contenders"] if (r["layers"], r["units"]) == size]
+        places = range(len(rows), 0, -1)
+        for what, fill in ((FORWARD, "white"), (TRAINING, "black")):
+            taken = [r["seconds"][what] for r in rows]
+            axis.plot(taken, places, "o", color="black", markerfacecolor=fill, label=what, linestyle="none")
+        for place, r in zip(places, rows, strict=True):
+            axis.plot([r["seconds"][w] for w in (FORWARD, TRAINING)], [place] * 2, color="0.7", zorder=0)
+            axis.annotate(
+                f"{r['seconds'][TRAINING]:.3g}", (r["seconds"][TRAINING], place), (5, 0),
+                textcoords="offset points", va="center", fontsize=7,
+            )  # fmt: skip
+        axis.set_xscale("log")
+        axis.set_xlim(right=axis.get_xlim()[1] * 1.6)
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_yticks(places, [r["contender"] for r in rows])
+        axis.set_title(f"{size[0]} layers of {size[1]} units")
+        axis.set_xlabel(f"seconds; {rows[0]['steps']} steps, {rows[0]['batch']} in a batch")
+        axis.grid(axis="x", color="0.9", linewidth=0.6)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figure.supxlabel(_machine(data), fontsize=7, color="0.3")
+    return figure
+
+
+def _machine(data: dict[str, Any]) -> str:
+    own = data["machine"]
+    return f"{own['cpu']}, {own['threads']} thread{'s' if own['threads'] > 1 else ''}, torch {own['torch']}, {own['date']}."
+
+
+def draw(folder: Path) -> list[Path]:
+    """Write the plot of every result that is there; their paths."""
+    written = []
+    folder.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context(STYLE):
+        for figure in (stacks, scaling):
+            source = FOLDER / f"{figure.__name__}.json"
+            if source.exists():
+                written.append(folder / f"{figure.__name__}.svg")
+                figure(json.loads(source.read_text(encoding="utf-8"))).savefig(written[-1], metadata={"Date": None})
+    plt.close("all")
+    return written
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]) if sys.argv[1:] else FOLDER.parent / "docs")

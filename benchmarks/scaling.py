@@ -1,0 +1,41 @@
+"""How the time of a STAR stack grows with steps, batch, layers and units, one varied at a time.
+
+`python -m benchmarks.scaling [--rounds N] [--threads N] [--out FILE]`: a forward pass and a training step of rnnzoo's
+fused scan, its plain scan and torchrecurrent (flushed). How it measures: zoo/benchmark.py. `python -m benchmarks.plot`
+draws the result.
+"""
+
+from cli.machine import race
+from zoo.benchmark import Work, ours, peers, stack
+
+from .stacks import FOLDER, arguments, write
+
+BASE = {"steps": 256, "batch": 64, "layers": 4, "units": 64}
+VALUES = {
+    "steps": (64, 128, 256, 512, 1024),
+    "batch": (4, 16, 64, 256),
+    "layers": (1, 2, 4, 8, 16),
+    "units": (16, 32, 64, 128, 256),
+}
+
+
+def points() -> list[dict[str, int]]:
+    """Every setting that is measured, the base once."""
+    varied = [{**BASE, what: value} for what, values in VALUES.items() for value in values if value != BASE[what]]
+    return [BASE, *varied]
+
+
+def main() -> None:
+    """The program."""
+    given = arguments(__doc__, 5, FOLDER / "scaling.json")
+    found = []
+    for point in points():
+        config = stack("star", point["layers"], point["units"], point["steps"])
+        contenders = [*ours(config), *peers(config, ["torchrecurrent"])]
+        work = Work(point["steps"], point["batch"], given.threads)
+        found += race(contenders, work, given.rounds, f"scaling {point['layers']} x {point['units']}")
+    write(given.out, found, given.rounds)
+
+
+if __name__ == "__main__":
+    main()
