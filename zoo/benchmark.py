@@ -44,7 +44,11 @@ PEERS = {"torch": "torch.nn", "torchrecurrent": "torchrecurrent"}
 TORCH = {"rnn": "RNN", "irnn": "RNN", "gru": "GRU"}
 """torch.nn's namesake of a cell; for every other cell its LSTM of the same depth and width stands in."""
 
-TORCHRECURRENT = {"star": "STAR", "lstm-f": "JANET", "lstm-peephole": "PeepholeLSTM"}
+TORCHRECURRENT = {
+    "star": "STAR", "lstm-f": "JANET", "lstm-peephole": "PeepholeLSTM", "indrnn": "IndRNN",
+    "antisymmetric": "AntisymmetricRNN", "antisymmetric-gated": "GatedAntisymmetricRNN", "lstm-residual": "ResLSTM",
+}  # fmt: skip
+"""torchrecurrent's class of a cell."""
 
 
 @dataclass(frozen=True)
