@@ -300,12 +300,7 @@ def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) ->
     for many, units in ((1, 19), (40, 16)):
         net = small(case, units=units, layers=3, readout=readout).eval()
         x = normal(many, 5, 2, dtype=torch.float32)
-        assert compiled.stepper(
-            net.layers,
-            [layer.ahead for layer in net.layers],
-            x[:, 0].contiguous(),
-            net.initial_state(many)[: len(net.layers)],
-        )
+        assert compiled.stepper(net.layers, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)])
         whole = net(x)
         found = stepped(net, x)
         close(found[-1], whole[:, -1] if readout == "every" else whole)

@@ -135,24 +135,27 @@ class Network(nn.Module):
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.shape[1:] != self.interface.input:
             raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
-        state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        new = list(self._step(self._standardised(x), state[: len(self.layers)]))
-        output = new[-1][0]
-        if self.interface.readout == "mean":
-            total, count = state[-1]
-            new.append((total + output, count + 1))
-            output = _mean(*new[-1]).to(output.dtype)
-        return self._read(output), tuple(new)
+        if state is None:
+            state = self.initial_state(x.shape[0])
+        elif not compiled.made(self.layers, state, x.shape[0]):
+            state = self._check_state(state, x.shape[0])
+        if self.interface.readout != "mean":
+            new = self._step(self._standardised(x), state)
+            return self._read(new[-1][0]), new
+        *layers, (total, count) = state
+        new = self._step(self._standardised(x), tuple(layers))
+        seen = (total + new[-1][0], count + 1)
+        return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
 
     def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
         """New states of the layers for one time step, h: (batch, features, ...)."""
-        ways = [layer.ahead for layer in self.stack]
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            fast = compiled.stepper(self.layers, ways, h, state)
+            fast = compiled.stepper(self.layers, h, state)
             if fast is not None:
                 return fast.step(h, state)
         new = []
-        for way, old in zip(ways, state, strict=True):
+        for layer, old in zip(self.stack, state, strict=True):
+            way = layer.ahead
             now = way.step(way.cell.prepare(way.input(h)), old)
             h = self.dropout(now[0])
             new.append(now)

@@ -81,9 +81,9 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(path))
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
-    lib.rnnzoo_forward.argtypes = [ctypes.POINTER(_Job), _int]
-    lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
-    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = None
+    lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
+    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, *[_pointer] * 4]
+    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
     return lib
 
 
@@ -171,7 +171,7 @@ class _Run:
         y = held[0].new_empty(job.steps, job.batch, job.units)
         end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
         job.y, job.tape, job.end = _address(y), _address(tape), _pair(end)
-        self.library.rnnzoo_forward(ctypes.byref(job), 1)
+        self.library.rnnzoo_forward(ctypes.byref(job))
         return y, *end
 
     def backward(
@@ -269,61 +269,65 @@ def _pair(tensors: Sequence[Tensor | None]) -> Any:
 class Stepper:
     """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds."""
 
-    def __init__(self, directions: Sequence[Direction], x: Tensor):
-        """For inputs like x: (batch, features); see `supports`."""
-        self.key, self.directions = _key(x), list(directions)
-        self.parts = [
-            (m._modules, name, part) for d in directions for m in d.modules() for name, part in m._modules.items()
-        ]
+    def __init__(self, stack: nn.ModuleList, x: Tensor):
+        """For layers of one direction and inputs like x: (batch, features); see `supports`."""
+        self.key = _key(x)
+        directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc, union-attr]
         plans = [plan(d.cell) for d in directions]
         maps = [m for d, made in zip(directions, plans, strict=True) if made for m in _maps(d, made)]
-        self.weights = [m._parameters for m in maps]
+        places = [(m._modules, name) for m in stack.modules() for name in m._modules]
+        self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
+        places = [(m._parameters, name) for m in maps for name, p in m._parameters.items() if p is not None]
+        self.weights = tuple(zip(*places, strict=True))
         self.hooks = [hooks for m in maps for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
         self.addresses = self._addresses()
-        self.states = [len(d.cell.states) for d in directions]
-        self.shape = (sum(self.states), x.shape[0], directions[0].units)
+        counts = [len(d.cell.states) for d in directions]
+        self.slices = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(len(counts))]
+        self.shape = (sum(counts), x.shape[0], directions[0].units)
         self.jobs, self.held = (_Job * len(directions))(), []
         h = x
         for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
             assert made is not None
-            run = _Run(direction, made, None, None)
             start = direction.initial_state(h)
-            self.jobs[i], held = run.job([h.unsqueeze(0), *start, *_parameters(direction, made)])
+            inputs = [h.unsqueeze(0), *start, *_parameters(direction, made)]
+            self.jobs[i], held = _Run(direction, made, None, None).job(inputs)
             self.jobs[i].threads = 1
             self.held.append(held)
             h = start[0]
         lib = library()
         assert lib is not None
-        self.forward = lib.rnnzoo_forward
+        self.run = lib.rnnzoo_step
+        self.depth, self.block = len(directions), x
+        self.latest: tuple[State, ...] | None = None  # the states made last, which lie in `block`
 
-    def _addresses(self) -> list[int | None]:
-        return [_address(own.get(name)) for own in self.weights for name in ("weight", "bias")]
+    def _addresses(self) -> list[int]:
+        return list(map(Tensor.data_ptr, map(dict.__getitem__, *self.weights)))
 
-    def fits(self, directions: Sequence[Direction], x: Tensor) -> bool:
+    def fits(self, x: Tensor) -> bool:
         """Whether the jobs are still those of such an input, of these modules and of their parameters."""
+        try:
+            addresses = self._addresses()
+        except (KeyError, TypeError):  # a parameter that is none any more
+            return False
         return (
             self.key == _key(x)
-            and self.directions == directions
-            and all(own.get(name) is part for own, name, part in self.parts)
+            and list(map(dict.get, *self.parts[:2])) == self.parts[2]
             and not any(self.hooks)
-            and self.addresses == self._addresses()
+            and self.addresses == addresses
         )
 
     def step(self, x: Tensor, state: Sequence[State]) -> tuple[State, ...]:
         """The new states of all layers; x: (batch, features), contiguous as are the states."""
-        new = x.new_empty(self.shape).unbind(0)
-        address, first = x.data_ptr(), 0
-        found: list[State] = []
-        for job, count, old in zip(self.jobs, self.states, state, strict=True):
-            end = new[first : first + count]
-            first += count
-            job.x = address
-            for i in range(count):
-                job.start[i], job.end[i] = old[i].data_ptr(), end[i].data_ptr()
-            address = job.y = job.end[0]
-            found.append(end)
-        self.forward(self.jobs, len(self.states))
-        return tuple(found)
+        new = x.new_empty(self.shape)
+        before, old = None, None
+        if state is self.latest:
+            before = self.block.data_ptr()
+        else:
+            old = (_pointer * self.shape[0])(*[s.data_ptr() for own in state for s in own])
+        self.run(self.jobs, self.depth, x.data_ptr(), before, old, new.data_ptr())
+        parts = new.unbind(0)
+        self.block, self.latest = new, tuple([parts[own] for own in self.slices])
+        return self.latest
 
 
 def _key(x: Tensor) -> tuple[object, ...]:
@@ -333,15 +337,22 @@ def _key(x: Tensor) -> tuple[object, ...]:
 _steppers: WeakKeyDictionary[nn.Module, Stepper] = WeakKeyDictionary()
 
 
-def stepper(stack: nn.ModuleList, directions: Sequence[Direction], x: Tensor, state: Sequence[State]) -> Stepper | None:
+def made(stack: nn.ModuleList, state: object, batch: int) -> bool:
+    """Whether a state is the very one that the stack's stepper made last, for so many sequences."""
+    known = _steppers.get(stack)
+    return known is not None and state is known.latest and known.shape[1] == batch
+
+
+def stepper(stack: nn.ModuleList, x: Tensor, state: Sequence[State]) -> Stepper | None:
     """The stepper of a stack of layers, made anew when something about it has changed; None where it cannot be used."""
     if torch.is_grad_enabled() or not x.is_contiguous():
         return None
-    if not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
-        return None
     known = _steppers.get(stack)
-    if known is None or not known.fits(directions, x):
-        if not all(supports(d, x) for d in directions):
+    ours = known is not None and state is known.latest  # made by the step before, as in any stream
+    if not ours and not all([s.is_contiguous() and s.dtype == x.dtype for own in state for s in own]):
+        return None
+    if known is None or not known.fits(x):
+        if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type, union-attr]
             return None
-        known = _steppers[stack] = Stepper(directions, x)
+        known = _steppers[stack] = Stepper(stack, x)
     return known

@@ -138,24 +138,39 @@ static inline vec sums(vec* v) {
     }
 }
 
-// multiply(out, rows, a, row, 1, W^T), blocks of units padded, for a torch weight as it lies in memory: for the few rows that do not
-// repay packing.
+// The dot products of N rows of a matrix, `inputs` apart, with a, each still spread over a vector.
+template <int N>
+static inline void dot(vec* sum, const float* w, const float* a, long inputs) {
+    vec part[N] = {};
+    long k = 0;
+    for (; k + LANES <= inputs; k += LANES) {
+        vec x, s;
+        memcpy(&x, a + k, sizeof x);
+#pragma GCC unroll 8
+        for (int j = 0; j < N; j++) {
+            memcpy(&s, w + j * inputs + k, sizeof s);
+            part[j] += s * x;
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < N; j++) {
+        sum[j] = part[j];
+        for (long i = k; i < inputs; i++) sum[j][i - k] += w[j * inputs + i] * a[i];
+    }
+}
+
+// multiply(out, rows, a, row, 1, W^T), blocks of units padded, for a torch weight as it lies in memory: for the few rows
+// that do not repay packing.
 static void dots(Out out, long rows, const float* a, long row, const float* weight, long blocks, long units, long inputs) {
-    const long whole = inputs / LANES * LANES;
     for (long r = 0; r < rows; r++, a += row)
         for (long g = 0; g < blocks; g++)
             for (long u = 0; u < units; u += LANES) {
                 const float* w = weight + (g * units + u) * inputs;
+                const long n = std::min<long>(LANES, units - u);
                 vec sum[LANES] = {};
-                for (long j = 0; j < std::min<long>(LANES, units - u); j++, w += inputs) {
-                    vec s, x;
-                    for (long k = 0; k < whole; k += LANES) {
-                        memcpy(&s, w + k, sizeof s);
-                        memcpy(&x, a + k, sizeof x);
-                        sum[j] += s * x;
-                    }
-                    for (long k = whole; k < inputs; k++) sum[j][k - whole] += w[k] * a[k];
-                }
+                long j = 0;
+                for (; j + 4 <= n; j += 4) dot<4>(sum + j, w + j * inputs, a, inputs);
+                for (; j < n; j++) dot<1>(sum + j, w + j * inputs, a, inputs);
                 const Out to = out.at(r, g * padded(units) + u);
                 at(to.data) = at(to.first) + sums(sum);
             }

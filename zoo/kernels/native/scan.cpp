@@ -296,6 +296,7 @@ void run_backward(const Job& job) {
 
 struct Row {
     const char* name;
+    int states;
     void (*forward)(const Job&);
     void (*backward)(const Job&);
     int tape;
@@ -304,7 +305,7 @@ struct Row {
 
 template <class Cell>
 constexpr Row row(const char* name) {
-    return {name, run_forward<Cell>, run_backward<Cell>, Cell::tape, Cell::tape_per_phase};
+    return {name, Cell::states, run_forward<Cell>, run_backward<Cell>, Cell::tape, Cell::tape_per_phase};
 }
 
 const Row CELLS[] = {
@@ -329,8 +330,21 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
     return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
 }
 
-void rnnzoo_forward(const Job* jobs, int64_t count) {
-    for (int64_t i = 0; i < count; i++) find(jobs[i].cell)->forward(jobs[i]);
+void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
+
+// One time step of a stack. now: memory for the new states of all layers, one after the other; the old ones lie so in
+// `before`, or where that is null at the addresses `old`.
+void rnnzoo_step(Job* jobs, int64_t count, const float* x, const float* before, const float* const* old, float* now) {
+    for (Job* job = jobs; job < jobs + count; job++) {
+        const Row* cell = find(job->cell);
+        const int64_t size = job->batch * job->units;
+        job->x = x, job->y = now, x = now;
+        for (int i = 0; i < cell->states; i++, now += size) {
+            job->end[i] = now, job->start[i] = before ? before : *old++;
+            if (before) before += size;
+        }
+        cell->forward(*job);
+    }
 }
 
 void rnnzoo_backward(const Job* job) { find(job->cell)->backward(*job); }
