@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Map, State
-from ..recurrence import Direction, stacked
+from ..cells.base import State
+from ..recurrence import Direction
 from .plans import Plan, plan
+from .shared import differentiable, maps, only_equations, parameters
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 """What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
@@ -95,24 +96,9 @@ def supports(direction: Direction, x: Tensor) -> bool:
         and library() is not None
         and x.device.type == direction.input.weight.device.type == "cpu"
         and x.dtype == direction.input.weight.dtype == torch.float32
-        and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._are_functorch_transforms_active()
-        and not direction.regularised
-        and direction.cell.axis == -1
-        and direction.input.norm is None
-        and not any(_hooked(m) for m in (direction, direction.cell, *_maps(direction, made)))
+        and only_equations(direction, made, x)
     )
-
-
-def _maps(direction: Direction, made: Plan) -> list[Map]:
-    """The input map and those of the products, in order."""
-    return [direction.input, *(product.map for product in made.products)]
-
-
-def _hooked(module: nn.Module) -> bool:
-    """Whether something (pruning, a user's hook) is to happen when the module is called; a fused scan does not call it."""
-    return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
 
 
 def scan(
@@ -122,17 +108,12 @@ def scan(
     made = plan(direction.cell)
     assert made is not None
     run = _Run(direction, made, lengths, truncate)
-    inputs = [x, *state, *_parameters(direction, made)]
+    inputs = [x, *state, *parameters(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)
     else:
         outputs, *final = run.forward(inputs, None)
     return outputs, tuple(final)
-
-
-def _parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
-    """Weight and bias of the input map, then of every product."""
-    return [p for m in _maps(direction, made) for p in (m.weight, m.bias)]
 
 
 @cache
@@ -241,21 +222,8 @@ class _Scan(torch.autograd.Function):
         y, tape, *inputs = ctx.saved_tensors
         run, wanted = ctx.run, ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
-            return None, *_differentiable(run, inputs, wanted, given)
+            return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate)
         return None, *run.backward(inputs, y, tape, wanted, given)
-
-
-def _differentiable(
-    run: _Run, inputs: Sequence[Tensor | None], wanted: Sequence[bool], given: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """What _Run.backward computes, by the plain scan, as functions that can be differentiated again."""
-    x, *state = inputs[: 1 + run.states]
-    outputs, final = run.direction.scan(x, tuple(state), run.lengths, run.truncate)  # type: ignore[arg-type]
-    pairs = [(o, g) for o, g in zip((stacked(outputs), *final), given, strict=True) if g is not None]
-    of = [t for t, want in zip([x, *state, *_parameters(run.direction, run.plan)], wanted, strict=True) if want]
-    values, slopes = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(values, of, slopes, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
-    return [next(found) if want else None for want in wanted]
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -276,9 +244,9 @@ class Stepper:
             (m._modules, name, part) for d in directions for m in d.modules() for name, part in m._modules.items()
         ]
         plans = [plan(d.cell) for d in directions]
-        maps = [m for d, made in zip(directions, plans, strict=True) if made for m in _maps(d, made)]
-        self.weights = [m._parameters for m in maps]
-        self.hooks = [hooks for m in maps for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
+        used = [m for d, made in zip(directions, plans, strict=True) if made for m in maps(d, made)]
+        self.weights = [m._parameters for m in used]
+        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
         self.addresses = self._addresses()
         self.states = [len(d.cell.states) for d in directions]
         self.shape = (sum(self.states), x.shape[0], directions[0].units)
@@ -288,7 +256,7 @@ class Stepper:
             assert made is not None
             run = _Run(direction, made, None, None)
             start = direction.initial_state(h)
-            self.jobs[i], held = run.job([h.unsqueeze(0), *start, *_parameters(direction, made)])
+            self.jobs[i], held = run.job([h.unsqueeze(0), *start, *parameters(direction, made)])
             self.jobs[i].threads = 1
             self.held.append(held)
             h = start[0]
