@@ -143,7 +143,7 @@ class Run:
         self.steps, self.chunk, self.device = len(x), chunk, x.device
         self.lengths, self.truncate = None if lengths is None else lengths.long().contiguous(), truncate
         self.autocast = torch.is_autocast_enabled(x.device.type)
-        self.dtype = _precision(x, directions[0].input.weight)
+        self.dtype = _precision(x, directions[0].input.weight) or x.dtype
         self.states = [len(d.cell.states) for d in directions]
         self.loose = 1 + sum(self.states)
         """How many of the inputs are other tensors at every call."""
