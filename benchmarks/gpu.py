@@ -1,9 +1,9 @@
 """Stacks on a GPU, side by side: rnnzoo's STAR and LSTM, cuDNN's LSTM (torch.nn.LSTM) and, if installed, FlashRNN's.
 
 `python -m benchmarks.gpu [--rounds N] [--precision P] [--stack LAYERSxUNITS] [--out FILE]` times a forward pass, and a
-forward and backward pass, over 784 steps of one feature, loss on the last output. In float32 no one may use TF32, in tf32
-everyone may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's own clock,
-after three warm-ups; memory is the peak of what torch has allocated. What fails is recorded with its error.
+forward and backward pass, over 784 steps of one feature, loss on the last output. In float32 no one may use TF32, in
+tf32 everyone may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's own
+clock, after three warm-ups; memory is the peak of what torch has allocated. What fails is recorded with its error.
 """
 
 import argparse

@@ -1,12 +1,16 @@
 """The fused scans in Triton against the plain scan: in Triton's interpreter on a CPU and, when asked, on a GPU.
 
-`TRITON_INTERPRET=0 pytest -m gpu tests/test_triton.py` repeats on a GPU what runs here by default, with larger networks,
-and adds what only a GPU has. A process either interprets or compiles: that is settled when triton is first imported.
+`TRITON_INTERPRET=0 pytest -m gpu tests/test_triton.py` repeats on a GPU what runs here by default, with larger
+networks, and adds what only a GPU has. A process either interprets or compiles: that is settled when triton is first
+imported.
 """
 
 import copy
 import gc
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,7 +58,7 @@ def problem(
 ) -> tuple[Network, Tensor, NetworkState]:
     """A small network (a larger one on a GPU), an input and an initial state."""
     if device == "cuda":
-        batch, steps, spec["units"] = 20 * batch, 20 * steps, 8 * int(spec.get("units", 5))  # type: ignore[call-overload]
+        batch, steps, spec["units"] = 20 * batch, 20 * steps, 3 * spec.get("units", 12)
     spec = {"layers": 2 if case == "rhn" else 1, "units": 5, "inputs": (3,), **spec}
     net = small(case, **spec).to(device)
     x = normal(batch, steps, *net.interface.input, dtype=torch.float32).to(device)
@@ -136,6 +140,11 @@ def test_what_is_not_a_number_is_passed_through(case: str, value: float, device:
     net, x, state = problem(device, case)
     x[1, 1, 0] = value
     agree(net, x, state)
+
+
+def test_importing_zoo_leaves_triton_alone(device: str) -> None:
+    code = "import zoo, zoo.network, zoo.builder, sys; sys.exit('triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_gradients_of_gradients(device: str) -> None:
@@ -251,6 +260,15 @@ def test_recordings_end_with_their_stack(recorded: None, device: str) -> None:
     del net
     gc.collect()
     assert len(graph._known) < before
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_for_an_h200(device: str) -> None:
+    """Also where there is none: what does not fit a GPU's registers and shared memory fails here."""
+    command = [sys.executable, str(Path(__file__).parent / "compile_triton.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 8 * len(PLANNED)
 
 
 @pytest.mark.gpu

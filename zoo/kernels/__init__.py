@@ -22,7 +22,7 @@ def layer_scan(layers: "Sequence[Layer]", x: "Tensor") -> "Scan | None":
 
 
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:
-    """The fused scan that can run these layers on x all together, with nothing between them; None where there is none."""
+    """The fused scan that can run these layers on x together, nothing between them; None where there is none."""
     scans = _scans(x)
     return scans.scan_stack if scans and hasattr(scans, "scan_stack") and scans.supports_stack(layers, x) else None
 

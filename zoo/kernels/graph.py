@@ -79,6 +79,7 @@ class Recording:
                 if any(wanted):
                     backward()
             torch.cuda.current_stream().wait_stream(aside)
+            self.jobs = []  # their memory is needed again
         else:
             self.given = [torch.zeros_like(t) for t in forward()]
         self.play_forward = _recorded(forward, cuda)
@@ -114,7 +115,7 @@ def _recorded(work: Callable[[], Result], cuda: bool) -> Callable[[], Result]:
     if not cuda:
         return work
     recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
+    with torch.cuda.graph(recorded, capture_error_mode="thread_local"):  # others may go on, as one that pins memory
         result = work()
 
     def play() -> Result:

@@ -33,7 +33,7 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
 
 
 def _hooked(module: nn.Module) -> bool:
-    """Whether something (pruning, a user's hook) is to happen when the module is called; a fused scan does not call it."""
+    """Whether something (pruning, a user's hook) is to happen when the module is called, as a fused scan does not."""
     return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
 
 
@@ -47,8 +47,8 @@ def differentiable(
 ) -> list[Tensor | None]:
     """Gradients of the `wanted` ones `of` a stack's x, initial states and parameters, by the plain scan.
 
-    They come as functions that can be differentiated again. given: gradients of the top layer's outputs and of the final
-    states, layer after layer.
+    They come as functions that can be differentiated again. given: gradients of the top layer's outputs and of the
+    final states, layer after layer.
     """
     x, states = of[0], iter(of[1:])
     assert x is not None
@@ -61,5 +61,6 @@ def differentiable(
     pairs = [(o, g) for o, g in zip((x, *ends), given, strict=True) if g is not None]
     inputs = [t for t, want in zip(of, wanted, strict=True) if want]
     values, slopes = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(values, inputs, slopes, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
+    grads = torch.autograd.grad(values, inputs, slopes, create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+    found = iter(grads)
     return [next(found) if want else None for want in wanted]

@@ -48,38 +48,38 @@ def relu_gradient(y, g):
 
 
 @triton.jit
-def tanh_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _tanh_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     return (tanh(a[0]),), ()
 
 
 @triton.jit
-def tanh_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _tanh_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     return (g[0] * (1.0 - new * new),), (tl.zeros_like(new),)
 
 
 @triton.jit
-def relu_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _relu_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     return (relu(a[0]),), ()
 
 
 @triton.jit
-def relu_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _relu_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     return (relu_gradient(new, g[0]),), (tl.zeros_like(new),)
 
 
 @triton.jit
-def rin_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _rin_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     return (relu(a[0] + old[0]),), ()
 
 
 @triton.jit
-def rin_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _rin_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     da = relu_gradient(new, g[0])
     return (da,), (da,)
 
 
 @triton.jit
-def rin_dt_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _rin_dt_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     h = relu(a[phase] + now[0])
     if phase == 0:
         return (h,), (h,)
@@ -88,7 +88,7 @@ def rin_dt_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
 
 
 @triton.jit
-def rin_dt_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _rin_dt_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     if phase == 0:
         da = relu_gradient(kept[0], g[0])
     else:
@@ -97,26 +97,26 @@ def rin_dt_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.cons
 
 
 @triton.jit
-def star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     z, k = tanh(a[0]), sigmoid(a[1])
     return (tanh(old[0] + k * (z - old[0])),), (z, k)
 
 
 @triton.jit
-def star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     z, k = kept
     g = g[0] * (1.0 - new * new)
     return (g * k * (1.0 - z * z), g * (z - old) * k * (1.0 - k)), (g * (1.0 - k),)
 
 
 @triton.jit
-def shifted_star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _shifted_star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     z, k, j = tanh(a[0]), sigmoid(a[1]), sigmoid(a[1] + option)
     return (tanh((1.0 - k) * old[0] + j * z),), (z, k, j)
 
 
 @triton.jit
-def shifted_star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _shifted_star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     z, k, j = kept
     g = g[0] * (1.0 - new * new)
     da = g * (z * j * (1.0 - j) - old * k * (1.0 - k))
@@ -124,14 +124,14 @@ def shifted_star_backward(phase: tl.constexpr, g, top, old, new, kept, option: t
 
 
 @triton.jit
-def lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     i, f, z, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
     c = f * old[1] + i * z
     return (o * tanh(c), c), (i, f, z, o, old[1])
 
 
 @triton.jit
-def lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     i, f, z, o, c = kept
     t = tanh(f * c + i * z)
     gc = g[1] + g[0] * o * (1.0 - t * t)
@@ -140,14 +140,14 @@ def lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.conste
 
 
 @triton.jit
-def coupled_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _coupled_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     f, z, o = sigmoid(a[0]), tanh(a[1]), sigmoid(a[2])
     c = z + f * (old[1] - z)
     return (o * tanh(c), c), (f, z, o, old[1])
 
 
 @triton.jit
-def coupled_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _coupled_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     f, z, o, c = kept
     t = tanh(z + f * (c - z))
     gc = g[1] + g[0] * o * (1.0 - t * t)
@@ -156,20 +156,20 @@ def coupled_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: t
 
 
 @triton.jit
-def forget_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _forget_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     f, z = sigmoid(a[0]), tanh(a[1])
     return (tanh(z + f * (old[0] - z)),), (f, z)
 
 
 @triton.jit
-def forget_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _forget_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     f, z = kept
     g = g[0] * (1.0 - new * new)
     return (g * (old - z) * f * (1.0 - f), g * (1.0 - f) * (1.0 - z * z)), (g * f,)
 
 
 @triton.jit
-def gru_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _gru_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     if phase == 0:
         r = sigmoid(a[0])
         return (r * old[0],), (r, r * old[0])
@@ -179,7 +179,7 @@ def gru_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
 
 
 @triton.jit
-def gru_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _gru_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     r, _, z, n = kept
     if phase == 1:
         return (g[0] * z * (1.0 - n * n),), (tl.zeros_like(new),)
@@ -189,14 +189,14 @@ def gru_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constex
 
 
 @triton.jit
-def gru_after_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _gru_after_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     r, z, u = sigmoid(a[0]), sigmoid(a[1]), a[3]
     n = tanh(a[2] + r * u)
     return (old[0] + z * (n - old[0]),), (r, z, n, u)
 
 
 @triton.jit
-def gru_after_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _gru_after_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     r, z, n, u = kept
     gn = g[0] * z * (1.0 - n * n)
     da = (gn * u * r * (1.0 - r), g[0] * (n - old) * z * (1.0 - z), gn, gn * r)
@@ -204,13 +204,13 @@ def gru_after_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.c
 
 
 @triton.jit
-def rhn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+def _rhn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     h, t, c = tanh(a[3 * phase]), sigmoid(a[3 * phase + 1]), sigmoid(a[3 * phase + 2])
     return (h * t + now[0] * c,), (h, t, c, now[0])
 
 
 @triton.jit
-def rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
     h, t, c, s = kept
     return (g[0] * t * (1.0 - h * h), g[0] * h * t * (1.0 - t), g[0] * s * c * (1.0 - c)), (g[0] * c,)
 
@@ -227,17 +227,17 @@ class Pointwise:
 
 
 CELLS = {
-    "tanh-rnn": Pointwise(tanh_rnn_forward, tanh_rnn_backward, 0),
-    "relu-rnn": Pointwise(relu_rnn_forward, relu_rnn_backward, 0),
-    "rin": Pointwise(rin_forward, rin_backward, 0),
-    "rin-dt": Pointwise(rin_dt_forward, rin_dt_backward, 1),
-    "star": Pointwise(star_forward, star_backward, 2),
-    "shifted-star": Pointwise(shifted_star_forward, shifted_star_backward, 3),
-    "lstm": Pointwise(lstm_forward, lstm_backward, 5),
-    "lstm-coupled": Pointwise(coupled_lstm_forward, coupled_lstm_backward, 4),
-    "lstm-f": Pointwise(forget_lstm_forward, forget_lstm_backward, 2),
-    "gru": Pointwise(gru_forward, gru_backward, 4, operand=1),
-    "gru-after": Pointwise(gru_after_forward, gru_after_backward, 4),
-    "rhn": Pointwise(rhn_forward, rhn_backward, 4, operand=3, tape_per_phase=True),
+    "tanh-rnn": Pointwise(_tanh_rnn_forward, _tanh_rnn_backward, 0),
+    "relu-rnn": Pointwise(_relu_rnn_forward, _relu_rnn_backward, 0),
+    "rin": Pointwise(_rin_forward, _rin_backward, 0),
+    "rin-dt": Pointwise(_rin_dt_forward, _rin_dt_backward, 1),
+    "star": Pointwise(_star_forward, _star_backward, 2),
+    "shifted-star": Pointwise(_shifted_star_forward, _shifted_star_backward, 3),
+    "lstm": Pointwise(_lstm_forward, _lstm_backward, 5),
+    "lstm-coupled": Pointwise(_coupled_lstm_forward, _coupled_lstm_backward, 4),
+    "lstm-f": Pointwise(_forget_lstm_forward, _forget_lstm_backward, 2),
+    "gru": Pointwise(_gru_forward, _gru_backward, 4, operand=1),
+    "gru-after": Pointwise(_gru_after_forward, _gru_after_backward, 4),
+    "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
 }
 """By the name in a Plan."""

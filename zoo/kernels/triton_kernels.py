@@ -13,9 +13,6 @@ WEIGHT the place of its recurrent weights in `weight`, (places, PAD, PAD) padded
 
 import triton
 import triton.language as tl
-from triton import knobs
-
-INTERPRETED = tl.constexpr(knobs.runtime.interpret)
 
 
 @triton.jit
@@ -26,6 +23,9 @@ def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, 
     for i in tl.static_range(COUNT):
         found = found + (tl.load(pointer + place + i * UNITS, mask=inside, other=0.0).to(tl.float32),)
     return found
+
+
+INTERPRETED = tl.constexpr(not isinstance(_read, triton.JITFunction))
 
 
 @triton.jit

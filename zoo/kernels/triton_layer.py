@@ -67,8 +67,8 @@ class Job:
     """One layer of one run.
 
     x: (time, batch, features), contiguous, in the precision of the run; weights: those of the input map and of the
-    plan's products, each with its bias. `kept` is what the backward pass needs of the forward pass: y, which starts with
-    the initial state, and the tape.
+    plan's products, each with its bias. `kept` is what the backward pass needs of the forward pass: y, which starts
+    with the initial state, and the tape.
     """
 
     def __init__(
@@ -179,11 +179,12 @@ class Job:
         """Gradients of the weights and biases, when all steps are done."""
         flat = self.gradient.flatten(0, 1)
         biases = flat.sum(0, dtype=torch.float32)
-        found = [flat[:, : self.inputs * self.units].t() @ self.x.flatten(0, 1), biases[: self.inputs * self.units]]
+        made = self.inputs * self.units
+        found: list[Tensor | None] = [flat[:, :made].t() @ self.x.flatten(0, 1), biases[:made]]
         for product, weight, bias in zip(self.made.products, self.weights[2::2], self.weights[3::2], strict=True):
             rows = slice(product.block * self.units, product.block * self.units + len(weight))  # type: ignore[arg-type]
-            found += [flat[:, rows].t() @ self._operand(product.phase), None if bias is None else biases[rows]]  # type: ignore[list-item]
-        return found  # type: ignore[return-value]
+            found += [flat[:, rows].t() @ self._operand(product.phase), None if bias is None else biases[rows]]
+        return found
 
     def _operand(self, phase: int) -> Tensor:
         """What the products of a phase mapped, (time * batch, units)."""

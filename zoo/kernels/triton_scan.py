@@ -1,7 +1,7 @@
 """The fused scans on a GPU, for one layer or a stack of them, in Triton: see triton_kernels.py.
 
-A stack is cut into chunks of time, so that layer l can work on chunk c while layer l + 1 works on chunk c - 1 (graph.py).
-Where nothing runs side by side, as on a CPU in Triton's interpreter, the same launches follow one another.
+A stack is cut into chunks of time, so that layer l can work on chunk c while layer l + 1 works on chunk c - 1: see
+graph.py. Where nothing runs side by side, as on a CPU in Triton's interpreter, the same launches follow one another.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from math import isqrt
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from ..cells.base import State
@@ -43,7 +44,13 @@ def supports(direction: Direction, x: Tensor) -> bool:
 
 
 def _capable(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return (
+        version >= (3, 4)  # as in pyproject.toml: older compilers know less of tuples, and torch may bring one
+        and device.type == "cuda"
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )
 
 
 def _precision(x: Tensor, weight: Tensor) -> torch.dtype | None:
