@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 MODEL ?= star-16x64-pmnist
 BIN = .venv/bin
 
-.PHONY: demo test test-all lint format generated bench clean
+.PHONY: demo test test-all test-gpu lint format generated bench bench-gpu clean
 
 demo: .venv/.installed
 	$(BIN)/rnnzoo pull $(MODEL)
@@ -18,6 +18,9 @@ test: .venv/.dev
 
 test-all: .venv/.dev
 	$(BIN)/pytest -m ''
+
+test-gpu: .venv/.dev
+	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/test_triton.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check
@@ -38,6 +41,9 @@ bench: .venv/.dev
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m zoo.generated
+
+bench-gpu: .venv/.dev
+	$(BIN)/python -m benchmarks.gpu
 
 .venv/.torch:
 	$(PYTHON) -m venv .venv

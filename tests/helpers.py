@@ -102,7 +102,7 @@ def flatten(state: NetworkState) -> list[Tensor]:
 
 def score(values: Sequence[Tensor]) -> Tensor:
     """A number that weighs every entry of `values` differently, to take gradients of."""
-    parts = [(v * normal(*v.shape, seed=10 + i).to(v.dtype)).sum() for i, v in enumerate(values)]
+    parts = [(v * normal(*v.shape, seed=10 + i).to(v)).sum() for i, v in enumerate(values)]
     return torch.stack(parts).sum()
 
 

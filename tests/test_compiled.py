@@ -282,6 +282,14 @@ def test_autocast_pruning_and_function_transforms_are_respected() -> None:
     refuses(net, lambda: net(x))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_trace_records_the_operations_of_the_plain_scan() -> None:
+    net, x = small("star", layers=1).eval(), normal(3, 6, 2, dtype=torch.float32)
+    net.backend = "auto"
+    traced = torch.jit.trace(net, x)
+    same(traced(2 * x), net(2 * x), 1e-5)
+
+
 def test_parameters_may_be_replaced_for_one_call() -> None:
     net, x = small("star", layers=1), normal(3, 6, 2, dtype=torch.float32)
     doubled = {name: 2 * p.detach() for name, p in net.named_parameters()}

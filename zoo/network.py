@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from . import kernels
 from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError, first_problem
@@ -200,9 +201,13 @@ class Network(nn.Module):
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         if self.backend != "plain":
-            if all(compiled.supports(d, x) for layer in self.stack for d in layer.directions):
-                return self._layered(x, state, lengths, compiled.scan)
             random = self.training and self.dropout.p > 0
+            stack = None if random else kernels.stack_scan(self.stack, x)
+            if stack is not None:
+                return stack(self.stack, x.transpose(0, 1), state, lengths, self.truncate)
+            run = kernels.layer_scan(self.stack, x)
+            if run is not None:
+                return self._layered(x, state, lengths, run)
             if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
                 return wavefront.scan(self.stack, x.transpose(0, 1), state)
             if self.backend == "fused":

@@ -16,9 +16,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Map, State
-from ..recurrence import Direction, stacked
+from ..cells.base import State
+from ..recurrence import Direction
 from .plans import Plan, plan
+from .shared import differentiable, maps, only_equations, parameters
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 """What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
@@ -95,24 +96,9 @@ def supports(direction: Direction, x: Tensor) -> bool:
         and library() is not None
         and x.device.type == direction.input.weight.device.type == "cpu"
         and x.dtype == direction.input.weight.dtype == torch.float32
-        and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._are_functorch_transforms_active()
-        and not direction.regularised
-        and direction.cell.axis == -1
-        and direction.input.norm is None
-        and not any(_hooked(m) for m in (direction, direction.cell, *_maps(direction, made)))
+        and only_equations(direction, made, x)
     )
-
-
-def _maps(direction: Direction, made: Plan) -> list[Map]:
-    """The input map and those of the products, in order."""
-    return [direction.input, *(product.map for product in made.products)]
-
-
-def _hooked(module: nn.Module) -> bool:
-    """Whether something (pruning, a user's hook) is to happen when the module is called; a fused scan does not call it."""
-    return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
 
 
 def scan(
@@ -122,17 +108,12 @@ def scan(
     made = plan(direction.cell)
     assert made is not None
     run = _Run(direction, made, lengths, truncate)
-    inputs = [x, *state, *_parameters(direction, made)]
+    inputs = [x, *state, *parameters(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)
     else:
         outputs, *final = run.forward(inputs, None)
     return outputs, tuple(final)
-
-
-def _parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
-    """Weight and bias of the input map, then of every product."""
-    return [p for m in _maps(direction, made) for p in (m.weight, m.bias)]
 
 
 @cache
@@ -241,21 +222,8 @@ class _Scan(torch.autograd.Function):
         y, tape, *inputs = ctx.saved_tensors
         run, wanted = ctx.run, ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
-            return None, *_differentiable(run, inputs, wanted, given)
+            return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate)
         return None, *run.backward(inputs, y, tape, wanted, given)
-
-
-def _differentiable(
-    run: _Run, inputs: Sequence[Tensor | None], wanted: Sequence[bool], given: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """What _Run.backward computes, by the plain scan, as functions that can be differentiated again."""
-    x, *state = inputs[: 1 + run.states]
-    outputs, final = run.direction.scan(x, tuple(state), run.lengths, run.truncate)  # type: ignore[arg-type]
-    pairs = [(o, g) for o, g in zip((stacked(outputs), *final), given, strict=True) if g is not None]
-    of = [t for t, want in zip([x, *state, *_parameters(run.direction, run.plan)], wanted, strict=True) if want]
-    values, slopes = zip(*pairs, strict=True)
-    found = iter(torch.autograd.grad(values, of, slopes, create_graph=True, allow_unused=True))  # type: ignore[arg-type]
-    return [next(found) if want else None for want in wanted]
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -272,14 +240,14 @@ class Stepper:
     def __init__(self, stack: nn.ModuleList, x: Tensor):
         """For layers of one direction and inputs like x: (batch, features); see `supports`."""
         self.key = _key(x)
-        directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc, union-attr]
+        directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
         plans = [plan(d.cell) for d in directions]
-        maps = [m for d, made in zip(directions, plans, strict=True) if made for m in _maps(d, made)]
+        used = [m for d, made in zip(directions, plans, strict=True) if made for m in maps(d, made)]
         places = [(m._modules, name) for m in stack.modules() for name in m._modules]
         self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
-        places = [(m._parameters, name) for m in maps for name, p in m._parameters.items() if p is not None]
-        self.weights = tuple(zip(*places, strict=True))
-        self.hooks = [hooks for m in maps for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
+        values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
+        self.weights = tuple(zip(*values, strict=True))
+        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
         self.addresses = self._addresses()
         counts = [len(d.cell.states) for d in directions]
         self.slices = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(len(counts))]
@@ -289,7 +257,7 @@ class Stepper:
         for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
             assert made is not None
             start = direction.initial_state(h)
-            inputs = [h.unsqueeze(0), *start, *_parameters(direction, made)]
+            inputs = [h.unsqueeze(0), *start, *parameters(direction, made)]
             self.jobs[i], held = _Run(direction, made, None, None).job(inputs)
             self.jobs[i].threads = 1
             self.held.append(held)
@@ -345,14 +313,14 @@ def made(stack: nn.ModuleList, state: object, batch: int) -> bool:
 
 def stepper(stack: nn.ModuleList, x: Tensor, state: Sequence[State]) -> Stepper | None:
     """The stepper of a stack of layers, made anew when something about it has changed; None where it cannot be used."""
-    if torch.is_grad_enabled() or not x.is_contiguous():
+    if torch.is_grad_enabled() or torch.jit.is_tracing() or not x.is_contiguous():  # type: ignore[attr-defined]
         return None
     known = _steppers.get(stack)
     ours = known is not None and state is known.latest  # made by the step before, as in any stream
-    if not ours and not all([s.is_contiguous() and s.dtype == x.dtype for own in state for s in own]):
+    if not ours and not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
         return None
     if known is None or not known.fits(x):
-        if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type, union-attr]
+        if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type]
             return None
         known = _steppers[stack] = Stepper(stack, x)
     return known

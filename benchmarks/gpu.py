@@ -1,0 +1,199 @@
+"""Stacks on a GPU, side by side: rnnzoo's STAR and LSTM, cuDNN's LSTM (torch.nn.LSTM) and, if installed, FlashRNN's.
+
+`python -m benchmarks.gpu [--rounds N] [--precision P] [--stack LAYERSxUNITS] [--out FILE]` times a forward pass, and a
+forward and backward pass, over 784 steps of one feature, loss on the last output. In float32 no one may use TF32, in
+tf32 everyone may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's own
+clock, after three warm-ups; memory is the peak of what torch has allocated. What fails is recorded with its error.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import zoo
+from zoo import files
+from zoo.specs import Architecture, Config, Interface
+
+STEPS = 784
+STACKS = ((1, 64), (16, 64), (1, 128), (4, 128))
+BATCHES = (100, 1000)
+PRECISIONS = ("float32", "tf32", "bfloat16")
+WARM_UPS = 3
+
+
+def forward(network: nn.Module, x: Tensor) -> None:
+    """A forward pass without a graph."""
+    with torch.no_grad():
+        network(x)
+
+
+def training_step(network: nn.Module, x: Tensor) -> None:
+    """A forward and a backward pass; gradients of earlier ones are dropped."""
+    network.zero_grad()
+    network(x).logsumexp(-1).mean().backward()
+
+
+PASSES = {"forward": forward, "forward + backward": training_step}
+
+
+class Zoo(nn.Module):
+    """rnnzoo's stack; `exact` is how small matrices of float32 are multiplied, see zoo.kernels.triton_layer."""
+
+    def __init__(self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused"):
+        super().__init__()
+        architecture = Architecture(cell=cell, layers=layers, units=units)
+        interface = Interface(input=(1,), steps=STEPS, outputs=10, readout="last")
+        config = Config(
+            name=f"{cell}-{layers}x{units}-smnist", task="smnist", architecture=architecture, interface=interface
+        )
+        self.network, self.exact = zoo.build(config, device="cpu"), exact
+        self.network.backend = backend
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            from zoo.kernels import triton_layer
+
+            triton_layer.EXACT = self.exact
+        logits: Tensor = self.network(x)
+        return logits
+
+
+class Cudnn(nn.Module):
+    """torch.nn.LSTM with the same head."""
+
+    def __init__(self, layers: int, units: int):
+        super().__init__()
+        self.stack, self.head = nn.LSTM(1, units, layers, batch_first=True), nn.Linear(units, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.stack(x)[0][:, -1])
+        return logits
+
+
+class FlashRNN(nn.Module):
+    """FlashRNN's LSTM, layer by layer, with linear input maps and the same head."""
+
+    def __init__(self, layers: int, units: int, backend: str):
+        super().__init__()
+        self.units, self.backend = units, backend
+        self.inputs = nn.ModuleList(nn.Linear(units if layer else 1, 4 * units) for layer in range(layers))
+        self.recurrent = nn.ParameterList(torch.randn(4, 1, units, units) / units**0.5 for _ in range(layers))
+        self.bias = nn.ParameterList(torch.zeros(4, 1, units) for _ in range(layers))
+        self.head = nn.Linear(units, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        from flashrnn import flashrnn
+
+        for linear, weight, bias in zip(self.inputs, self.recurrent, self.bias, strict=True):
+            given = linear(x).view(*x.shape[:2], 4, 1, self.units)
+            dtype = str(x.dtype).removeprefix("torch.")
+            states, _ = flashrnn(given, weight, bias, function="lstm", backend=self.backend, dtype=dtype)
+            x = states[0].squeeze(2)  # (states, batch, time, heads, units)
+        logits: Tensor = self.head(x[:, -1])
+        return logits
+
+
+CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "rnnzoo star": lambda layers, units: Zoo("star", layers, units),
+    "rnnzoo star, three tf32": lambda layers, units: Zoo("star", layers, units, exact="tf32x3"),
+    "rnnzoo lstm": lambda layers, units: Zoo("lstm", layers, units),
+    "rnnzoo lstm, three tf32": lambda layers, units: Zoo("lstm", layers, units, exact="tf32x3"),
+    "cudnn lstm": lambda layers, units: Cudnn(layers, units),
+    "flashrnn lstm, cuda_fused": lambda layers, units: FlashRNN(layers, units, "cuda_fused"),
+    "flashrnn lstm, triton_fused": lambda layers, units: FlashRNN(layers, units, "triton_fused"),
+}
+
+
+def runs(name: str, precision: str, units: int) -> bool:
+    """Whether a contender says anything in this setting: the two float32 products differ for small matrices only."""
+    if "three tf32" in name:
+        return precision == "float32" and units <= 64
+    return "flashrnn" not in name or precision != "tf32"
+
+
+def seconds(work: Callable[[], None], rounds: int) -> float:
+    """Median time of `work` on the GPU."""
+    for _ in range(WARM_UPS):
+        work()
+    taken = []
+    for _ in range(rounds):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        taken.append(begin.elapsed_time(end) / 1000)
+    return statistics.median(taken)
+
+
+def measure(name: str, precision: str, layers: int, units: int, batch: int, rounds: int) -> dict[str, Any]:
+    """One row: the setting, seconds of each pass and peak memory, or the error."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    row: dict[str, Any] = {"name": name, "precision": precision, "layers": layers, "units": units, "batch": batch}
+    torch.manual_seed(0)
+    try:
+        network = CONTENDERS[name](layers, units).to("cuda", dtype)
+        x = torch.rand(batch, STEPS, 1, device="cuda").to(dtype)
+        torch.cuda.reset_peak_memory_stats()
+        for what, once in PASSES.items():
+            row[what] = seconds(lambda once=once: once(network, x), rounds)  # type: ignore[misc]
+        row["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
+    except Exception as problem:  # a peer that cannot run is a result too
+        row["error"] = f"{type(problem).__name__}: {problem}"[:300]
+    network = x = None  # type: ignore[assignment]
+    torch.cuda.empty_cache()
+    return row
+
+
+def machine() -> dict[str, Any]:
+    """The GPU, and what uses it."""
+    import triton
+
+    return {
+        "gpu": torch.cuda.get_device_name(), "capability": torch.cuda.get_device_capability(),
+        "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+        "triton": triton.__version__,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--precision", choices=PRECISIONS, action="append")
+    parser.add_argument("--stack", choices=[f"{layers}x{units}" for layers, units in STACKS], action="append")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "gpu.json")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("This benchmark needs a GPU and a torch built for it; on a CPU: python -m benchmarks.stacks")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        sys.exit("TRITON_INTERPRET=1 would time Triton's interpreter; unset it.")
+    rows = []
+    print(f"{'':30}{'precision':>10}{'stack':>8}{'batch':>7}{'forward':>12}{'fwd + bwd':>12}{'memory':>10}")
+    for (layers, units), batch, precision in itertools.product(STACKS, BATCHES, PRECISIONS):
+        stack = f"{layers}x{units}"
+        if stack not in (arguments.stack or [stack]) or precision not in (arguments.precision or [precision]):
+            continue
+        for name in (n for n in CONTENDERS if runs(n, precision, units)):
+            row = measure(name, precision, layers, units, batch, arguments.rounds)
+            rows.append(row)
+            said = row.get("error") or "".join(
+                [*(f"{row[what] * 1000:>9.2f} ms" for what in PASSES), f"{row['peak_memory_bytes'] / 2**20:>6.0f} MiB"]
+            )
+            print(f"{name:30}{precision:>10}{stack:>8}{batch:>7}{said}", flush=True)
+            data = {"machine": machine(), "setting": {"steps": STEPS, "rounds": arguments.rounds}, "rows": rows}
+            files.replace(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The pointwise part of each cell in Triton: what happens to a tile of sequences once the matrix products are there.
+
+As in native/cells.h a time step has one or more phases. Before a phase, the products of its operand (in the first the
+old h, later the result of the phase before) have been added to its pre-activations. Tiles are float32, (sequences,
+units), and come in tuples:
+
+`forward(phase, a, old, now, option)` takes the pre-activations up to this phase, the states before the step and those
+the phase before made; it gives the new states, and the tape: what `backward` needs of this phase.
+`backward(phase, g, top, old, new, kept, option)` takes the gradients of the states that this phase and that the whole
+step made, h before and after the step, and the tape; it gives the gradients of the phase's pre-activations, and those
+of the states it started from, other than through the products.
+
+Equations and gate order are those of zoo.cells; a derivative of tanh or sigmoid is written by its value.
+"""
+
+# mypy: ignore-errors
+# Triton compiles the functions below; their annotations are its own.
+
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sigmoid(x):
+    return 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def tanh(x):
+    """To within rounding: the hardware's own has 11 bits, and 1 - e^-2x has no digits left near zero."""
+    e, s = tl.exp(-2.0 * tl.abs(x)), x * x
+    far = (1.0 - e) / (1.0 + e)
+    near = (((-6.6157491e-3 * s + 2.1312742e-2) * s - 5.3910065e-2) * s + 0.13333118) * s - 0.33333331
+    return tl.where(s < 0.3, x + x * (s * near), tl.where(x < 0, -far, far))
+
+
+@triton.jit
+def relu(x):
+    return tl.where(x < 0, 0.0, x)  # tl.maximum would lose NaN
+
+
+@triton.jit
+def relu_gradient(y, g):
+    return tl.where(y <= 0, 0.0, g)
+
+
+@triton.jit
+def _tanh_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    return (tanh(a[0]),), ()
+
+
+@triton.jit
+def _tanh_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    return (g[0] * (1.0 - new * new),), (tl.zeros_like(new),)
+
+
+@triton.jit
+def _relu_rnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    return (relu(a[0]),), ()
+
+
+@triton.jit
+def _relu_rnn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    return (relu_gradient(new, g[0]),), (tl.zeros_like(new),)
+
+
+@triton.jit
+def _rin_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    return (relu(a[0] + old[0]),), ()
+
+
+@triton.jit
+def _rin_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    da = relu_gradient(new, g[0])
+    return (da,), (da,)
+
+
+@triton.jit
+def _rin_dt_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    h = relu(a[phase] + now[0])
+    if phase == 0:
+        return (h,), (h,)
+    else:
+        return (h,), ()
+
+
+@triton.jit
+def _rin_dt_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    if phase == 0:
+        da = relu_gradient(kept[0], g[0])
+    else:
+        da = relu_gradient(new, g[0])
+    return (da,), (da,)
+
+
+@triton.jit
+def _star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    z, k = tanh(a[0]), sigmoid(a[1])
+    return (tanh(old[0] + k * (z - old[0])),), (z, k)
+
+
+@triton.jit
+def _star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    z, k = kept
+    g = g[0] * (1.0 - new * new)
+    return (g * k * (1.0 - z * z), g * (z - old) * k * (1.0 - k)), (g * (1.0 - k),)
+
+
+@triton.jit
+def _shifted_star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    z, k, j = tanh(a[0]), sigmoid(a[1]), sigmoid(a[1] + option)
+    return (tanh((1.0 - k) * old[0] + j * z),), (z, k, j)
+
+
+@triton.jit
+def _shifted_star_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    z, k, j = kept
+    g = g[0] * (1.0 - new * new)
+    da = g * (z * j * (1.0 - j) - old * k * (1.0 - k))
+    return (g * j * (1.0 - z * z), da), (g * (1.0 - k),)
+
+
+@triton.jit
+def _lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    i, f, z, o = sigmoid(a[0]), sigmoid(a[1]), tanh(a[2]), sigmoid(a[3])
+    c = f * old[1] + i * z
+    return (o * tanh(c), c), (i, f, z, o, old[1])
+
+
+@triton.jit
+def _lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    i, f, z, o, c = kept
+    t = tanh(f * c + i * z)
+    gc = g[1] + g[0] * o * (1.0 - t * t)
+    da = (gc * z * i * (1.0 - i), gc * c * f * (1.0 - f), gc * i * (1.0 - z * z), g[0] * t * o * (1.0 - o))
+    return da, (tl.zeros_like(new), gc * f)
+
+
+@triton.jit
+def _coupled_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    f, z, o = sigmoid(a[0]), tanh(a[1]), sigmoid(a[2])
+    c = z + f * (old[1] - z)
+    return (o * tanh(c), c), (f, z, o, old[1])
+
+
+@triton.jit
+def _coupled_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    f, z, o, c = kept
+    t = tanh(z + f * (c - z))
+    gc = g[1] + g[0] * o * (1.0 - t * t)
+    da = (gc * (c - z) * f * (1.0 - f), gc * (1.0 - f) * (1.0 - z * z), g[0] * t * o * (1.0 - o))
+    return da, (tl.zeros_like(new), gc * f)
+
+
+@triton.jit
+def _forget_lstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    f, z = sigmoid(a[0]), tanh(a[1])
+    return (tanh(z + f * (old[0] - z)),), (f, z)
+
+
+@triton.jit
+def _forget_lstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    f, z = kept
+    g = g[0] * (1.0 - new * new)
+    return (g * (old - z) * f * (1.0 - f), g * (1.0 - f) * (1.0 - z * z)), (g * f,)
+
+
+@triton.jit
+def _gru_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    if phase == 0:
+        r = sigmoid(a[0])
+        return (r * old[0],), (r, r * old[0])
+    else:
+        z, n = sigmoid(a[1]), tanh(a[2])
+        return (old[0] + z * (n - old[0]),), (z, n)
+
+
+@triton.jit
+def _gru_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    r, _, z, n = kept
+    if phase == 1:
+        return (g[0] * z * (1.0 - n * n),), (tl.zeros_like(new),)
+    else:
+        da = (g[0] * old * r * (1.0 - r), top[0] * (n - old) * z * (1.0 - z))
+        return da, (g[0] * r + top[0] * (1.0 - z),)
+
+
+@triton.jit
+def _gru_after_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    r, z, u = sigmoid(a[0]), sigmoid(a[1]), a[3]
+    n = tanh(a[2] + r * u)
+    return (old[0] + z * (n - old[0]),), (r, z, n, u)
+
+
+@triton.jit
+def _gru_after_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    r, z, n, u = kept
+    gn = g[0] * z * (1.0 - n * n)
+    da = (gn * u * r * (1.0 - r), g[0] * (n - old) * z * (1.0 - z), gn, gn * r)
+    return da, (g[0] * (1.0 - z),)
+
+
+@triton.jit
+def _rhn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    h, t, c = tanh(a[3 * phase]), sigmoid(a[3 * phase + 1]), sigmoid(a[3 * phase + 2])
+    return (h * t + now[0] * c,), (h, t, c, now[0])
+
+
+@triton.jit
+def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    h, t, c, s = kept
+    return (g[0] * t * (1.0 - h * h), g[0] * h * t * (1.0 - t), g[0] * s * c * (1.0 - c)), (g[0] * c,)
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A cell's functions and its tape: how many tiles, and which of them is the operand of a later phase."""
+
+    forward: Any
+    backward: Any
+    tape: int
+    operand: int = 0
+    tape_per_phase: bool = False
+
+
+CELLS = {
+    "tanh-rnn": Pointwise(_tanh_rnn_forward, _tanh_rnn_backward, 0),
+    "relu-rnn": Pointwise(_relu_rnn_forward, _relu_rnn_backward, 0),
+    "rin": Pointwise(_rin_forward, _rin_backward, 0),
+    "rin-dt": Pointwise(_rin_dt_forward, _rin_dt_backward, 1),
+    "star": Pointwise(_star_forward, _star_backward, 2),
+    "shifted-star": Pointwise(_shifted_star_forward, _shifted_star_backward, 3),
+    "lstm": Pointwise(_lstm_forward, _lstm_backward, 5),
+    "lstm-coupled": Pointwise(_coupled_lstm_forward, _coupled_lstm_backward, 4),
+    "lstm-f": Pointwise(_forget_lstm_forward, _forget_lstm_backward, 2),
+    "gru": Pointwise(_gru_forward, _gru_backward, 4, operand=1),
+    "gru-after": Pointwise(_gru_after_forward, _gru_after_backward, 4),
+    "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
+}
+"""By the name in a Plan."""
