@@ -23,6 +23,8 @@ METADATA = [
     "zoo.registry",
     "zoo.results",
     "zoo.cards",
+    "zoo.comparison",
+    "zoo.plots",
     "zoo.hub",
     "zoo.assets",
     "zoo.files",
