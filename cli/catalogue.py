@@ -17,6 +17,9 @@ Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.",
 Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
 CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
+NameOrPattern = Annotated[
+    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=_complete)
+]
 NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=_complete)]
 
 

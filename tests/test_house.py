@@ -24,6 +24,8 @@ METADATA = [
     "zoo.results",
     "zoo.cards",
     "zoo.comparison",
+    "zoo.jobs",
+    "zoo.cluster",
     "zoo.plots",
     "zoo.hub",
     "zoo.assets",
