@@ -85,18 +85,15 @@ def board(title: str) -> Iterator[Board]:
         return
     from rich.console import Console
     from rich.live import Live
-    from rich.table import Table
+    from rich.text import Text
 
     with Live(console=Console(stderr=True), transient=True, refresh_per_second=2) as live:
 
         def table(states: Mapping[str, tuple[str, str]]) -> None:
             counts = Counter(phase for phase, _ in states.values())
-            rows = Table(box=None, title=f"{title}: " + ", ".join(f"{n} {phase}" for phase, n in counts.items()))
-            for column in ("model", "", ""):
-                rows.add_column(column, no_wrap=True)
-            for name, (phase, text) in states.items():
-                if phase in ("running", "failed"):
-                    rows.add_row(name, phase, text)
-            live.update(rows)
+            summary = ", ".join(f"{n} {phase}" for phase, n in counts.items())
+            rows = [(name, *state) for name, state in states.items() if state[0] in ("running", "failed")]
+            shown = columns(("MODEL", "STATE", ""), rows)
+            live.update(Text(f"{title}: {summary}\n{shown}", no_wrap=True, overflow="ellipsis"))
 
         yield table

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rnnzoo_cli.output import board
 from ruamel.yaml import YAML
 
 from zoo import jobs, registry, results
@@ -74,19 +75,8 @@ def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[.
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
     three({"epochs": 100})
     out = tmp_path / "runs"
-    command = [
-        sys.executable,
-        "-m",
-        "rnnzoo_cli",
-        "train",
-        PATTERN,
-        "--jobs",
-        "2",
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-    ]
+    arguments = ["train", "[gi]*-rows", "--jobs", "2", "--out", str(out), "--device", "cpu"]
+    command = [sys.executable, "-m", "rnnzoo_cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         wait_for(lambda: epochs_done(out / NAMES[0]) and epochs_done(out / NAMES[1]), process)
         process.send_signal(signal.SIGINT)
@@ -226,6 +216,22 @@ def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.Monke
     code, _, err = run("train", "star-*", "--ray", "local", "--out", str(tmp_path))
     assert code == 2
     assert "pip install 'rnnzoo[ray]'" in err
+
+
+def test_the_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with board("train x*") as show:
+        show(
+            {"xa": ("running", "epoch 1/2"), "xb": ("waiting", ""), "xc": ("failed", "diverged"), "xd": ("waiting", "")}
+        )
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    for text in ("train x*: 1 running, 2 waiting, 1 failed", "xa", "epoch 1/2", "xc", "diverged"):
+        assert text in shown.err
+    assert "xb" not in shown.err
 
 
 @pytest.mark.slow
