@@ -130,7 +130,7 @@ def test_the_plot_shows_both_and_says_the_setting(tmp_path: Path) -> None:
         for kind in ("lstm", "star") for n in (1, 2, 4)
     ]  # fmt: skip
     before = drawn(rows, tmp_path / "a.svg")
-    assert "Reported: Table 3 of Turkoglu et al. 2019. None measured yet." in before
+    assert "Reported: Table 3 of Turkoglu et al. 2019. None of these measured yet." in before
     known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3, "seed": 1}
     after = drawn([rows[0], *(replace(r, **known) for r in rows[1:])], tmp_path / "b.svg")
     for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):

@@ -107,7 +107,7 @@ def _caption(rows: Sequence[Row]) -> str:
     made = dict.fromkeys(f"{r.training_text}, seed {r.seed}" for r in done if r.recipe)
     tests = dict.fromkeys(f"{r.n:,} {r.split} examples" for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
-    caption += f"Measured: one run each, on {', '.join(tests)} ({'; '.join(made)})." if done else "None measured yet."
+    caption += f"Measured: one run each, on {', '.join(tests)} ({'; '.join(made)})." if done else "None of these measured yet."
     if replaced := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
         caption += f" Measured on other data than reported: {', '.join(replaced)}."
     return caption
