@@ -14,15 +14,19 @@ def _complete(incomplete: str) -> list[str]:
 
 
 Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=_complete)]
+Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)]
+TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
+CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
+NameOrPattern = Annotated[
+    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=_complete)
+]
 NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=_complete)]
 
 
 def list_(
-    pattern: Annotated[
-        str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)
-    ] = "*",
-    task: Annotated[str | None, typer.Option(help="Only models of this task.")] = None,
-    cell: Annotated[str | None, typer.Option(help="Only models with this cell.")] = None,
+    pattern: Pattern = "*",
+    task: TaskOption = None,
+    cell: CellOption = None,
     trained: Annotated[
         bool | None, typer.Option("--trained/--untrained", help="Only models with, or without, weights.")
     ] = None,

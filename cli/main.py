@@ -11,7 +11,7 @@ import typer
 from zoo import __version__
 from zoo.errors import ZooError
 
-from . import catalogue, checkpoints, machine, work
+from . import catalogue, checkpoints, comparing, machine, work
 from .output import say
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("show")(catalogue.show)
 app.command("pull")(checkpoints.pull)
 app.command("eval")(work.evaluate)
 app.command("train")(work.train)
+app.command("compare")(comparing.compare)
 app.command("card")(checkpoints.card)
 app.command("adopt")(checkpoints.adopt)
 app.command("bench")(machine.bench)

@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Protocol
 
@@ -59,3 +60,40 @@ def progress(title: str) -> Iterator[Bar]:
     with Progress(*layout, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, text="", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
+
+
+class Board(Protocol):
+    def __call__(self, states: Mapping[str, tuple[str, str]]) -> None: ...
+
+
+@contextmanager
+def board(title: str) -> Iterator[Board]:
+    """Where several things are, each a phase and a text: a live table on stderr if that is a terminal, of what runs or
+    failed; else a line when a phase changes, and one a minute for what runs."""
+    if not sys.stderr.isatty():
+        said: dict[str, tuple[str, float]] = {}
+
+        def lines(states: Mapping[str, tuple[str, str]]) -> None:
+            now = time.monotonic()
+            for name, (phase, text) in states.items():
+                before, when = said.get(name, ("waiting", now))
+                if phase != before or (phase == "running" and now - when > 60):
+                    say(f"{name}: {phase}{f', {text}' if text else ''}")
+                    said[name] = (phase, now)
+
+        yield lines
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(stderr=True), transient=True, refresh_per_second=2) as live:
+
+        def table(states: Mapping[str, tuple[str, str]]) -> None:
+            counts = Counter(phase for phase, _ in states.values())
+            summary = ", ".join(f"{n} {phase}" for phase, n in counts.items())
+            rows = [(name, *state) for name, state in states.items() if state[0] in ("running", "failed")]
+            shown = columns(("MODEL", "STATE", ""), rows)
+            live.update(Text(f"{title}: {summary}\n{shown}", no_wrap=True, overflow="ellipsis"))
+
+        yield table

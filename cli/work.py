@@ -9,7 +9,8 @@ import typer
 
 from zoo import cards, registry
 
-from .catalogue import Name, NameOrPath
+from . import many
+from .catalogue import NameOrPath, NameOrPattern
 from .output import AsJson, columns, emit, percent, progress, say
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps (default: the best there is).")]
@@ -54,23 +55,39 @@ def evaluate(
 
 
 def train(
-    name: Name,
-    out: Annotated[Path | None, typer.Option(help="Folder for the run (default: runs/NAME).")] = None,
+    name: NameOrPattern,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the run (default: runs/NAME); of several, for DIR/NAME.")
+    ] = None,
     device: Device = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the recipe's.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many models of a pattern at a time (default: 1; with --ray, all).")
+    ] = None,
+    threads_per_job: Annotated[
+        int | None, typer.Option(min=1, help="Of the CPU (default: equal shares; with --ray, 1).")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="Address of a Ray cluster to train on, `auto`, or `local` to start one.")
+    ] = None,
+    gpus_per_job: Annotated[float, typer.Option(min=0.0, help="With --ray; a part of one is possible.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model by its recipe, or continue where an interrupted run stopped.
+    """Train a model by its recipe, or continue where an interrupted run stopped; of a pattern, all that match.
 
-    Several processes or machines: accelerate launch [its options] -m rnnzoo_cli train NAME
+    One model on several processes or machines: accelerate launch [its options] -m rnnzoo_cli train NAME
     """
+    given = {"epochs": epochs, "batch": batch_size, "seed": seed}
+    overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if jobs or ray or set(name) & set("*?["):
+        where = many.Where(jobs, threads_per_job, ray, gpus_per_job)
+        many.train(name, out or Path("runs"), device, overrides, where, as_json)
+        return
     from zoo.training import Progress
     from zoo.training import train as run
 
-    given = {"epochs": epochs, "batch": batch_size, "seed": seed}
-    overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     folder = out or Path("runs") / name
     with progress(f"train {name}") as bar:
 

@@ -15,21 +15,7 @@ from zoo import __version__, benchmark, registry, results
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-VERBS = ["list", "show", "pull", "eval", "train", "card", "adopt", "bench", "doctor"]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line in this process; exit code, stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rnnzoo", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return call
+VERBS = ["list", "show", "pull", "eval", "train", "compare", "card", "adopt", "bench", "doctor"]
 
 
 def test_list_shows_every_model_and_filters(run: Run) -> None:

@@ -3,9 +3,10 @@
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from ruamel.yaml import YAML
 
 from . import assets
 from .cells import CELLS
-from .registry import Entry
+from .comparison import METRICS, Row
+from .registry import Entry, registry
 from .results import Results
 from .specs import Paper, Recipe, Reported
 
@@ -79,9 +81,13 @@ def _weights_text(entry: Entry) -> str:
 
 def source(figure: Reported, paper: Paper) -> str:
     """Where a reported figure is printed."""
+    return f'{figure.table} of {citation(paper)}, "{paper.title}"'
+
+
+def citation(paper: Paper) -> str:
+    """Authors and year: `Turkoglu et al. 2019`."""
     names = paper.authors.split(", ")
-    who = " & ".join(names) if len(names) < 3 else f"{names[0]} et al."
-    return f'{figure.table} of {who} {paper.year}, "{paper.title}"'
+    return f"{' & '.join(names) if len(names) < 3 else f'{names[0]} et al.'} {paper.year}"
 
 
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
@@ -97,6 +103,52 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
                 ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
             )
             for entry, results, count in rows
+        ],
+    )
+
+
+def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
+    """The README's links to the pages of `comparison_page`, by paper."""
+    papers = registry().papers
+    return "\n".join(
+        f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
+        for key, rows in pages.items()
+    )
+
+
+def _extent(rows: Sequence[Row]) -> str:
+    models, done = ({row.model for row in some} for some in (rows, [r for r in rows if r.measured is not None]))
+    return f"{len(done)} of {len(models)} models measured"
+
+
+def comparison_page(key: str, rows: Sequence[Row]) -> str:
+    """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
+    paper = registry().papers[key]
+    parts = [
+        f"# {paper.title}",
+        f"{paper.authors}. {paper.year}. {_link(paper)}".rstrip(),
+        f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
+        "difference is measured less reported, for accuracies in percentage points. "
+        f"`rnnzoo compare --paper {key}` prints the same.",
+        f"![{METRICS[rows[0].metric].title} against depth]({key}.svg)",
+    ]
+    for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
+        parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _comparison_table(rows: Sequence[Row]) -> str:
+    return _table(
+        ("model", f"reported {METRICS[rows[0].metric].title}", "measured", "difference", "n", "trained by", "seed"),
+        [
+            (
+                f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
+                *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
+                "-" if r.n is None else f"{r.n:,}",
+                r.training_text or "-",
+                "-" if r.seed is None else str(r.seed),
+            )
+            for r in rows
         ],
     )
 

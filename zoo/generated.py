@@ -5,11 +5,13 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from . import assets, builder, cards, files, registry, results
+from . import assets, builder, cards, comparison, files, plots, registry, results
 
-MODELS, SPEED, END = "<!-- generated: models -->", "<!-- generated: speed -->", "<!-- end of generated -->"
+MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
+END = "<!-- end of generated -->"
 
 PLOTS = {
     "docs/stacks.svg": "Seconds of a forward pass and a training step, by contender",
@@ -37,8 +39,29 @@ def outputs() -> dict[Path, str]:
             measured = cards.speed_table(json.loads(speed.read_text(encoding="utf-8")))
             drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
             text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
+        pages = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
+        text = _between(text, PAPERS, cards.papers_list(pages))
+        for paper, rows in pages.items():
+            generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
         generated[readme] = text
     return generated
+
+
+def drawings() -> dict[Path, Sequence[comparison.Row]]:
+    """Path to what it shows of every generated plot. The bytes depend on matplotlib's version, so a plot is stale only
+    when the mark in it is not that of the rows."""
+    if not assets.path("README.md").exists():
+        return {}
+    return {assets.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
+
+
+def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
+    """The plots that do not show what they should."""
+    return {
+        path: rows
+        for path, rows in drawings().items()
+        if not path.exists() or comparison.digest(rows) not in path.read_text(encoding="utf-8")
+    }
 
 
 def _between(text: str, mark: str, content: str) -> str:
@@ -49,7 +72,8 @@ def _between(text: str, mark: str, content: str) -> str:
 
 def stale() -> list[Path]:
     """The generated files that are not what they should be."""
-    return [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    return [*texts, *stale_drawings()]
 
 
 def main() -> int:
@@ -61,6 +85,8 @@ def main() -> int:
         return 1 if found else 0
     for path, text in outputs().items():
         files.replace(path, text.encode())
+    for path, rows in stale_drawings().items():
+        plots.against_depth(rows, path)
     return 0
 
 

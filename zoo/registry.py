@@ -18,7 +18,7 @@ from ruamel.yaml.reader import ReaderError
 
 from . import assets
 from .cells import CELLS, cell_row
-from .errors import RegistryError, UnknownNameError
+from .errors import RegistryError, RequestError, UnknownNameError, first_problem
 from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 from .tasks import TASKS
 
@@ -46,6 +46,13 @@ class Entry:
     def config(self) -> Config:
         interface = Interface.of(self.task)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
+
+    def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
+        """The recipe with some of its fields changed; raises RequestError if it cannot be changed to that."""
+        try:
+            return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
+        except ValidationError as error:
+            raise RequestError(f"The recipe cannot be changed to that: {first_problem(error)}.") from error
 
 
 def read(path: Path) -> Registry:

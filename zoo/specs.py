@@ -61,6 +61,8 @@ class Dataset(Spec):
     title: Text
     license: Text
     """SPDX identifier."""
+    stand_in_for: Text | None = None
+    """The dataset of the documents that this one stands in for; figures of the two are not of the same test."""
     hub: Text
     """Dataset repository on the Hub, which has the same data as parquet."""
     hub_files: dict[str, Text]

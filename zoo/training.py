@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from . import checkpoint, hub, results
 from .builder import build, parameters, resolve_device
-from .errors import CheckpointError, MissingExtraError, RequestError, TrainingError, first_problem
+from .errors import CheckpointError, MissingExtraError, TrainingError
 from .evaluation import BATCH, measure, score
 from .network import Network
 from .provenance import command, device_name, versions
@@ -69,10 +68,7 @@ def train(
     with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
-    try:
-        recipe = Recipe.model_validate({**entry.recipe.model_dump(), **(overrides or {})})
-    except ValidationError as error:
-        raise RequestError(f"The recipe cannot be changed to that: {first_problem(error)}.") from error
+    recipe = entry.recipe_with(overrides or {})
     accelerator = _accelerator(recipe, device)
     if recipe.batch % accelerator.num_processes:
         raise TrainingError(

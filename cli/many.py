@@ -1,0 +1,93 @@
+"""`rnnzoo train PATTERN`: many models, each in a process of its own, on this machine or on a Ray cluster."""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zoo import cluster, jobs, registry
+from zoo.errors import RequestError, TrainingError, UnknownNameError
+
+from .output import board, columns, emit
+
+OPTIONS = {"epochs": "--epochs", "batch": "--batch-size", "seed": "--seed"}
+SHARED = ("RNNZOO_ROOT", "RNNZOO_DATA")
+
+
+class Where(NamedTuple):
+    """What the runs are given; none is the default of the option."""
+
+    jobs: int | None
+    threads: int | None
+    ray: str | None
+    gpus: float
+
+
+def train(pattern: str, out: Path, device: str | None, overrides: dict[str, Any], where: Where, as_json: bool) -> None:
+    """Train every model that matches into out/NAME; TrainingError at the end if any failed."""
+    names = registry.list_models(pattern)
+    if not names:
+        raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows them all.")
+    if "RANK" in os.environ:
+        raise RequestError("Several models are trained by one process that starts the others: leave out the launcher.")
+    if where.gpus and where.ray is None:
+        raise RequestError("--gpus-per-job needs --ray. Without it every job is on the one --device.")
+    threads = where.threads or (1 if where.ray else max(1, _cores() // (where.jobs or 1)))
+    states: dict[str, jobs.State] = {}
+    todo = []
+    for name in names:
+        entry, folder = registry.find(name), (out / name).absolute()
+        if jobs.finished(entry, entry.recipe_with(overrides), folder):
+            states[name] = jobs.State("skipped", text="was finished")
+            continue
+        arguments = ["train", name, "--out", str(folder), *(["--device", device] if device else [])]
+        arguments += [word for key, value in overrides.items() for word in (OPTIONS[key], str(value))]
+        environment = {key: os.path.abspath(os.environ[key]) for key in SHARED if os.environ.get(key)}
+        environment["OMP_NUM_THREADS"] = str(threads)
+        todo.append(jobs.Job(name, folder, tuple(arguments), environment))
+    if todo:
+        with board(f"train {pattern}") as show, _workers(where, threads) as workers:
+            states |= jobs.run(todo, workers, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()}))
+    _summarise({name: states[name] for name in names}, out, as_json)
+
+
+def _workers(where: Where, threads: int) -> AbstractContextManager[jobs.Workers]:
+    if where.ray is None:
+        return nullcontext(jobs.Processes(where.jobs or 1))
+    return cluster.workers(where.ray, where.jobs, threads, where.gpus)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _summarise(states: dict[str, jobs.State], out: Path, as_json: bool) -> None:
+    """One row a model on stdout; then the failures, or the interruption, as the exit code."""
+    rows = []
+    for name, state in states.items():
+        training = jobs.training(out / name)
+        best = training.best if training else None
+        rows.append({
+            "name": name, "folder": str(out / name), "state": state.phase, "exit_code": state.code,
+            "epochs_done": training.epochs_done if training else 0,
+            "epochs": training.recipe.epochs if training else None,
+            "best_epoch": best.epoch if best else None,
+            "validation_loss": best.validation_loss if best else None, "text": state.text,
+        })  # fmt: skip
+    table = [
+        (
+            r["name"], r["state"], f"{r['epochs_done']}/{r['epochs'] or '-'}", r["best_epoch"],
+            None if r["validation_loss"] is None else f"{r['validation_loss']:.4f}",
+            r["text"] if r["state"] == "failed" else "",
+        )
+        for r in rows
+    ]  # fmt: skip
+    emit(rows, as_json, columns(("MODEL", "STATE", "EPOCHS", "BEST", "VALIDATION LOSS", ""), table))
+    if any(state.phase == "stopped" for state in states.values()):
+        raise KeyboardInterrupt
+    failed = [name for name, state in states.items() if state.phase == "failed"]
+    if failed:
+        raise TrainingError(
+            f"{len(failed)} of {len(states)} runs failed: {', '.join(failed)}. "
+            f"{out}/NAME/{jobs.LOG} says why; the same command tries them again."
+        )

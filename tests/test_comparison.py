@@ -1,0 +1,198 @@
+"""Reported against measured: the rows, the table, the plot, and the pages made of them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoo import cards, comparison, generated, registry, results
+from zoo.comparison import METRICS, Metric, Row
+from zoo.errors import RequestError, UnknownNameError
+
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "accuracy")
+
+
+def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> None:
+    rows = comparison.rows()
+    expected = sorted((name, f.table, f.percent) for name, m in registry.models().items() for f in m.reported)
+    found = [r for r in rows if r.reported is not None]
+    assert sorted((r.model, r.table, round(100 * (r.reported or 0), 8)) for r in found) == expected
+    assert {r.model for r in rows if r.measured is not None} == set(registry.list_models(trained=True))
+    assert {r.model for r in rows if r.paper is None} == set(registry.list_models("*-mnist-rows", trained=True))
+
+
+def test_a_measured_row_says_how_it_came_about() -> None:
+    (row,) = comparison.rows("star-16x64-pmnist")
+    recorded = results.of("star-16x64-pmnist")
+    evaluation, training = recorded.measured(), recorded.training
+    assert evaluation is not None
+    assert training is not None
+    assert (row.paper, row.table, row.reported) == ("star", "Table 1", 0.924)
+    assert (row.measured, row.split, row.n, row.seed) == (evaluation.value, "test", 10_000, training.recipe.seed)
+    assert (row.recipe, row.epochs_done, row.epochs) == ("star-mnist-short", 6, 6)
+    assert row.difference == pytest.approx(evaluation.value - 0.924)
+    assert row.difference_text == f"{100 * evaluation.value - 92.4:+.2f}"
+
+
+def test_filters() -> None:
+    assert {r.paper for r in comparison.rows(paper="rin")} == {"rin"}
+    assert {r.kind for r in comparison.rows(cell="star")} == {"star"}
+    assert {r.task for r in comparison.rows("*", task="smnist")} == {"smnist"}
+    assert all(r.measured is not None for r in comparison.rows(measured=True))
+    assert comparison.rows("nothing-*") == []
+    with pytest.raises(UnknownNameError, match=r"No paper is called 'strar'\. Did you mean star"):
+        comparison.rows(paper="strar")
+
+
+def test_a_figure_of_a_stand_in_has_no_difference() -> None:
+    row = replace(ROW, reported=0.5, measured=0.75)
+    assert row.difference == 0.25
+    other = replace(row, stand_in="20BN-Jester")
+    assert other.difference is None
+    assert other.measured_text == "75.00 % (on a stand-in for 20BN-Jester)"
+
+
+def test_a_metric_where_lower_is_better(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(METRICS, "mse", Metric("mean squared error", digits=3, higher_is_better=False))
+    row = replace(ROW, metric="mse", reported=0.167, measured=0.0015, n=1, split="test")
+    assert (row.reported_text, row.measured_text, row.difference_text) == ("0.167", "0.002", "-0.166")
+    assert "mean squared error (lower is better)" in drawn([row, replace(row, layers=8)], tmp_path / "x.svg")
+
+
+def test_compare_prints_a_table(run: Run) -> None:
+    code, out, err = run("compare", "star-*", "--task", "pmnist", "--paper", "star")
+    assert (code, err) == (0, "")
+    header, first, *_ = out.splitlines()
+    assert header.split() == ["MODEL", "FIGURE", "REPORTED", "MEASURED", "DIFFERENCE", "N", "TRAINED", "BY", "SEED"]
+    assert first.split()[:7] == ["star-16x64-pmnist", "star,", "Table", "1", "92.4", "%", "85.05"]
+    assert "10,000" in first
+
+
+def test_compare_as_json(run: Run) -> None:
+    code, out, _ = run("compare", "--measured", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert {row["model"] for row in rows} == set(registry.list_models(trained=True))
+    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference"}
+    assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--paper", "strar"], "No paper is called 'strar'. Did you mean star"),
+        (["--task", "mnits"], "No task is called"),
+        (["nothing-*", "--plot", "a.svg"], "nothing to plot"),
+        (["--plot", "a.doc"], "a.doc cannot be drawn: its ending must be one of"),
+        (["--plot", "a"], "its ending must be"),
+    ],
+)
+def test_wrong_comparisons_exit_with_2(
+    run: Run, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("compare", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_runs_of_ones_own(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    run("train", name, "--out", str(tmp_path / "runs" / name), "--device", "cpu", "--epochs", "1")
+    run("eval", str(tmp_path / "runs" / name), "--record", "--device", "cpu")
+    code, out, _ = run("compare", "--runs", str(tmp_path / "runs"), "--measured", "--json")
+    (row,) = json.loads(out)
+    assert (code, row["model"], row["n"], row["epochs_done"], row["epochs"]) == (0, name, 10_000, 1, 1)
+    assert run("compare", "--measured", "--json")[1] == "[]\n"
+
+
+def drawn(rows: list[Row], path: Path) -> str:
+    from zoo import plots
+
+    plots.against_depth(rows, path)
+    assert "stroke-dasharray" in path.read_text()
+    return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())  # the text, whatever lines it is in
+
+
+def test_the_plot_shows_both_and_says_the_setting(tmp_path: Path) -> None:
+    rows = [
+        replace(ROW, model=f"{kind}-{n}", kind=kind, layers=n, paper="star", table="Table 3", reported=0.9 - n / 100)
+        for kind in ("lstm", "star") for n in (1, 2, 4)
+    ]  # fmt: skip
+    before = drawn(rows, tmp_path / "a.svg")
+    assert "Reported: Table 3 of Turkoglu et al. 2019. None of these measured yet." in before
+    known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3, "seed": 1}
+    after = drawn([rows[0], *(replace(r, **known) for r in rows[1:])], tmp_path / "b.svg")
+    for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
+        assert text in after
+    assert "(r, 2 of 3 epochs, seed 1)" in after
+    assert "on a stand-in for x" in drawn([replace(r, **known, stand_in="x") for r in rows], tmp_path / "c.svg")
+    assert drawn(rows, tmp_path / "d.svg") == before
+    assert (tmp_path / "d.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
+    single = [*rows, replace(ROW, kind="gru", units=77, paper="star", table="Table 1", reported=0.5)]
+    assert "gru" not in drawn(single, tmp_path / "e.svg")
+    assert "77 units" in drawn(single[-1:], tmp_path / "f.svg")
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "SVG"])
+def test_the_ending_decides_the_format(ending: str, tmp_path: Path) -> None:
+    from zoo import plots
+
+    path = tmp_path / "folder" / f"plot.{ending}"
+    plots.against_depth([replace(ROW, reported=0.5)], path)
+    start = {"png": b"\x89PNG", "pdf": b"%PDF", "SVG": b"<?xml"}[ending]
+    assert path.read_bytes().startswith(start)
+    with pytest.raises(RequestError, match="nothing to plot"):
+        plots.against_depth([], path)
+
+
+def test_without_matplotlib_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("compare", "--plot", str(tmp_path / "a.svg"))
+    assert code == 2
+    assert "pip install 'rnnzoo[plots]'" in err
+
+
+def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
+    for paper in comparison.documents():
+        page = cards.comparison_page(paper, comparison.rows(paper=paper))
+        figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
+        assert page.count("\n| `") + page.count("\n| [`") == len(figures)
+        assert f"({paper}.svg)" in page
+        assert f"docs/{paper}.md" in (generated.assets.path("README.md")).read_text()
+    assert "[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | 85.05 % | -7.35 | 10,000" in (
+        cards.comparison_page("star", comparison.rows(paper="star"))
+    )
+
+
+def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generated.stale_drawings() == {}
+    rows = comparison.rows(paper="star")
+    changed = [replace(rows[0], measured=0.5), *rows[1:]]
+    assert comparison.digest(changed) != comparison.digest(rows)
+    monkeypatch.setattr(comparison, "rows", lambda **_: changed)
+    assert len(generated.stale_drawings()) == len(comparison.documents())
+
+
+def test_compare_never_imports_torch() -> None:
+    code = """
+import sys
+sys.argv = ["rnnzoo", "compare"]
+from rnnzoo_cli.main import main
+try:
+    main()
+except SystemExit as stopped:
+    assert not stopped.code
+assert not {"torch", "matplotlib", "numpy"} & set(sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

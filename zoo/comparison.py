@@ -1,0 +1,156 @@
+"""Reported against measured: registry and recorded results in, rows out. No torch."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from . import registry, results
+from .errors import UnknownNameError
+from .specs import Model
+
+Named = Callable[[str], results.Results]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is written, and which way is better."""
+
+    title: str
+    unit: str = ""
+    scale: float = 1.0
+    """From the metric's own unit, which results.json has, to the one it is written in."""
+    digits: int = 4
+    higher_is_better: bool = True
+
+    def text(self, value: float) -> str:
+        """A measured value, rounded to `digits`."""
+        return f"{self.scale * value:.{self.digits}f}{self.unit}"
+
+    def printed(self, value: float) -> str:
+        """A reported value with the digits that the document prints."""
+        return f"{self.scale * value:.10g}{self.unit}"
+
+
+METRICS = {"accuracy": Metric("accuracy", unit=" %", scale=100.0, digits=2)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model beside one figure that a document reports of it, or beside none."""
+
+    model: str
+    kind: str
+    """What a curve is of: the cell, with `bi` or `conv` before and a tag behind it if the model has them."""
+    layers: int
+    units: int
+    task: str
+    task_title: str
+    metric: str
+    paper: str | None = None
+    table: str | None = None
+    reported: float | None = None
+    """In the metric's own unit; an accuracy is a fraction."""
+    measured: float | None = None
+    split: str | None = None
+    n: int | None = None
+    """Examples that `measured` is of."""
+    recipe: str | None = None
+    """What the measured weights were trained by."""
+    epochs_done: int | None = None
+    epochs: int | None = None
+    seed: int | None = None
+    stand_in: str | None = None
+    """The dataset that ours stands in for; then the two figures are not of the same test."""
+
+    @property
+    def unit(self) -> Metric:
+        return METRICS[self.metric]
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less reported, if both are there and of the same test."""
+        if self.reported is None or self.measured is None or self.stand_in:
+            return None
+        return self.measured - self.reported
+
+    @property
+    def difference_text(self) -> str | None:
+        """The difference in the unit the metric is written in, percentage points for an accuracy; signed."""
+        return None if self.difference is None else f"{self.unit.scale * self.difference:+.{self.unit.digits}f}"
+
+    @property
+    def reported_text(self) -> str | None:
+        return None if self.reported is None else self.unit.printed(self.reported)
+
+    @property
+    def measured_text(self) -> str | None:
+        note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
+        return None if self.measured is None else self.unit.text(self.measured) + note
+
+    @property
+    def training_text(self) -> str | None:
+        """Recipe, and how much of it was done."""
+        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs"
+
+
+def rows(
+    pattern: str = "*", *, task: str | None = None, cell: str | None = None, paper: str | None = None,
+    measured: bool = False, of: Named = results.of,
+) -> list[Row]:  # fmt: skip
+    """One row for each figure reported of a model that matches, and one for each that only we measured.
+
+    Sorted by paper, table, task, cell, units and layers. paper: only figures of this one. measured: only models that
+    were measured. of: the results of a name. Raises UnknownNameError.
+    """
+    papers = registry.registry().papers
+    if paper is not None and paper not in papers:
+        raise UnknownNameError("paper", paper, papers)
+    found = [
+        row
+        for name in registry.list_models(pattern, task=task, cell=cell)
+        for row in _rows_of(name, of(name))
+        if paper in (None, row.paper) and not (measured and row.measured is None)
+    ]
+    return sorted(found, key=lambda r: (r.paper is None, r.paper, r.table, r.task, r.kind, r.units, r.layers))
+
+
+def _rows_of(name: str, found: results.Results) -> list[Row]:
+    entry = registry.find(name)
+    spec, task = entry.model, entry.task
+    row = Row(
+        model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
+        metric=task.metric, stand_in=entry.dataset.stand_in_for,
+    )  # fmt: skip
+    if evaluation := found.measured(task.metric):
+        row = replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
+        if training := found.training:
+            row = replace(
+                row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs
+            )
+    figures = [
+        replace(row, paper=figure.paper, table=figure.table, reported=round(figure.percent / 100, 10))
+        for figure in spec.reported
+    ]
+    return figures or ([row] if evaluation else [])
+
+
+def _kind(spec: Model) -> str:
+    return spec.prefix.rpartition("-")[0] + (f".{spec.tag}" if spec.tag else "")
+
+
+def in_folder(folder: Path) -> Named:
+    """Results of the runs that `rnnzoo train` left in folder/NAME."""
+    return lambda name: results.read(folder / name)
+
+
+def documents() -> list[str]:
+    """The papers that report a figure of some model, sorted."""
+    return sorted({figure.paper for model in registry.models().values() for figure in model.reported})
+
+
+def digest(table: Sequence[Row]) -> str:
+    """Sixteen hexadecimal digits that change with what a plot of these rows shows."""
+    shown = [(r.model, r.paper, r.table, r.reported, r.measured, r.training_text, r.stand_in) for r in table]
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]
