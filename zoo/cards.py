@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 from . import assets
 from .cells import CELLS
 from .registry import Entry
-from .results import Results
+from .results import Evaluation, Results
 from .specs import Paper, Recipe, Reported
+from .targets import METRICS, TARGETS
 
 COUNTS = "counts.json"
 LICENSE = "apache-2.0"
@@ -64,10 +65,14 @@ def summary(entry: Entry, results: Results, count: Counts) -> str:
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
     rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
     rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
-    rows += [("measured", f"{100 * e.value:.2f} % on {e.n:,} {e.split} examples") for e in results.evaluations]
+    rows += [("measured", f"{_value(e)} on {e.n:,} {e.split} examples") for e in results.evaluations]
     rows += [("weights", _weights_text(entry))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
+
+
+def _value(evaluation: Evaluation) -> str:
+    return METRICS[evaluation.metric].text(evaluation.value)
 
 
 def _weights_text(entry: Entry) -> str:
@@ -86,13 +91,13 @@ def source(figure: Reported, paper: Paper) -> str:
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     """The README's table of models with weights."""
     return _table(
-        ("model", "task", "parameters", "measured accuracy", "reported"),
+        ("model", "task", "parameters", "measured", "reported"),
         [
             (
                 f"[`{entry.name}`](cards/{entry.name}/README.md)",
                 entry.task.title,
                 f"{count.parameters:,}",
-                f"{100 * measured.value:.2f} %" if (measured := results.measured()) else "-",
+                _value(measured) if (measured := results.measured()) else "-",
                 ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
             )
             for entry, results, count in rows
@@ -123,15 +128,15 @@ def _front_matter(entry: Entry, results: Results) -> str:
         "license": LICENSE,
         "pipeline_tag": entry.task.pipeline_tag,
         "tags": ["rnn", entry.model.cell, entry.model.task],
-        "datasets": [dataset.hub],
-        "metrics": [entry.task.metric],
+        **({"datasets": [dataset.hub]} if dataset.hub else {}),
+        "metrics": [TARGETS[entry.task.target].metric],
         "model_name": entry.name,
     }
     if results.evaluations:
         front["model-index"] = [{"name": entry.name, "results": [
             {
                 "task": {"type": entry.task.pipeline_tag},
-                "dataset": {"name": entry.task.title, "type": dataset.hub, "split": e.split},
+                "dataset": {"name": entry.task.title, "type": dataset.hub or entry.task.dataset, "split": e.split},
                 "metrics": [{"type": e.metric, "value": round(e.value, 6), "name": f"{e.split} {e.metric}"}],
             }
             for e in results.evaluations
@@ -172,9 +177,12 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("units", str(spec.units)),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
-        ("input", f"{entry.task.steps} steps of {' x '.join(map(str, entry.task.input))}"),
+        ("input", f"{'up to ' if entry.task.vocabulary else ''}{entry.task.steps} steps of {entry.task.step_text}"),
         ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
-        ("readout", f"{entry.task.readout}, {entry.task.classes} classes"),
+        (
+            "readout",
+            f"{entry.task.readout}, {entry.task.outputs} {'classes' if entry.task.target == 'class' else 'values'}",
+        ),
         ("dropout", f"{spec.dropout}" if spec.dropout else ""),
         ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
         ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),
@@ -191,8 +199,8 @@ def _figures(entry: Entry, results: Results) -> str:
     rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
     for e in results.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
-        rows.append((f"measured, {e.split}", f"{100 * e.value:.2f} %", how))
-    return _table(("accuracy", "", "source"), rows) if rows else "None yet."
+        rows.append((f"measured, {e.split}", _value(e), how))
+    return _table((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
 def _training(entry: Entry, results: Results) -> str:
@@ -208,7 +216,7 @@ def _training(entry: Entry, results: Results) -> str:
     if best := training.best:
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
-            f"({best.validation_loss:.4f}, accuracy {100 * best.validation_accuracy:.2f} %)."
+            f"({best.validation_loss:.4g}, {METRICS[training.metric].title} {METRICS[training.metric].text(best.validation_metric)})."
         )
     document = entry.documented or (entry.recipe if entry.recipe.paper else None)
     if document is not None and (rows := _departures(document, training.recipe)):

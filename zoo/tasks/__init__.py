@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .base import TaskData
 
 TASKS: dict[str, str] = {
+    "adding": "adding.Adding",
     "mnist": "mnist.MNIST",
 }
 """Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""

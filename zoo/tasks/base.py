@@ -18,8 +18,8 @@ IGNORED = -100  # target of a time step that has none
 class Split:
     """Examples of one split, kept in the compact form they are stored in.
 
-    raw: (n, ...), any dtype; targets: (n,), or (n, time) where every step has one, IGNORED where it has none; lengths:
-    (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
+    raw: (n, ...), any dtype; targets: classes, (n,), or (n, time) where every step has one, IGNORED where it has none,
+    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
     """
 
     raw: Tensor

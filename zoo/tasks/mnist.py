@@ -73,7 +73,7 @@ class MNIST(TaskData):
             local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
             if any(path.exists() for path in local):
                 return local
-        return [hub.dataset_file(self.dataset.hub, parquet)]
+        return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
 
 
 @cache
