@@ -257,6 +257,8 @@ def _limits(entry: Entry, results: Results) -> str:
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
     else:
         lines.append("Declared, not trained: there are no weights.")
+    if entry.dataset.stands_in_for:
+        lines.append(f"The data stand in for {entry.dataset.stands_in_for}: figures on the two do not compare.")
     if entry.model.notes:
         lines.append(entry.model.notes)
     return "\n".join(f"- {line}" for line in lines)

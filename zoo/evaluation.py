@@ -41,7 +41,7 @@ def evaluate(
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
-    config, weights = checkpoint.locate(name_or_path)
+    config, found = checkpoint.locate(name_or_path)
     known = registry()
     if config.task not in known.tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
@@ -50,15 +50,19 @@ def evaluate(
     if (own.input, own.vocabulary, own.outputs) != (task.input, task.vocabulary, task.outputs):
         shape = f"steps of {task.step_text} and {task.outputs} outputs"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
-    network = checkpoint.assemble(config, weights, device=device)
+    network = checkpoint.assemble(config, found, device=device)
     training = results.read(results_folder(name_or_path)).training
-    data = task_data(task, known.datasets[task.dataset]).split(split)
+    source = task_data(task, known.datasets[task.dataset])
+    mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
+    if mine != words:
+        raise RequestError(f"This checkpoint was trained with other words than {config.task} has.")
+    data = source.split(split)
     began = time.monotonic()
     measured = measure(network, data, task.target, batch_size, limit, report)
     return results.Evaluation(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n, dataset_sha256=data.digests,
-        checkpoint_sha256=hub.sha256(weights), seed=training.recipe.seed if training else None, versions=versions(),
+        checkpoint_sha256=hub.sha256(found[checkpoint.WEIGHTS]), seed=training.recipe.seed if training else None, versions=versions(),
         device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
 

@@ -12,7 +12,8 @@ from .cells.base import State
 from .errors import RequestError, first_problem
 from .kernels import compiled, wavefront
 from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
-from .specs import Architecture, Config, Interface
+from .specs import Architecture, Config, Embedding, Interface
+from .text import Tokenizer
 
 NetworkState = tuple[State, ...]
 """One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
@@ -21,7 +22,7 @@ NetworkState = tuple[State, ...]
 class Network(nn.Module):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
-    Calling it maps x: (batch, time, *input) to logits, (batch, outputs), or (batch, time, outputs) where the readout
+    Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits, (batch, outputs), or (batch, time, outputs) where the readout
     is "every". `backend` picks the scan: "plain" is the reference, "fused" the fastest of zoo.kernels that applies, or an
     error, "auto" that or else plain; they agree to rounding.
     """
@@ -29,6 +30,8 @@ class Network(nn.Module):
     backend: str = "auto"
     truncate: int | None = None
     """Cut gradients through time every this many steps (truncated backpropagation through time)."""
+    tokenizer: Tokenizer | None = None
+    """Makes tokens of text, where that is what the network was trained on: `net(*net.tokenizer(["A text."]))`."""
     recompute: int | None = None
     """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
@@ -43,7 +46,9 @@ class Network(nn.Module):
         stack = 1 if row.layers_inside else spec.layers
         cell = cell_class(spec.cell)
         self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
-        widths = [self.interface.input[0]] + [self.width] * (stack - 1)
+        self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
+        first = spec.embedding.size if spec.embedding else self.interface.input[0]
+        widths = [first] + [self.width] * (stack - 1)
         self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
         self.dropout = nn.Dropout(spec.dropout)
         self.head = nn.Linear(self.width, self.interface.outputs)
@@ -109,7 +114,8 @@ class Network(nn.Module):
 
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
-        like = self.head.weight.new_zeros(batch, *self.interface.input)
+        first = () if self.embedding is None else (self.embedding.embedding_dim,)
+        like = self.head.weight.new_zeros(batch, *self.interface.input, *first)
         layers = tuple(layer.initial_state(like) for layer in self._layers)
         if self.interface.readout != "mean":
             return layers
@@ -131,7 +137,7 @@ class Network(nn.Module):
         if x.shape[1:] != self.interface.input:
             raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        new = list(self._step(self._standardised(x), state[: len(self.layers)]))
+        new = list(self._step(self._vectors(x), state[: len(self.layers)]))
         output = new[-1][0]
         if self.interface.readout == "mean":
             total, count = state[-1]
@@ -216,7 +222,10 @@ class Network(nn.Module):
         return outputs, tuple(final)
 
     def _check_dtype(self, x: Tensor) -> None:
-        if x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        if self.embedding is not None:
+            if x.dtype not in (torch.int32, torch.int64):
+                raise RequestError(f"{self.config.name} takes tokens, torch.int64; got {x.dtype}.")
+        elif x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             own = self.head.weight.dtype
             raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
 
@@ -235,7 +244,12 @@ class Network(nn.Module):
         """Logits of (..., width), or of (..., width, height, width) averaged over the image."""
         return self.head(h if self.config.architecture.kernel is None else h.mean((-2, -1)))
 
-    def _standardised(self, x: Tensor) -> Tensor:
+    def _vectors(self, x: Tensor) -> Tensor:
+        """What the first layer gets: the vectors of tokens, or standardised numbers."""
+        if self.embedding is not None:
+            if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
+                raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
+            return self.embedding(x)
         shape = self.interface
         return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
 
@@ -244,19 +258,29 @@ class Network(nn.Module):
         return ", ".join(map(str, self.interface.input))
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """x, standardised and zero beyond each sequence's end, and lengths on its device."""
+        """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes (batch, time, {self._input_text}); got {tuple(x.shape)}.")
         self._check_dtype(x)
-        x = self._standardised(x)
         if lengths is None:
-            return x, None
+            return self._vectors(x), None
         lengths = torch.as_tensor(lengths, device=x.device)
         integers = not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
         if not integers or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
-        return _mask(x, lengths), lengths
+        if self.embedding is None:
+            return _mask(self._vectors(x), lengths), lengths
+        return self._vectors(_mask(x, lengths)), lengths  # token 0 has the zero vector
+
+
+def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
+    """The vectors of the tokens, that of the padding zero; no parameters of the network unless they are trainable."""
+    if spec is None or vocabulary is None:
+        return None
+    vectors = nn.Embedding(vocabulary, spec.size, padding_idx=0)
+    vectors.weight.requires_grad_(spec.trainable)
+    return vectors
 
 
 def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -80,6 +80,7 @@ def train(
         )
     data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
+    data.equip(run.network)
     run.resume()
     with _interruptions() as interrupted:
         run.go(report, save_seconds, interrupted)
@@ -281,8 +282,8 @@ class Run:
 
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
-    """The optimizer of a recipe over all parameters; its rate is set before every step."""
-    weights = network.parameters()
+    """The optimizer of a recipe over all trainable parameters; its rate is set before every step."""
+    weights = [p for p in network.parameters() if p.requires_grad]
     if spec.name == "adam":
         b1, b2 = spec.betas
         return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)

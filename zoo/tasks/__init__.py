@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
+    "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "spooky": "text.Spooky",
 }
 """Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
 
