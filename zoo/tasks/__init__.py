@@ -11,6 +11,7 @@ TASKS: dict[str, str] = {
     "adding": "adding.Adding",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }
 """Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
