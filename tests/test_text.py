@@ -25,13 +25,12 @@ NAME = "gru-1x8-spooky"
 EMBEDDING = {"size": 4, "pretrained": "glove-6b-100"}
 
 
-def tokens(cell="gru", vocabulary=9, train=False, **fields):
-    """A small network of tokens, in double precision."""
-    made = {"name": "small", "task": "none",
-            "architecture": {"cell": cell, "layers": fields.pop("layers", 2), "units": 3, "embedding": {"size": 5, **fields.pop("embedding", {})}, **fields},
-            "interface": {"vocabulary": vocabulary, "steps": 6, "outputs": 4, "readout": "last"}}  # fmt: skip
-    net = build(Config.model_validate(made), device="cpu", dtype=torch.float64)
-    return net.train(train)
+def tokens(cell="gru", vocabulary=9, embedding=None, **fields):
+    """A small network of tokens, in double precision and eval mode."""
+    spec = {"cell": cell, "layers": 2, "units": 3, "embedding": {"size": 5, **(embedding or {})}, **fields}
+    shapes = {"vocabulary": vocabulary, "steps": 6, "outputs": 4, "readout": "last"}
+    made = Config.model_validate({"name": "small", "task": "none", "architecture": spec, "interface": shapes})
+    return build(made, device="cpu", dtype=torch.float64).eval()
 
 
 X = torch.tensor([[3, 1, 8, 2, 0, 0], [5, 5, 2, 1, 4, 7]])

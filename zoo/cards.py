@@ -14,7 +14,7 @@ from . import assets
 from .cells import CELLS
 from .registry import Entry
 from .results import Evaluation, Results
-from .specs import Paper, Recipe, Reported
+from .specs import Embedding, Paper, Recipe, Reported
 from .targets import METRICS, TARGETS
 
 COUNTS = "counts.json"
@@ -159,12 +159,15 @@ def _sentence(entry: Entry) -> str:
 
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
+    use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
+    if entry.task.vocabulary:
+        use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
     streaming = (
         "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
     )
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
-        f"logits = model(x)  # x: (batch, {shape}), on model.device\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+        f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
     )
 
 
@@ -178,6 +181,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", f"{'up to ' if entry.task.vocabulary else ''}{entry.task.steps} steps of {entry.task.step_text}"),
+        ("embedding", _embedding_text(spec.embedding)),
         ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
         (
             "readout",
@@ -193,6 +197,13 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     init = {**spec.init.resolved(spec.cell), "gate bias": spec.init.gate_bias}
     rows.append(("start values", ", ".join(f"{role}: {value}" for role, value in init.items())))
     return [(key, value) for key, value in rows if value]
+
+
+def _embedding_text(spec: Embedding | None) -> str:
+    if spec is None:
+        return ""
+    kind = "trained" if spec.trainable else "frozen, not counted as parameters"
+    return f"{spec.size} values a token, {'from ' + spec.pretrained if spec.pretrained else 'from random ones'}, {kind}"
 
 
 def _figures(entry: Entry, results: Results) -> str:
@@ -214,9 +225,10 @@ def _training(entry: Entry, results: Results) -> str:
         f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
     )
     if best := training.best:
+        metric = METRICS[training.metric]
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
-            f"({best.validation_loss:.4g}, {METRICS[training.metric].title} {METRICS[training.metric].text(best.validation_metric)})."
+            f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
         )
     document = entry.documented or (entry.recipe if entry.recipe.paper else None)
     if document is not None and (rows := _departures(document, training.recipe)):

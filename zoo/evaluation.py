@@ -61,9 +61,10 @@ def evaluate(
     measured = measure(network, data, task.target, batch_size, limit, report)
     return results.Evaluation(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
-        metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n, dataset_sha256=data.digests,
-        checkpoint_sha256=hub.sha256(found[checkpoint.WEIGHTS]), seed=training.recipe.seed if training else None, versions=versions(),
-        device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
+        metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
+        dataset_sha256=data.digests, checkpoint_sha256=hub.sha256(found[checkpoint.WEIGHTS]),
+        seed=training.recipe.seed if training else None, versions=versions(), device=device_name(network.device),
+        date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class Network(nn.Module):
         return (*layers, (total, total.new_zeros(batch)))
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """One time step, for streaming: x: (batch, *input) to logits, (batch, outputs), and the new state.
+        """One time step, for streaming: x: (batch, *input), or (batch,) tokens, to logits, (batch, outputs), and the new state.
 
         The logits after t steps are those of `forward` on the t steps seen so far (its last ones where the readout is
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
@@ -135,7 +135,7 @@ class Network(nn.Module):
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.shape[1:] != self.interface.input:
-            raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
+            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
         new = list(self._step(self._vectors(x), state[: len(self.layers)]))
         output = new[-1][0]
@@ -253,14 +253,13 @@ class Network(nn.Module):
         shape = self.interface
         return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
 
-    @property
-    def _input_text(self) -> str:
-        return ", ".join(map(str, self.interface.input))
+    def _input_text(self, before: str) -> str:
+        return ", ".join([before, *map(str, self.interface.input)])
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes (batch, time, {self._input_text}); got {tuple(x.shape)}.")
+            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
         self._check_dtype(x)
         if lengths is None:
             return self._vectors(x), None
