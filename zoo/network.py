@@ -22,9 +22,10 @@ NetworkState = tuple[State, ...]
 class Network(nn.Module):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
-    Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits, (batch, outputs), or (batch, time, outputs) where the readout
-    is "every". `backend` picks the scan: "plain" is the reference, "fused" the fastest of zoo.kernels that applies, or an
-    error, "auto" that or else plain; they agree to rounding.
+    Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits,
+    (batch, outputs), or (batch, time, outputs) where the readout is "every". `backend` picks the scan: "plain" is the
+    reference, "fused" the fastest of zoo.kernels that applies, or an error, "auto" that or else plain; they agree to
+    rounding.
     """
 
     backend: str = "auto"
@@ -125,7 +126,7 @@ class Network(nn.Module):
         return (*layers, (total, total.new_zeros(batch)))
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """One time step, for streaming: x: (batch, *input), or (batch,) tokens, to logits, (batch, outputs), and the new state.
+        """One time step, for streaming: x: (batch, *input), or tokens (batch,), to logits, (batch, outputs), and new state.
 
         The logits after t steps are those of `forward` on the t steps seen so far (its last ones where the readout is
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
