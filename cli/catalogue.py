@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from zoo import cards, registry, results
+from zoo.targets import TARGETS
 
-from .output import AsJson, columns, emit, percent, say
+from .output import AsJson, columns, emit, say
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -45,7 +46,15 @@ def list_(
             "measured": value, "reported_percent": reported,
         })  # fmt: skip
         printed = ", ".join(f"{figure:g} %" for figure in dict.fromkeys(reported)) or None
-        table.append((name, entry.model.task, f"{count.parameters:,}", percent(value), printed))
+        table.append(
+            (
+                name,
+                entry.model.task,
+                f"{count.parameters:,}",
+                TARGETS[entry.task.target].text(value) if value is not None else None,
+                printed,
+            )
+        )
     if not rows:
         say("No model matches. `rnnzoo list` shows them all.")
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED"), table))

@@ -30,11 +30,6 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
-def percent(value: float | None, digits: int = 2) -> str | None:
-    """A fraction as percent."""
-    return None if value is None else f"{100 * value:.{digits}f} %"
-
-
 class Bar(Protocol):
     def __call__(self, done: int, total: int, text: str) -> None: ...
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from zoo import cards, registry
+from zoo.targets import METRICS, TARGETS
 
 from . import many
 from .catalogue import NameOrPath, NameOrPattern
-from .output import AsJson, columns, emit, percent, progress, say
+from .output import AsJson, columns, emit, progress, say
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps (default: the best there is).")]
 
@@ -44,7 +45,13 @@ def evaluate(
         )  # fmt: skip
     reported = registry.models()[found.model].reported if found.model in registry.models() else ()
     papers = registry.registry().papers
-    rows = [(f"measured, {found.split}", percent(found.value), f"n = {found.n:,}, {found.device}, {found.seconds:g} s")]
+    rows = [
+        (
+            f"measured, {found.split}",
+            METRICS[found.metric].text(found.value),
+            f"n = {found.n:,}, {found.device}, {found.seconds:g} s",
+        )
+    ]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
     emit(data, as_json, columns((found.model, found.metric.upper(), ""), rows))
@@ -89,17 +96,19 @@ def train(
     from zoo.training import train as run
 
     folder = out or Path("runs") / name
+    entry = registry.find(name)
+    text = TARGETS[entry.task.target].text
     with progress(f"train {name}") as bar:
 
         def report(at: Progress) -> None:
             rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"
-            bar(at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {at.loss:.3f}  {percent(at.accuracy)}  {rate}")
+            bar(at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {at.loss:.3f}  {text(at.metric)}  {rate}")
             if row := at.finished:
-                say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {percent(row.train_accuracy)}; "
-                    f"validation loss {row.validation_loss:.4f}, {percent(row.validation_accuracy)}; {rate}")  # fmt: skip
+                say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
+                    f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
 
-        training = run(registry.find(name), folder, device=device, overrides=overrides, report=report).training
+        training = run(entry, folder, device=device, overrides=overrides, report=report).training
     if training is not None and training.best is not None and os.environ.get("RANK", "0") == "0":
-        best = f"the best is epoch {training.best.epoch}, validation {percent(training.best.validation_accuracy)}"
-        text = f"{folder}: {training.epochs_done} epochs, {best}"
-        emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, text)
+        best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
+        said = f"{folder}: {training.epochs_done} epochs, {best}"
+        emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, said)

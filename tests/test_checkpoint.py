@@ -35,8 +35,8 @@ datasets:
   d: {title: D, license: cc0-1.0, hub: o/d, hub_files: {}, validation: 1, citation: C, sha256: {}}
 tasks:
   t:
-    {title: T, family: mnist, dataset: d, layout: pixels, input: [1], steps: 9, classes: 4, readout: last,
-     metric: accuracy, pipeline_tag: other}
+    {title: T, family: mnist, dataset: d, layout: pixels, input: [1], steps: 9, outputs: 4, readout: last,
+     pipeline_tag: other}
 recipes:
   r: {optimizer: {name: adam, lr: 0.1}, batch: 1, epochs: 1}
 models:
@@ -331,7 +331,7 @@ def with_config(folder, change):
     (lambda c: c["architecture"].update(init={"input": "uniform-9" + "9" * 60}), "uniform"),
     (lambda c: c["architecture"].update(kernel=2), "odd kernels"),
     (lambda c: c["architecture"].pop("cell"), "architecture.cell: .*required"),
-    (lambda c: c["interface"].update(input=[]), "interface.input"),
+    (lambda c: c["interface"].update(input=[]), "interface: a time step"),
     (lambda c: c["interface"].update(mean=float("nan")), "interface.mean"),
     (lambda c: c["interface"].update(std=float("inf")), "interface.std"),
     (lambda c: c["interface"].update(std=0.0), "interface.std"),

@@ -70,9 +70,8 @@ tasks:
     layout: pixels
     input: [1]
     steps: 784
-    classes: 10
+    outputs: 10
     readout: last
-    metric: accuracy
     pipeline_tag: other
 recipes:
   r:
@@ -233,7 +232,7 @@ def test_sections_are_sorted():
 def test_find_collects_what_an_entry_refers_to():
     entry = spec("star-16x64-pmnist")
     assert (entry.model.cell, entry.model.layers, entry.model.units) == ("star", 16, 64)
-    assert (entry.task.steps, entry.task.input, entry.task.classes) == (784, (1,), 10)
+    assert (entry.task.steps, entry.task.input, entry.task.outputs) == (784, (1,), 10)
     assert entry.dataset.hub == "ylecun/mnist"
     assert entry.recipe.follows == "star-mnist"
     assert entry.documented == registry.registry().recipes["star-mnist"]
@@ -397,7 +396,7 @@ UNKNOWN_KEYS = {
     "recepies": ("recipes", SMALL + "recepies: {}  # HERE\n"),
     "titel": ("title", edited("  p: {", "  p: {\n    titel: x,  # HERE\n    ")),
     "licence": ("license", edited("    hub: owner", "    licence: x  # HERE\n    hub: owner")),
-    "class": ("classes", edited("    classes: 10\n", "    classes: 10\n    class: 10  # HERE\n")),
+    "output": ("outputs", edited("    outputs: 10\n", "    outputs: 10\n    output: 10  # HERE\n")),
     "epoch": ("epochs", edited("    epochs: 1\n", "    epochs: 1\n    epoch: 1  # HERE\n")),
     "beta": ("betas", edited("name: adam,", "name: adam,\n      beta: 1,  # HERE\n     ")),
     "warm-up": ("warmup", edited("    batch: 10\n", "    batch: 10\n    schedule:\n      warm-up: 3  # HERE\n")),
@@ -426,8 +425,8 @@ VALUES = {
     "    layers: 1": "0 | -1 | 1025 | 1.0 | yes | '1'",
     "    validation: 5": "0 | -1 | 1.0 | true",
     "    steps: 784": "0 | 1000001 | .inf",
-    "    classes: 10": "0 | 16385 | false",
-    "    input: [1]": "1 | [0] | [-1] | [1.5] | ['1'] | [true] | [] | one",
+    "    outputs: 10": "0 | 16385 | false",
+    "    input: [1]": "1 | [0] | [-1] | [1.5] | ['1'] | [true] | one",
     "    readout: last": "first | 1 | null",
     "    batch: 10": "0 | -1 | 1e1 | true | 100000",
     "    epochs: 1": "0 | 1000000",

@@ -45,7 +45,7 @@ def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> N
     seen: list[Progress] = []
     found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=seen.append).training
     assert found is not None
-    assert found.history[-1].train_accuracy > 0.4 > found.history[0].train_accuracy
+    assert found.history[-1].train_metric > 0.4 > found.history[0].train_metric
     assert found.epochs_done == 12
     assert results.read(tmp_path / "run").training == found
     assert [p.step for p in seen] == list(range(1, 12 * 8 + 1))
@@ -334,5 +334,5 @@ def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tm
     network = build(NAME, device="cpu")
     network.reset_head(3)
     checkpoint.save(network, tmp_path / "three")
-    with pytest.raises(RequestError, match="does not fit mnist-rows, which has 28 inputs and 10 classes"):
+    with pytest.raises(RequestError, match="does not fit mnist-rows, which has steps of 28 and 10 outputs"):
         evaluate(tmp_path / "three", device="cpu")

@@ -61,8 +61,8 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
 
 
 def parameters(network: nn.Module) -> int:
-    """Number of trainable values; works on meta."""
-    return sum(p.numel() for p in network.parameters())
+    """Number of trainable values, as papers count them: without frozen embeddings. Works on meta."""
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)
 
 
 def multiply_adds(network: Network, steps: int | None = None) -> int:
@@ -103,6 +103,8 @@ def initialise(network: Network, generator: torch.Generator) -> None:
                 if m.bias is not None:
                     _fill_bias(m.bias, module.cell, module.units, spec.init.gate_bias, steps, generator)
         module.cell.start(generator, steps)
+    if network.embedding is not None:
+        nn.init.normal_(network.embedding.weight, generator=generator)[0] = 0.0
     nn.init.xavier_uniform_(network.head.weight, generator=generator)
     nn.init.zeros_(network.head.bias)
 

@@ -14,10 +14,11 @@ from ruamel.yaml import YAML
 
 from . import assets
 from .cells import CELLS
-from .comparison import METRICS, Row
+from .comparison import Row
 from .registry import Entry, registry
-from .results import Results
-from .specs import Paper, Recipe, Reported
+from .results import Evaluation, Results
+from .specs import Embedding, Paper, Recipe, Reported
+from .targets import METRICS, TARGETS
 
 COUNTS = "counts.json"
 LICENSE = "apache-2.0"
@@ -67,10 +68,14 @@ def summary(entry: Entry, results: Results, count: Counts) -> str:
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
     rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
     rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
-    rows += [("measured", f"{100 * e.value:.2f} % on {e.n:,} {e.split} examples") for e in results.evaluations]
+    rows += [("measured", f"{_value(e)} on {e.n:,} {e.split} examples") for e in results.evaluations]
     rows += [("weights", _weights_text(entry))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
+
+
+def _value(evaluation: Evaluation) -> str:
+    return METRICS[evaluation.metric].text(evaluation.value)
 
 
 def _weights_text(entry: Entry) -> str:
@@ -93,13 +98,13 @@ def citation(paper: Paper) -> str:
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     """The README's table of models with weights."""
     return _table(
-        ("model", "task", "parameters", "measured accuracy", "reported"),
+        ("model", "task", "parameters", "measured", "reported"),
         [
             (
                 f"[`{entry.name}`](cards/{entry.name}/README.md)",
                 entry.task.title,
                 f"{count.parameters:,}",
-                f"{100 * measured.value:.2f} %" if (measured := results.measured()) else "-",
+                _value(measured) if (measured := results.measured()) else "-",
                 ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
             )
             for entry, results, count in rows
@@ -130,7 +135,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
         f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
         "difference is measured less reported, for accuracies in percentage points. "
         f"`rnnzoo compare --paper {key}` prints the same.",
-        f"![{METRICS[rows[0].metric].title} against depth]({key}.svg)",
+        f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
@@ -139,7 +144,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
 
 def _comparison_table(rows: Sequence[Row]) -> str:
     return _table(
-        ("model", f"reported {METRICS[rows[0].metric].title}", "measured", "difference", "n", "trained by", "seed"),
+        ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
         [
             (
                 f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
@@ -218,15 +223,15 @@ def _front_matter(entry: Entry, results: Results) -> str:
         "license": LICENSE,
         "pipeline_tag": entry.task.pipeline_tag,
         "tags": ["rnn", entry.model.cell, entry.model.task],
-        "datasets": [dataset.hub],
-        "metrics": [entry.task.metric],
+        **({"datasets": [dataset.hub]} if dataset.hub else {}),
+        "metrics": [TARGETS[entry.task.target].metric],
         "model_name": entry.name,
     }
     if results.evaluations:
         front["model-index"] = [{"name": entry.name, "results": [
             {
                 "task": {"type": entry.task.pipeline_tag},
-                "dataset": {"name": entry.task.title, "type": dataset.hub, "split": e.split},
+                "dataset": {"name": entry.task.title, "type": dataset.hub or entry.task.dataset, "split": e.split},
                 "metrics": [{"type": e.metric, "value": round(e.value, 6), "name": f"{e.split} {e.metric}"}],
             }
             for e in results.evaluations
@@ -249,12 +254,15 @@ def _sentence(entry: Entry) -> str:
 
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
+    use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
+    if entry.task.vocabulary:
+        use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
     streaming = (
         "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
     )
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
-        f"logits = model(x)  # x: (batch, {shape}), on model.device\n{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+        f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
     )
 
 
@@ -267,9 +275,13 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("units", str(spec.units)),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
-        ("input", f"{entry.task.steps} steps of {' x '.join(map(str, entry.task.input))}"),
+        ("input", f"{'up to ' if entry.task.vocabulary else ''}{entry.task.steps} steps of {entry.task.step_text}"),
+        ("embedding", _embedding_text(spec.embedding)),
         ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
-        ("readout", f"{entry.task.readout}, {entry.task.classes} classes"),
+        (
+            "readout",
+            f"{entry.task.readout}, {entry.task.outputs} {'classes' if entry.task.target == 'class' else 'values'}",
+        ),
         ("dropout", f"{spec.dropout}" if spec.dropout else ""),
         ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
         ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),
@@ -282,12 +294,19 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     return [(key, value) for key, value in rows if value]
 
 
+def _embedding_text(spec: Embedding | None) -> str:
+    if spec is None:
+        return ""
+    kind = "trained" if spec.trainable else "frozen, not counted as parameters"
+    return f"{spec.size} values a token, {'from ' + spec.pretrained if spec.pretrained else 'from random ones'}, {kind}"
+
+
 def _figures(entry: Entry, results: Results) -> str:
     rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
     for e in results.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
-        rows.append((f"measured, {e.split}", f"{100 * e.value:.2f} %", how))
-    return _table(("accuracy", "", "source"), rows) if rows else "None yet."
+        rows.append((f"measured, {e.split}", _value(e), how))
+    return _table((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
 def _training(entry: Entry, results: Results) -> str:
@@ -301,9 +320,10 @@ def _training(entry: Entry, results: Results) -> str:
         f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
     )
     if best := training.best:
+        metric = METRICS[training.metric]
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
-            f"({best.validation_loss:.4f}, accuracy {100 * best.validation_accuracy:.2f} %)."
+            f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
         )
     document = entry.documented or (entry.recipe if entry.recipe.paper else None)
     if document is not None and (rows := _departures(document, training.recipe)):
@@ -344,6 +364,8 @@ def _limits(entry: Entry, results: Results) -> str:
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
     else:
         lines.append("Declared, not trained: there are no weights.")
+    if entry.dataset.stands_in_for:
+        lines.append(f"The data stand in for {entry.dataset.stands_in_for}: figures on the two do not compare.")
     if entry.model.notes:
         lines.append(entry.model.notes)
     return "\n".join(f"- {line}" for line in lines)

@@ -11,13 +11,15 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from . import files, hub, registry
+from . import files, hub, registry, text
 from .builder import build, resolve_device
 from .errors import CheckpointError, RequestError, first_problem
 from .network import Network
 from .specs import Config
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+FILES = (WEIGHTS, CONFIG, text.FILE)
+"""What a checkpoint is; the last only where the network reads text."""
 MAX_CONFIG_BYTES = 1_000_000
 MAX_HEADER_BYTES = 10_000_000
 
@@ -39,25 +41,38 @@ def load(
 
 
 def assemble(
-    config: Config, weights: Path, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    config: Config,
+    found: dict[str, Path],
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Network:
-    """The network of a config with the weights of a file, in eval mode; the second half of `load`."""
+    """The network of a config with the weights, and the words, of files, in eval mode; the second half of `load`."""
     target = resolve_device(device)
     network = build(config, device="cpu")
-    load_weights(network, weights)
+    load_weights(network, found[WEIGHTS])
+    if text.FILE in found:
+        network.tokenizer = text.Tokenizer.read(
+            found[text.FILE], config.interface.vocabulary or 0, config.interface.steps
+        )
     return network.to(device=target, dtype=dtype).eval()
 
 
-def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, Path]:
-    """The config and the weights file that `load` loads, the bytes of a published checkpoint verified."""
+def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, dict[str, Path]]:
+    """The config and the files, by name, that `load` loads, the bytes of a published checkpoint verified."""
     config = _config(name_or_path)
     if _is_folder(name_or_path):
         if revision is not None:
             raise RequestError(f"{name_or_path} is a folder, which has no revisions.")
-        return config, Path(name_or_path) / WEIGHTS
+        return config, files_in(Path(name_or_path))
     found = hub.resolve(registry.find(os.fspath(name_or_path)), revision)
     must_agree(read_config(found[CONFIG]), config, found[CONFIG])
-    return config, found[WEIGHTS]
+    return config, found
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The files of a checkpoint in a folder; the weights are said to be there even if they are not."""
+    return {name: folder / name for name in FILES if name == WEIGHTS or (folder / name).exists()}
 
 
 def _config(name_or_path: str | os.PathLike[str]) -> Config:
@@ -74,9 +89,11 @@ def _is_folder(name_or_path: str | os.PathLike[str]) -> bool:
 
 
 def save(network: Network, folder: Path) -> None:
-    """Write model.safetensors and config.json into `folder`, each complete or not at all. Same weights, same bytes."""
+    """Write a network's FILES into `folder`, each complete or not at all. Same weights, same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     write_tensors(folder / WEIGHTS, tensors)
+    if network.tokenizer is not None:
+        files.replace(folder / text.FILE, network.tokenizer.content())
     files.replace(folder / CONFIG, (json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n").encode())
 
 

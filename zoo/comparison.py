@@ -9,6 +9,7 @@ from pathlib import Path
 from . import registry, results
 from .errors import UnknownNameError
 from .specs import Model
+from .targets import TARGETS
 
 Named = Callable[[str], results.Results]
 
@@ -33,7 +34,10 @@ class Metric:
         return f"{self.scale * value:.10g}{self.unit}"
 
 
-METRICS = {"accuracy": Metric("accuracy", unit=" %", scale=100.0, digits=2)}
+METRICS = {
+    "accuracy": Metric("accuracy", unit=" %", scale=100.0, digits=2),
+    "mse": Metric("mean squared error", unit="", scale=1.0, digits=4, higher_is_better=False),
+}
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,12 @@ def rows(
 def _rows_of(name: str, found: results.Results) -> list[Row]:
     entry = registry.find(name)
     spec, task = entry.model, entry.task
+    metric = TARGETS[task.target].metric
     row = Row(
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
-        metric=task.metric, stand_in=entry.dataset.stand_in_for,
+        metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
-    if evaluation := found.measured(task.metric):
+    if evaluation := found.measured():
         row = replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
         if training := found.training:
             row = replace(

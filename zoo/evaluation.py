@@ -15,6 +15,7 @@ from .errors import RequestError
 from .network import Network
 from .provenance import command, device_name, today, versions
 from .registry import models, registry
+from .targets import TARGETS, Target
 from .tasks import task_data
 from .tasks.base import IGNORED, Split, SplitName
 
@@ -23,10 +24,10 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class Measured:
-    """Mean cross-entropy in nats and accuracy over `n` examples."""
+    """Means of loss and metric (see zoo.targets) over `n` examples."""
 
     loss: float
-    accuracy: float
+    metric: float
     n: int
 
 
@@ -40,24 +41,30 @@ def evaluate(
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
-    config, weights = checkpoint.locate(name_or_path)
+    config, found = checkpoint.locate(name_or_path)
     known = registry()
     if config.task not in known.tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     task = known.tasks[config.task]
-    if (config.interface.input, config.interface.outputs) != (task.input, task.classes):
-        shape = f"{' x '.join(map(str, task.input))} inputs and {task.classes} classes"
+    own = config.interface
+    if (own.input, own.vocabulary, own.outputs) != (task.input, task.vocabulary, task.outputs):
+        shape = f"steps of {task.step_text} and {task.outputs} outputs"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
-    network = checkpoint.assemble(config, weights, device=device)
+    network = checkpoint.assemble(config, found, device=device)
     training = results.read(results_folder(name_or_path)).training
-    data = task_data(task, known.datasets[task.dataset]).split(split)
+    source = task_data(task, known.datasets[task.dataset])
+    mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
+    if mine != words:
+        raise RequestError(f"This checkpoint was trained with other words than {config.task} has.")
+    data = source.split(split)
     began = time.monotonic()
-    measured = measure(network, data, batch_size, limit, report)
+    measured = measure(network, data, task.target, batch_size, limit, report)
     return results.Evaluation(
-        model=config.name, task=config.task, dataset=task.dataset, split=split, metric=task.metric,
-        value=measured.accuracy, loss=measured.loss, n=measured.n, dataset_sha256=data.digests,
-        checkpoint_sha256=hub.sha256(weights), seed=training.recipe.seed if training else None, versions=versions(),
-        device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
+        model=config.name, task=config.task, dataset=task.dataset, split=split,
+        metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
+        dataset_sha256=data.digests, checkpoint_sha256=hub.sha256(found[checkpoint.WEIGHTS]),
+        seed=training.recipe.seed if training else None, versions=versions(), device=device_name(network.device),
+        date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
 
 
@@ -69,30 +76,35 @@ def results_folder(name_or_path: str | os.PathLike[str]) -> Path:
 
 @torch.inference_mode()
 def measure(
-    network: Network, split: Split, batch: int, limit: int | None = None,
+    network: Network, split: Split, target: Target, batch: int, limit: int | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
-    """Loss and accuracy of a network, in eval mode, on a split or its first `limit` examples."""
+    """Loss and metric of a network, in eval mode, on a split or its first `limit` examples."""
     was_training = network.training
     network.eval()
     n = len(split) if limit is None else min(limit, len(split))
     sums = torch.zeros(3, dtype=torch.float64)
     for indices in torch.arange(n).split(batch):
         x, y, lengths = split.batch(indices, network.device)
-        logits = network(x.to(network.head.weight.dtype), lengths)
-        sums += torch.stack(score(logits, y)).cpu().double()
+        x = x.to(network.head.weight.dtype) if x.is_floating_point() else x
+        sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
         report(int(indices[-1]) + 1, n)
     network.train(was_training)
-    loss, correct, targets = sums.tolist()
-    return Measured(loss / targets, correct / targets, n)
+    loss, metric, targets = sums.tolist()
+    return Measured(loss / targets, metric / targets, n)
 
 
-def score(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the targets that count: cross-entropy (nats), correct predictions, and their number.
+def score(target: Target, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the targets that count: loss, metric (see zoo.targets), and their number.
 
-    logits: (batch, classes) or (batch, time, classes); targets: the same without classes, IGNORED where there is none.
+    outputs: (batch, outputs) or (batch, time, outputs). targets: classes, the same without the last dimension, IGNORED
+    where there is none; or values, the same, NaN where there is none.
     """
-    flat, y = logits.flatten(0, -2).float(), targets.flatten()
-    loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
-    counted = y != IGNORED
-    return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()
+    flat, y = outputs.flatten(0, -2).float(), targets.flatten() if target == "class" else targets.flatten(0, -2)
+    if target == "class":
+        counted = y != IGNORED
+        loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
+        return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()
+    counted = ~y.isnan()
+    loss = torch.where(counted, flat - y.nan_to_num(), 0).square().sum()
+    return loss, loss.detach(), counted.sum().float()

@@ -13,7 +13,8 @@ from .cells.base import State
 from .errors import RequestError, first_problem
 from .kernels import compiled, wavefront
 from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
-from .specs import Architecture, Config, Interface
+from .specs import Architecture, Config, Embedding, Interface
+from .text import Tokenizer
 
 NetworkState = tuple[State, ...]
 """One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
@@ -22,14 +23,17 @@ NetworkState = tuple[State, ...]
 class Network(nn.Module):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
-    Calling it maps x: (batch, time, *input) to logits, (batch, outputs), or (batch, time, outputs) where the readout
-    is "every". `backend` picks the scan: "plain" is the reference, "fused" the fastest of zoo.kernels that applies, or an
-    error, "auto" that or else plain; they agree to rounding.
+    Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits,
+    (batch, outputs), or (batch, time, outputs) where the readout is "every". `backend` picks the scan: "plain" is the
+    reference, "fused" the fastest of zoo.kernels that applies, or an error, "auto" that or else plain; they agree to
+    rounding.
     """
 
     backend: str = "auto"
     truncate: int | None = None
     """Cut gradients through time every this many steps (truncated backpropagation through time)."""
+    tokenizer: Tokenizer | None = None
+    """Makes tokens of text, where that is what the network was trained on: `net(*net.tokenizer(["A text."]))`."""
     recompute: int | None = None
     """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
@@ -44,7 +48,9 @@ class Network(nn.Module):
         stack = 1 if row.layers_inside else spec.layers
         cell = cell_class(spec.cell)
         self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
-        widths = [self.interface.input[0]] + [self.width] * (stack - 1)
+        self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
+        first = spec.embedding.size if spec.embedding else self.interface.input[0]
+        widths = [first] + [self.width] * (stack - 1)
         self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
         self.dropout = nn.Dropout(spec.dropout)
         self.head = nn.Linear(self.width, self.interface.outputs)
@@ -115,7 +121,8 @@ class Network(nn.Module):
 
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
-        like = self.head.weight.new_zeros(batch, *self.interface.input)
+        first = () if self.embedding is None else (self.embedding.embedding_dim,)
+        like = self.head.weight.new_zeros(batch, *self.interface.input, *first)
         layers = tuple(layer.initial_state(like) for layer in self.stack)
         if self.interface.readout != "mean":
             return layers
@@ -125,7 +132,7 @@ class Network(nn.Module):
         return (*layers, (total, total.new_zeros(batch)))
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> tuple[Tensor, NetworkState]:
-        """One time step, for streaming: x: (batch, *input) to logits, (batch, outputs), and the new state.
+        """One time step, for streaming: x: (batch, *input), or tokens (batch,), to logits, (batch, outputs), and new state.
 
         The logits after t steps are those of `forward` on the t steps seen so far (its last ones where the readout is
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
@@ -135,16 +142,16 @@ class Network(nn.Module):
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.shape[1:] != self.interface.input:
-            raise RequestError(f"step takes (batch, {self._input_text}); got {tuple(x.shape)}.")
+            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
         if state is None:
             state = self.initial_state(x.shape[0])
         elif not compiled.made(self.layers, state, x.shape[0]):
             state = self._check_state(state, x.shape[0])
         if self.interface.readout != "mean":
-            new = self._step(self._standardised(x), state)
+            new = self._step(self._vectors(x), state)
             return self._read(new[-1][0]), new
         *layers, (total, count) = state
-        new = self._step(self._standardised(x), tuple(layers))
+        new = self._step(self._vectors(x), tuple(layers))
         seen = (total + new[-1][0], count + 1)
         return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
 
@@ -231,7 +238,10 @@ class Network(nn.Module):
         return outputs, tuple(final)
 
     def _check_dtype(self, x: Tensor) -> None:
-        if x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        if self.embedding is not None:
+            if x.dtype not in (torch.int32, torch.int64):
+                raise RequestError(f"{self.config.name} takes tokens, torch.int64; got {x.dtype}.")
+        elif x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             own = self.head.weight.dtype
             raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
 
@@ -259,28 +269,42 @@ class Network(nn.Module):
         """Logits of (..., width), or of (..., width, height, width) averaged over the image."""
         return self.head(h if self.config.architecture.kernel is None else h.mean((-2, -1)))
 
-    def _standardised(self, x: Tensor) -> Tensor:
+    def _vectors(self, x: Tensor) -> Tensor:
+        """What the first layer gets: the vectors of tokens, or standardised numbers."""
+        if self.embedding is not None:
+            if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
+                raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
+            return self.embedding(x)
         shape = self.interface
         return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
 
-    @property
-    def _input_text(self) -> str:
-        return ", ".join(map(str, self.interface.input))
+    def _input_text(self, before: str) -> str:
+        return ", ".join([before, *map(str, self.interface.input)])
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """x, standardised and zero beyond each sequence's end, and lengths on its device."""
+        """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes (batch, time, {self._input_text}); got {tuple(x.shape)}.")
+            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
         self._check_dtype(x)
-        x = self._standardised(x)
         if lengths is None:
-            return x, None
+            return self._vectors(x), None
         lengths = torch.as_tensor(lengths, device=x.device)
         integers = not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
         if not integers or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
-        return _mask(x, lengths), lengths
+        if self.embedding is None:
+            return _mask(self._vectors(x), lengths), lengths
+        return self._vectors(_mask(x, lengths)), lengths  # token 0 has the zero vector
+
+
+def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
+    """The vectors of the tokens, that of the padding zero; no parameters of the network unless they are trainable."""
+    if spec is None or vocabulary is None:
+        return None
+    vectors = nn.Embedding(vocabulary, spec.size, padding_idx=0)
+    vectors.weight.requires_grad_(spec.trainable)
+    return vectors
 
 
 def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -156,8 +156,10 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
         refer(location, registry.papers, "paper", CELLS[model.cell].paper)
         for figure in model.reported:
             refer((*location, "reported"), registry.papers, "paper", figure.paper)
-        if len(registry.tasks[model.task].input) != model.input_rank:
-            refuse((*location, "kernel"), f"kernel is {model.kernel}, which does not fit the input of {model.task!r}")
+        if problem := model.misfit(registry.tasks[model.task]):
+            refuse((*location, "task"), problem)
+        if model.embedding:
+            refer((*location, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
         if section == "models" and key != model.name:
             refuse(location, f"the name derived from this entry is {model.name!r}")
         if model.name in seen:

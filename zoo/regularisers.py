@@ -6,22 +6,25 @@ from torch import Tensor
 from .errors import RequestError
 from .evaluation import score
 from .network import Network
+from .targets import Target
 
 
-def omega(network: Network, x: Tensor, targets: Tensor, lengths: Tensor | None = None) -> Tensor:
+def omega(
+    network: Network, x: Tensor, targets: Tensor, lengths: Tensor | None = None, target: Target = "class"
+) -> Tensor:
     """The regulariser that keeps errors from vanishing, or growing, on their way back in time; a scalar.
 
     Pascanu, Mikolov & Bengio 2013, eq. 9 and 10: of (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, with g_t the gradient of the loss
     with respect to h_t, the mean over layers, sequences and time steps but the first. As there, it is differentiated by
     the weights of that one step only: h and g are taken as they are. x: (batch, time, *input), lengths: (batch,);
-    targets as in evaluation.score. Raises RequestError for a cell with more states than h, and for two directions.
+    targets and target as in evaluation.score. Raises RequestError for a cell with more states than h, and for two directions.
     """
     spec = network.config.architecture
     ways = [layer.ahead for layer in network.stack]
     if spec.bidirectional or any(len(way.cell.states) > 1 for way in ways):
         raise RequestError(f"{network.config.name} cannot have omega, which is of one direction and of one state, h.")
     logits, layers = network.trace(x, lengths)
-    loss, _, _ = score(logits, targets)
+    loss, _, _ = score(target, logits, targets)
     every = [h for _, outputs in layers for h in outputs]
     slopes = iter(torch.autograd.grad(loss, every, allow_unused=True, materialize_grads=True))
     ratios = []

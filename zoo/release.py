@@ -6,9 +6,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from . import assets, checkpoint, files, hub, registry, results
-from .builder import build
-from .errors import RequestError
+from . import assets, checkpoint, files, hub, registry, results, text
+from .errors import CheckpointError, RequestError
 from .specs import PinnedFile, Weights
 
 NAMESPACE = "rnnzoo"
@@ -26,13 +25,16 @@ def adopt(folder: Path) -> str:
         raise RequestError(f"{assets.ROOT} is not a checkout of the repository, where checkpoints are adopted into.")
     entry = registry.find(checkpoint.read_config(folder / checkpoint.CONFIG).name)
     checkpoint.must_agree(checkpoint.read_config(folder / checkpoint.CONFIG), entry.config, folder)
-    checkpoint.load_weights(build(entry.config, device="cpu"), folder / checkpoint.WEIGHTS)
+    network = checkpoint.assemble(entry.config, checkpoint.files_in(folder), device="cpu")
+    if entry.task.vocabulary and network.tokenizer is None:
+        raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
     home = assets.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
-    for name in (checkpoint.WEIGHTS, checkpoint.CONFIG):
+    names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
+    for name in names:
         shutil.copyfile(folder / name, home / name)
     results.write(home, results.read(folder).of_checkpoint(hub.sha256(home / checkpoint.WEIGHTS)))
-    pinned = {name: pin(home / name) for name in (checkpoint.CONFIG, checkpoint.WEIGHTS)}
+    pinned = {name: pin(home / name) for name in sorted(names)}
     weights = Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned})
     everything = {**registry.registry().weights, entry.name: weights}
     files.replace(path, (path.read_text(encoding="utf-8").partition(MARK)[0] + _section(everything)).encode())

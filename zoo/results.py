@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from . import assets, files
 from .errors import CheckpointError, first_problem
 from .specs import Recipe, Seq, Sha256, Spec, Text
+from .targets import Metric
 
 FILE = "results.json"
 
@@ -20,10 +21,10 @@ class Evaluation(Spec):
     task: Text
     dataset: Text
     split: Literal["train", "validation", "test"]
-    metric: Literal["accuracy"]
-    value: Annotated[float, Field(ge=0.0, le=1.0)]
+    metric: Metric
+    value: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     loss: float
-    """Mean cross-entropy in nats."""
+    """Mean of what zoo.targets says the metric's task minimises."""
     n: Annotated[int, Field(ge=1)]
     """Number of examples."""
     dataset_sha256: dict[str, Sha256]
@@ -38,24 +39,31 @@ class Evaluation(Spec):
 
 
 class Epoch(Spec):
-    """One epoch of training. Losses are mean cross-entropies in nats, accuracies fractions."""
+    """One epoch of training: means of loss and metric, see zoo.targets."""
 
     epoch: int
     lr: float
     train_loss: float
-    train_accuracy: float
+    train_metric: float
     validation_loss: float
-    validation_accuracy: float
+    validation_metric: float
     gradient_norm: float
     """Mean global norm before clipping."""
     seconds: float
     """Time since the run began, pauses left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_names(cls, data: Any) -> Any:
+        """Runs from when every metric was an accuracy said so in the names."""
+        return {key.replace("_accuracy", "_metric"): value for key, value in data.items()}
 
 
 class Training(Spec):
     """How a checkpoint came about."""
 
     model: Text
+    metric: Metric = "accuracy"
     recipe_name: Text
     recipe: Recipe
     overrides: dict[str, Any] = {}
@@ -91,9 +99,9 @@ class Results(Spec):
         kept = tuple(e for e in self.evaluations if (e.split, e.metric) != key)
         return self.model_copy(update={"evaluations": (*kept, evaluation)})
 
-    def measured(self, metric: str = "accuracy", split: str = "test") -> Evaluation | None:
-        """The recorded evaluation of a metric on a split."""
-        return next((e for e in self.evaluations if (e.metric, e.split) == (metric, split)), None)
+    def measured(self, split: str = "test") -> Evaluation | None:
+        """The recorded evaluation on a split."""
+        return next((e for e in self.evaluations if e.split == split), None)
 
 
 def read(folder: Path) -> Results:

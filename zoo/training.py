@@ -29,6 +29,7 @@ from .provenance import command, device_name, versions
 from .registry import Entry
 from .regularisers import omega
 from .specs import Optimizer, Recipe, Schedule
+from .targets import TARGETS
 from .tasks import task_data
 from .tasks.base import Split
 
@@ -38,14 +39,14 @@ SAVE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is, reported after every step; losses and accuracies are means over the epoch so far."""
+    """Where a run is, reported after every step; loss and metric (see zoo.targets) are means over the epoch so far."""
 
     epoch: int
     epochs: int
     step: int
     steps: int
     loss: float
-    accuracy: float
+    metric: float
     rate: float
     """Steps per second of this process's run."""
     finished: results.Epoch | None = None
@@ -76,6 +77,7 @@ def train(
         )
     data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
+    data.equip(run.network)
     run.resume()
     with _interruptions() as interrupted:
         run.go(report, save_seconds, interrupted)
@@ -104,7 +106,7 @@ class Run:
             raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
         self.total = self.per_epoch * recipe.epochs
         self.step = 0
-        self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, correct, targets, gradient norm over this epoch
+        self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
@@ -120,10 +122,10 @@ class Run:
             stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted())
             self.step += 1
             rate = (self.step - first) / (time.monotonic() - self.began)
-            loss, accuracy, _ = self._means()
+            loss, metric, _ = self._means()
             finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
             if self.accelerator.is_main_process:
-                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss, accuracy, rate, finished))
+                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss, metric, rate, finished))
             if finished is not None or stop or time.monotonic() - saved > save_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -147,12 +149,12 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.optimizer.lr * schedule(self.recipe.schedule, self.step, self.total)
         self.model.train()
-        loss, correct, targets = score(self.model(x, lengths), y)
-        sums = accelerator.reduce(torch.stack([loss.detach(), correct, targets, targets.new_tensor(stop)]), "sum")
+        loss, metric, targets = score(self.entry.task.target, self.model(x, lengths), y)
+        sums = accelerator.reduce(torch.stack([loss.detach(), metric, targets, targets.new_tensor(stop)]), "sum")
         self.optimizer.zero_grad()
         loss = loss * accelerator.num_processes / sums[2]  # the mean over all processes' gradients is taken
         if self.recipe.omega is not None:
-            loss = loss + self.recipe.omega * omega(self.network, x, y, lengths)
+            loss = loss + self.recipe.omega * omega(self.network, x, y, lengths, self.entry.task.target)
         accelerator.backward(loss)
         bound = math.inf if self.recipe.clip is None else self.recipe.clip
         norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
@@ -171,19 +173,19 @@ class Run:
         return TrainingError(f"{self.entry.name} diverged in {where}: {what} is not finite. {saved}{best}")
 
     def _means(self) -> tuple[float, float, float]:
-        """Mean loss, accuracy and gradient norm over the epoch so far."""
-        loss, correct, targets, norms = self.sums.tolist()
-        return loss / targets, correct / targets, norms / ((self.step - 1) % self.per_epoch + 1)
+        """Mean loss, metric and gradient norm over the epoch so far."""
+        loss, metric, targets, norms = self.sums.tolist()
+        return loss / targets, metric / targets, norms / ((self.step - 1) % self.per_epoch + 1)
 
     def _end_epoch(self, epoch: int) -> results.Epoch:
         """Validate, keep the weights if they are the best yet, and add a row to the history."""
-        loss, accuracy, norm = self._means()
-        measured = measure(self.network, self.validation, BATCH)
+        loss, metric, norm = self._means()
+        measured = measure(self.network, self.validation, self.entry.task.target, BATCH)
         if not math.isfinite(measured.loss):
             raise self._diverged("the validation loss")
         row = results.Epoch(
             epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
-            train_accuracy=accuracy, validation_loss=measured.loss, validation_accuracy=measured.accuracy,
+            train_metric=metric, validation_loss=measured.loss, validation_metric=measured.metric,
             gradient_norm=norm, seconds=round(self.elapsed, 1),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
@@ -270,7 +272,7 @@ class Run:
     def training(self) -> results.Training:
         """How the checkpoint came about, so far."""
         return results.Training(
-            model=self.entry.name, recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
+            model=self.entry.name, metric=TARGETS[self.entry.task.target].metric, recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, device=device_name(self.device), versions=versions(),
             command=command(), history=tuple(self.history),
@@ -278,8 +280,8 @@ class Run:
 
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
-    """The optimizer of a recipe over all parameters; its rate is set before every step."""
-    weights = network.parameters()
+    """The optimizer of a recipe over all trainable parameters; its rate is set before every step."""
+    weights = [p for p in network.parameters() if p.requires_grad]
     if spec.name == "adam":
         b1, b2 = spec.betas
         return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)

@@ -8,7 +8,11 @@ if TYPE_CHECKING:
     from .base import TaskData
 
 TASKS: dict[str, str] = {
+    "adding": "adding.Adding",
+    "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "sits": "sits.Sits",
+    "spooky": "text.Spooky",
 }
 """Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
 

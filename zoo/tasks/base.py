@@ -1,14 +1,22 @@
 """What a task gives training and evaluation: splits of raw examples that become (x, y) a batch at a time."""
 
+import gzip
+import hashlib
+import os
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ..errors import DataError
+from ..network import Network
 from ..specs import Dataset, Task
+from ..text import Tokenizer
 
 SplitName = Literal["train", "validation", "test"]
 IGNORED = -100  # target of a time step that has none
@@ -18,8 +26,8 @@ IGNORED = -100  # target of a time step that has none
 class Split:
     """Examples of one split, kept in the compact form they are stored in.
 
-    raw: (n, ...), any dtype; targets: (n,), or (n, time) where every step has one, IGNORED where it has none; lengths:
-    (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
+    raw: (n, ...), any dtype; targets: classes, (n,), or (n, time) where every step has one, IGNORED where it has none,
+    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
     """
 
     raw: Tensor
@@ -43,6 +51,59 @@ class TaskData(ABC):
     def __init__(self, task: Task, dataset: Dataset):
         self.task, self.dataset = task, dataset
 
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What makes its x of text, where it does."""
+        return None
+
+    def equip(self, network: Network) -> None:  # noqa: B027
+        """Give a fresh network what it must have of the data before it is trained, such as its words."""
+
     @abstractmethod
     def split(self, name: SplitName) -> Split:
         """Read, verify and return a split. Raises DataError if a file is missing or is not the pinned one."""
+
+
+def original(dataset: Dataset, name: str) -> bytes:
+    """The content of an original file of a dataset, verified; on disk it may be gzipped.
+
+    Files lie in $RNNZOO_DATA/FOLDER, where that is not set in ~/.cache/rnnzoo/FOLDER. Raises DataError.
+    """
+    root = os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo"
+    folder = Path(root) / (dataset.folder or "")
+    for path in (folder / f"{name}.gz", folder / name):
+        if path.exists():
+            content = unpacked(path)
+            if hashlib.sha256(content).hexdigest() != dataset.sha256[name]:
+                raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
+            return content
+    where = f" It is at {dataset.url}." if dataset.url else ""
+    raise DataError(
+        f"{dataset.title}: {name} was not found in {folder}.{where} Put it there, or set RNNZOO_DATA to the folder "
+        f"that has {dataset.folder}."
+    )
+
+
+def unpacked(path: Path) -> bytes:
+    """The content of a file, gzipped or not."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def dealt(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
+    """Indices of the examples of every split of data that come without any, each in an order as good as random.
+
+    Examples of one key are never parted. Keys are put in the order of their sha256; the first `test` of them are the
+    test, then come those for validation.
+    """
+    members: dict[str, list[int]] = {}
+    for index, key in enumerate(keys):
+        members.setdefault(key, []).append(index)
+    order = sorted(members, key=lambda key: hashlib.sha256(key.encode()).digest())
+    test, validation = dataset.test or 0, dataset.validation or 0
+    parts: dict[SplitName, list[str]] = {
+        "test": order[:test], "validation": order[test : test + validation], "train": order[test + validation :],
+    }  # fmt: skip
+    return {name: [index for key in part for index in members[key]] for name, part in parts.items()}

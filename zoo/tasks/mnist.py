@@ -5,12 +5,10 @@ the parquet files of the Hub's ylecun/mnist), or from the Hub. Wherever they com
 values of the original IDX files, whose published sha256 the registry pins.
 """
 
-import gzip
 import hashlib
 import io
 import math
 import os
-import zlib
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from torch import Tensor
 from .. import hub
 from ..errors import DataError, MissingExtraError, RequestError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData
+from .base import Split, SplitName, TaskData, unpacked
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
 LAYOUTS = ("pixels", "permuted-pixels", "rows")
@@ -55,7 +53,7 @@ class MNIST(TaskData):
         """The values of one original IDX file, verified, read once."""
         for path in self._places(name) if name not in self._files else ():
             if path.exists():
-                content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else _from_file(path)
+                content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
                 if hashlib.sha256(content).hexdigest() != self.dataset.sha256[name]:
                     raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
                 self._files[name] = _values(content)
@@ -73,24 +71,16 @@ class MNIST(TaskData):
             local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
             if any(path.exists() for path in local):
                 return local
-        return [hub.dataset_file(self.dataset.hub, parquet)]
+        return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
 
 
 @cache
 def permutation() -> Tensor:
     """The 784 pixel positions, in order, of permuted MNIST as JANET's and STAR's authors used it; int64."""
-    content = _from_file(PACKAGED / "pmnist_permutation_mask.npy")
+    content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
         raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")
     return torch.frombuffer(bytearray(content[-784 * 8 :]), dtype=torch.int64)
-
-
-def _from_file(path: Path) -> bytes:
-    """The content of an IDX file, gzipped or not."""
-    try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
 
 
 def _from_parquet(path: Path, images: bool) -> bytes:

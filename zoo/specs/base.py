@@ -1,0 +1,42 @@
+"""What every specification is made of: its base class and the kinds of values."""
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+T = TypeVar("T")
+Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
+Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1, max_length=32)]
+Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
+Count = Annotated[int, Field(ge=1, le=16384)]
+Shape = Annotated[tuple[Count, ...], Field(strict=False, max_length=3)]
+Layers = Annotated[int, Field(ge=1, le=1024)]
+Percent = Annotated[float, Field(ge=0.0, le=100.0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0, lt=math.inf, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Url = Annotated[str, Field(pattern=r"^https://")]
+Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+
+
+class Spec(BaseModel):
+    """Base of every specification: frozen, strict about types, and helpful about unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nearest_key(cls, data: Any) -> Any:
+        for key in data if isinstance(data, Mapping) else ():
+            if key not in cls.model_fields:
+                known = sorted(cls.model_fields)
+                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
+                message = f"unknown key {key!r}; the nearest valid one is {near!r}"
+                raise PydanticCustomError("unknown_key", "{message}", {"message": message, "key": key})
+        return data

@@ -1,0 +1,86 @@
+"""Papers, datasets and tasks: what there is to learn, and from what."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ..targets import Target
+from .base import Count, Finite, Key, Positive, Sha256, Shape, Spec, Text, Url
+
+
+class Paper(Spec):
+    title: Text
+    authors: Text
+    year: Annotated[int, Field(ge=1940, le=2100)]
+    url: Url | None = None
+    arxiv: Annotated[str, Field(pattern=r"^(\d{4}\.\d{4,5}|[a-z-]+/\d{7})$")] | None = None
+
+
+class Dataset(Spec):
+    """Data: what it is, whose, where, how it is split, and the digests that prove it."""
+
+    title: Text
+    license: Text
+    """SPDX identifier, or `unknown` or `other` as on the Hub."""
+    citation: Text
+    folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")] | None = None
+    """Where its files lie below $RNNZOO_DATA; none: it is generated."""
+    url: Url | None = None
+    """Page that has it, where the Hub has not."""
+    hub: Text | None = None
+    """Dataset repository on the Hub that has the same data as parquet."""
+    hub_files: dict[str, Text] = {}
+    """Parquet file of each original part."""
+    train: Annotated[int, Field(ge=1)] | None = None
+    """Number of training examples, where the data are generated; else what is left of all."""
+    validation: Annotated[int, Field(ge=1)] | None = None
+    """How many examples are kept for validation."""
+    test: Annotated[int, Field(ge=1)] | None = None
+    """How many are kept for the test, where the data come without a split."""
+    stands_in_for: Text | None = None
+    """Data of the documents that this is not, though it takes their place here: figures on the two do not compare."""
+    sha256: dict[str, Sha256]
+    """Digest of the content of each original file, unpacked; of the decoded values where containers differ."""
+
+
+class Shapes(Spec):
+    """What goes into a network and what comes out of it."""
+
+    input: Shape = ()
+    """Shape of one time step: (features,), (channels, height, width), or () for a token."""
+    vocabulary: Count | None = None
+    """Number of different tokens, where a time step is one: 0 is padding, 1 an unknown word."""
+    steps: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Length of a sequence, of the longest where they differ; initialisers with a time constant use it."""
+    outputs: Count
+    """Classes, or values."""
+    readout: Literal["last", "mean", "every"]
+    mean: Finite = 0.0
+    """Mean and standard deviation of the training inputs, for models that standardise them."""
+    std: Positive = 1.0
+
+    @model_validator(mode="after")
+    def _numbers_or_tokens(self) -> Self:
+        if bool(self.input) == (self.vocabulary is not None):
+            raise ValueError("a time step is either numbers, of shape 'input', or a token of a 'vocabulary'")
+        return self
+
+    @property
+    def step_text(self) -> str:
+        """One time step in words."""
+        return " x ".join(map(str, self.input)) or f"one of {self.vocabulary:,} tokens"
+
+
+class Task(Shapes):
+    """One thing to learn on one dataset; it decides the shape of a network's input and output."""
+
+    title: Text
+    family: Key
+    """Row of zoo.tasks.TASKS."""
+    dataset: Key
+    layout: Key
+    """How the family lays its data out as a sequence."""
+    target: Target = "class"
+    """What zoo.targets.TARGETS derives loss and metric from."""
+    pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
+    """The Hub's word for this kind of task."""

@@ -1,0 +1,131 @@
+"""Models, grids of them, what documents report of them, and the pins of their weights: the registry."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from .base import Commit, Count, Key, Layers, Percent, Seq, Sha256, Some, Spec, Text
+from .data import Dataset, Paper, Task
+from .networks import Architecture, Embedding, Init, Merge, check_cell
+from .recipes import Recipe
+
+
+class Reported(Spec):
+    """A figure a document prints, and where."""
+
+    paper: Key
+    table: Text
+    percent: Percent
+    """Accuracy in percent, as printed."""
+
+
+class PinnedFile(Spec):
+    sha256: Sha256
+    size: Annotated[int, Field(ge=1, le=10**9)]
+
+
+class Weights(Spec):
+    """The pin of a published checkpoint: these bytes, wherever they come from."""
+
+    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+    revision: Commit | None = None
+    """Full commit on the Hub; none while only the packaged copy exists."""
+    files: dict[Literal["model.safetensors", "config.json", "vocabulary.txt"], PinnedFile]
+    """The last where the input is text."""
+
+    @model_validator(mode="after")
+    def _all_files(self) -> "Weights":
+        if not {"model.safetensors", "config.json"} <= set(self.files):
+            raise ValueError("'files' must pin both model.safetensors and config.json")
+        return self
+
+
+class Model(Architecture):
+    """One entry of the registry: an architecture on a task."""
+
+    task: Key
+    tag: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")] | None = None
+    """Names another recipe or initialiser of the same architecture and task."""
+    recipe: Key
+    reported: Seq[Reported] = ()
+    notes: Text | None = None
+    """What a reader of the card must know, such as limits."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.prefix}-{self.task}" + (f".{self.tag}" if self.tag else "")
+
+    @property
+    def architecture(self) -> Architecture:
+        return Architecture(**{field: getattr(self, field) for field in Architecture.model_fields})
+
+
+class ReportedTable(Spec):
+    """A table of a document: for each task and each `LAYERSxUNITS`, one figure a cell (null: not in the table)."""
+
+    paper: Key
+    table: Text
+    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
+
+
+class Grid(Spec):
+    """A family of models: every combination of `cell`, `bidirectional`, `layers`, `units` and `task`."""
+
+    cell: Some[Key]
+    layers: Some[Layers]
+    units: Some[Count]
+    task: Some[Key]
+    recipe: Key
+    bidirectional: Some[Merge | None] = (None,)
+    embedding: Embedding | None = None
+    init: Init = Init()
+    reported: Seq[ReportedTable] = ()
+    """Of the networks of one direction."""
+
+    def models(self) -> list[Model]:
+        """Every combination, with what the tables report of it."""
+        return [
+            Model(
+                cell=cell, layers=layers, units=units, task=task, recipe=self.recipe, init=self.init,
+                bidirectional=merge, embedding=self.embedding,
+                reported=() if merge else tuple(self._reported(column, f"{layers}x{units}", task)),
+            )
+            for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional
+            for layers in self.layers for units in self.units
+        ]  # fmt: skip
+
+    def _reported(self, column: int, row: str, task: str) -> list[Reported]:
+        found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
+        figures = ((table, row[column]) for table, row in found if row)
+        return [Reported(paper=t.paper, table=t.table, percent=float(f)) for t, f in figures if f is not None]
+
+    @model_validator(mode="after")
+    def _cells_exist(self) -> "Grid":
+        for cell in self.cell:
+            check_cell(cell)
+        return self
+
+    @model_validator(mode="after")
+    def _tables_fit(self) -> "Grid":
+        for table in self.reported:
+            for task, rows in table.percent.items():
+                if task not in self.task:
+                    raise ValueError(f"{table.table}: task {task!r} is not in this grid")
+                for row, figures in rows.items():
+                    layers, units = map(int, row.split("x"))
+                    if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
+                        raise ValueError(f"{table.table}, {task}: row {row!r} does not fit this grid")
+        return self
+
+
+class Registry(Spec):
+    """The whole of registry.yaml."""
+
+    papers: dict[Key, Paper]
+    datasets: dict[Key, Dataset]
+    tasks: dict[Key, Task]
+    recipes: dict[Key, Recipe]
+    models: dict[Key, Model]
+    grids: dict[Key, Grid]
+    weights: dict[Key, Weights]
+    """Pins of the published checkpoints, by model."""

@@ -1,0 +1,70 @@
+"""How a checkpoint is trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from .base import Count, Key, Positive, Rate, Seq, Spec, Text
+
+
+class Optimizer(Spec):
+    """An optimizer and its constants."""
+
+    name: Literal["adam", "rmsprop", "sgd"]
+    lr: Positive
+    betas: Seq[Rate] = (0.9, 0.999)
+    """Adam only."""
+    smoothing: Rate = 0.9
+    """RMSprop only: decay of the mean square (Tieleman & Hinton 2012 use 0.9)."""
+    momentum: Rate = 0.0
+    """SGD and RMSprop."""
+    weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _two_betas(self) -> "Optimizer":
+        if len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, not {len(self.betas)}")
+        return self
+
+
+class Schedule(Spec):
+    """Learning rate as a multiple of the optimizer's over the whole run, after a linear warm-up."""
+
+    name: Literal["constant", "cosine", "one-cycle", "polynomial"] = "constant"
+    warmup: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Steps from 0 to the full rate; one-cycle takes 30 % of the run if this is 0."""
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Multiple that the decay ends at."""
+    power: Positive = 1.0
+    """Polynomial only."""
+
+
+class Recipe(Spec):
+    """How a checkpoint is trained."""
+
+    paper: Key | None = None
+    """The document that gives these settings, if one does."""
+    follows: Key | None = None
+    """The document's recipe that this one departs from."""
+    why: Text | None = None
+    """Why it departs."""
+    optimizer: Optimizer
+    schedule: Schedule = Schedule()
+    batch: Count
+    epochs: Annotated[int, Field(ge=1, le=100_000)]
+    clip: Positive | None = None
+    """Bound on the global gradient norm."""
+    truncate: Count | None = None
+    """Truncated backpropagation through time: gradients are cut every this many steps."""
+    recompute: Count | None = None
+    """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
+    omega: Positive | None = None
+    """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.regularisers."""
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+    @model_validator(mode="after")
+    def _departures_are_explained(self) -> "Recipe":
+        if (self.follows is None) != (self.why is None):
+            raise ValueError("'follows' and 'why' go together: a departure from a document's recipe is explained")
+        return self

@@ -1,0 +1,83 @@
+"""Text to tokens and back. The words of a network travel with it, as vocabulary.txt: line n (from 0) is token n."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .errors import CheckpointError, RequestError
+
+FILE = "vocabulary.txt"
+PADDING, UNKNOWN = 0, 1
+RESERVED = ("<padding>", "<unknown>")
+MAX_BYTES = 10_000_000
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case: runs of letters, apostrophes left out (don't is dont)."""
+    return re.findall(r"[^\W\d_]+", re.sub("['’]", "", text.lower()))
+
+
+class Tokenizer:
+    """Turns texts into what a network takes: tokens, (batch, time) padded with 0, and lengths, (batch,).
+
+    words: those of the tokens from 0 on, the first two reserved for padding and unknown words. maximum: how many words
+    of a text are read; the rest is left out.
+    """
+
+    def __init__(self, words: Sequence[str], maximum: int):
+        self.words, self.maximum = tuple(words), maximum
+        self.tokens = {word: token for token, word in enumerate(self.words)}
+        if self.words[:2] != RESERVED or len(self.tokens) != len(self.words):
+            raise RequestError(f"A vocabulary begins with {' and '.join(RESERVED)} and has no word twice.")
+
+    @classmethod
+    def learn(cls, texts: Iterable[Sequence[str]], size: int, maximum: int) -> "Tokenizer":
+        """The `size` - 2 most frequent words of texts that are lists of words, equally frequent ones by alphabet."""
+        counts = Counter(word for text in texts for word in text)
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        return cls([*RESERVED, *ranked[: size - len(RESERVED)]], maximum)
+
+    @classmethod
+    def read(cls, path: Path, size: int, maximum: int) -> "Tokenizer":
+        """A vocabulary.txt, which must have `size` words. Raises CheckpointError."""
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise CheckpointError(f"{path}: larger than a vocabulary can be.")
+            words = path.read_text(encoding="utf-8").split("\n")[:-1]
+            if len(words) != size:
+                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
+            return cls(words, maximum)
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
+        except (UnicodeDecodeError, RequestError) as error:
+            raise CheckpointError(f"{path}: not a vocabulary: {error}") from error
+
+    def content(self) -> bytes:
+        """The bytes of vocabulary.txt."""
+        return "".join(f"{word}\n" for word in self.words).encode()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __call__(self, texts: str | Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Tokens and lengths of one text or several, as a network takes them."""
+        return self.batch([words_of(text) for text in ([texts] if isinstance(texts, str) else texts)])
+
+    def batch(self, texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+        """Tokens, padded to the longest text, and lengths of texts that are lists of words; a text without is unknown."""
+        rows = [[self.tokens.get(word, UNKNOWN) for word in text[: self.maximum]] or [UNKNOWN] for text in texts]
+        if not rows:
+            raise RequestError("There are no texts to tokenize.")
+        lengths = torch.tensor([len(row) for row in rows])
+        tokens = torch.full((len(rows), int(lengths.max())), PADDING)
+        for row, out in zip(rows, tokens, strict=True):
+            out[: len(row)] = torch.tensor(row)
+        return tokens, lengths
+
+    def decode(self, tokens: Tensor | Sequence[int]) -> str:
+        """The words of tokens, (time,), padding left out."""
+        return " ".join(self.words[int(token)] for token in tokens if int(token) != PADDING)
