@@ -263,6 +263,7 @@ def test_recordings_end_with_their_stack(recorded: None, device: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
 def test_every_kernel_compiles_for_an_h200(device: str) -> None:
     """Also where there is none: what does not fit a GPU's registers and shared memory fails here."""
     command = [sys.executable, str(Path(__file__).parent / "compile_triton.py")]
@@ -272,6 +273,7 @@ def test_every_kernel_compiles_for_an_h200(device: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
 @pytest.mark.parametrize("precision", ["ieee", "tf32x3"])
 @pytest.mark.parametrize("units", [32, 64, 100, 128])
 @pytest.mark.parametrize("case", ["lstm", "star shift=0.0", "gru reset=before"])

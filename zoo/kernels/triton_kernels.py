@@ -117,6 +117,7 @@ def scan_forward(
     PAD: tl.constexpr,
     ROWS: tl.constexpr,
 ):
+    """`steps` time steps; writes y, the tape and the states."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
     state = _read(carry, row, unit, inside, STATES, STATES, UNITS)
@@ -201,6 +202,7 @@ def scan_backward(
     PAD: tl.constexpr,
     ROWS: tl.constexpr,
 ):
+    """The same steps from the last to the first; writes the gradients of the pre-activations and of the states."""
     BLOCKS: tl.constexpr = len(PHASE)
     AHEAD: tl.constexpr = 0 if TAPE_PER_PHASE else TAPE
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
