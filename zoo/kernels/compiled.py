@@ -247,7 +247,7 @@ class Stepper:
         self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
         values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
         self.weights = tuple(zip(*values, strict=True))
-        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks, m._backward_hooks)]
+        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         self.addresses = self._addresses()
         counts = [len(d.cell.states) for d in directions]
         self.slices = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(len(counts))]
