@@ -35,9 +35,9 @@ def processor() -> str:
 
 
 def command() -> str:
-    """The command line of this process, without the path of the program."""
-    program = os.path.basename(sys.argv[0])
-    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *sys.argv[1:]])
+    """The command line of this process, without what only its machine has: of an absolute path, the last part."""
+    program, *given = (os.path.basename(a) if os.path.isabs(a) else a for a in sys.argv)
+    return shlex.join(["rnnzoo" if os.path.basename(program) == "__main__.py" else program, *given])
 
 
 def today() -> str:

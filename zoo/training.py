@@ -272,7 +272,8 @@ class Run:
     def training(self) -> results.Training:
         """How the checkpoint came about, so far."""
         return results.Training(
-            model=self.entry.name, metric=TARGETS[self.entry.task.target].metric, recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
+            model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
+            recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, device=device_name(self.device), versions=versions(),
             command=command(), history=tuple(self.history),

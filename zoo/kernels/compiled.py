@@ -120,7 +120,7 @@ def scan(
 def _keep_memory() -> None:
     """Keep freed memory for the next training step instead of returning it to the system, page by page, every time.
 
-    glibc maps large blocks afresh; clearing their pages took a third of the time of a training step.
+    glibc maps large blocks afresh, and clearing their pages takes time that a training step should not need.
     """
     if platform.libc_ver()[0] == "glibc":
         trim_threshold, mmap_max = -1, -4  # of malloc.h

@@ -44,7 +44,7 @@ constexpr long TILE = 9 * ROWS;  // sequences in a tile
 constexpr long CHUNK = 4 * TILE;  // sequences times steps in a chunk
 constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
 
-// Numbers below 1e-38, where gradients that vanish end up, take a processor a hundred times longer; they become zero.
+// Numbers below 1e-38, where gradients that vanish end up, take a processor many times longer; they become zero.
 class FlushToZero {
 #if defined(__SSE__)
     unsigned before = __builtin_ia32_stmxcsr();

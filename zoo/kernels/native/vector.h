@@ -36,7 +36,7 @@ static inline vec clamped(vec x, float low, float high) {
 // 1 / x for |x| in [1, 1e38], to within rounding.
 static inline vec reciprocal(vec x) {
 #if defined(__AVX512F__)
-    vec r = (vec)_mm512_maskz_rcp14_ps(-1, (__m512)x);  // a division takes as long as some twenty multiplications
+    vec r = (vec)_mm512_maskz_rcp14_ps(-1, (__m512)x);  // an estimate and a Newton step, not a slow division
     return r + r * (1.0f - x * r);
 #else
     return 1.0f / x;
