@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rnnzoo_cli import main as cli
 
-from zoo import __version__, benchmark, registry, results
+from zoo import __version__, benchmark, provenance, registry, results
 
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -230,3 +230,11 @@ def test_the_verbs_are_those_tested(run: Run) -> None:
 
 def test_version(run: Run) -> None:
     assert run("--version")[:2] == (0, f"rnnzoo {__version__}\n")
+
+
+def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", given)
+    assert provenance.command() == f"rnnzoo train {NAME} --out mine --device cpu"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
+    assert provenance.command() == "rnnzoo list"
