@@ -111,7 +111,7 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     evaluation = recorded.measured()
     assert evaluation is not None
     assert evaluation.n == 10_000
-    assert evaluation.command == f"rnnzoo eval {out} --record --device cpu"
+    assert evaluation.command == f"rnnzoo eval {out.name} --record --device cpu"
     run("eval", str(out), "--record", "--device", "cpu")
     assert len(results.read(out).evaluations) == 1
 

@@ -164,6 +164,26 @@ def test_another_recipe_does_not_continue_a_run(small_zoo: Zoo, tmp_path: Path) 
         train(registry.find(NAME), tmp_path / "run", device="cpu", overrides={"epochs": 2})
 
 
+def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    run = tmp_path / "run"
+    train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
+    tensors = checkpoint.read_tensors(run / STATE)
+    facts = json.loads(bytes(tensors["facts"].tolist()))
+    del facts["identity"]["config"]["architecture"]["dropout"], facts["identity"]["recipe"]["omega"]
+
+    def write() -> None:
+        tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+        checkpoint.write_tensors(run / STATE, tensors)
+
+    write()
+    train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
+    facts["identity"]["config"]["architecture"]["an option of a later version"] = 1
+    write()
+    with pytest.raises(TrainingError, match="another config"):
+        train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
+
+
 def test_the_same_seed_gives_the_same_run_and_another_does_not(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):

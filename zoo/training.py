@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from . import checkpoint, hub, results
@@ -28,7 +29,7 @@ from .network import Network
 from .provenance import command, device_name, versions
 from .registry import Entry
 from .regularisers import omega
-from .specs import Optimizer, Recipe, Schedule
+from .specs import Config, Optimizer, Recipe, Schedule
 from .targets import TARGETS
 from .tasks import task_data
 from .tasks.base import Split
@@ -209,6 +210,18 @@ class Run:
             "data": {**self.train.digests, "examples": len(self.train)},
         }
 
+    def _differs(self, stored: dict[str, Any]) -> str | None:
+        """The part of the identity in which a stored one differs; what it leaves out had the default."""
+        readers = {"config": Config.model_validate, "recipe": Recipe.model_validate, "data": dict}
+        for part, read in readers.items():
+            try:
+                same = read(stored[part]) == read(self._identity[part])
+            except (KeyError, ValidationError):  # another version wrote it
+                same = False
+            if not same:
+                return part
+        return None
+
     def save(self) -> None:
         """Write the results and then the state, which is what makes them count; only the first process writes."""
         if not self.accelerator.is_main_process:
@@ -249,8 +262,7 @@ class Run:
 
     def _take_up(self, tensors: dict[str, Tensor]) -> None:
         facts = json.loads(bytes(tensors.pop("facts").tolist()))
-        if facts["identity"] != json.loads(json.dumps(self._identity)):
-            part = next(key for key, value in self._identity.items() if facts["identity"].get(key) != value)
+        if part := self._differs(facts["identity"]):
             raise TrainingError(
                 f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder."
             )

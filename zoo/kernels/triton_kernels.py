@@ -87,6 +87,12 @@ def _count(steps):
         return steps
 
 
+@triton.jit
+def _while(condition, row, batch):
+    """The rows of the batch while a scalar holds; `&` with it makes a mask of numbers in Triton 3.9's interpreter."""
+    return row < tl.where(condition, batch, 0)
+
+
 @triton.jit(do_not_specialize=["begin", "steps", "batch"])
 def scan_forward(
     x,  # (steps, batch, INPUTS * UNITS), projected, or (steps, batch), one feature
@@ -132,13 +138,13 @@ def scan_forward(
         left = tl.load(lengths + row, mask=row < batch, other=0) - begin
     for t in range(_count(steps)):
         given, old, now, a = ahead, state, state, ()
-        more = t + 1 < steps
+        more = _while(t + 1 < steps, row, batch)
         if ONE_FEATURE:
             x += batch
-            ahead = (tl.load(x + row, mask=(row < batch) & more, other=0.0).to(tl.float32),)
+            ahead = (tl.load(x + row, mask=more, other=0.0).to(tl.float32),)
         else:
             x += batch * INPUTS * UNITS
-            ahead = _read(x, row, unit, inside & more, INPUTS, INPUTS, UNITS)
+            ahead = _read(x, row, unit, inside & more[:, None], INPUTS, INPUTS, UNITS)
         kept_at = tape
         for phase in tl.static_range(PHASES):
             operand = now[0]
@@ -227,7 +233,7 @@ def scan_backward(
         kept, old = kept_ahead, old_ahead
         if Y_GRADIENT:
             g = (g[0] + g_ahead[0],) + g[1:]
-        more = inside & (t > 0)
+        more = inside & _while(t > 0, row, batch)[:, None]
         tape_now = tape
         y -= batch * UNITS
         tape -= batch * TAPE * UNITS
