@@ -212,7 +212,11 @@ class Run:
 
     def _differs(self, stored: dict[str, Any]) -> str | None:
         """The part of the identity in which a stored one differs; what it leaves out had the default."""
-        readers = {"config": Config.model_validate, "recipe": Recipe.model_validate, "data": dict}
+        readers: dict[str, Callable[[Any], Any]] = {
+            "config": Config.model_validate,
+            "recipe": Recipe.model_validate,
+            "data": dict,
+        }
         for part, read in readers.items():
             try:
                 same = read(stored[part]) == read(self._identity[part])
