@@ -32,7 +32,7 @@ class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
     path: str
-    """`module.Class` within zoo.cells."""
+    """`module.Class` within zoo.cells; of a cell from elsewhere, `package.module:Class`."""
     title: str
     paper: str
     """Where it comes from: a key of the registry's papers."""
@@ -115,6 +115,7 @@ def cell_row(name: str) -> CellRow:
 
 def cell_class(name: str) -> "type[Cell]":
     """The class of the cell `name`, imported when asked for."""
-    module, _, attribute = cell_row(name).path.rpartition(".")
-    cls: type[Cell] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    path = cell_row(name).path
+    module, _, attribute = path.rpartition(":" if ":" in path else ".")
+    cls: type[Cell] = getattr(import_module(module if ":" in path else f"{__name__}.{module}"), attribute)
     return cls
