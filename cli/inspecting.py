@@ -10,6 +10,7 @@ from zoo.diagnostics import ANALYSES, analysis
 from .catalogue import _complete
 from .output import AsJson, emit, progress, say
 
+OFFERED = [name for name, row in ANALYSES.items() if row.needs != "none"]
 Subject = Annotated[
     str,
     typer.Argument(
@@ -22,7 +23,7 @@ Subject = Annotated[
 def inspect(
     name: Subject,
     what: Annotated[
-        str, typer.Option(help=f"One of: {', '.join(ANALYSES)}.", autocompletion=lambda: list(ANALYSES))
+        str, typer.Option(help=f"One of: {', '.join(OFFERED)}.", autocompletion=lambda: OFFERED)
     ] = "lattice",
     plot: Annotated[Path | None, typer.Option(help="Draw it to this file (.svg, .png, .pdf).")] = None,
     runs: Annotated[int | None, typer.Option(min=2, help="Random networks of a lattice (default: 200).")] = None,
@@ -37,7 +38,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --what."""
-    row = analysis(what)
+    row = analysis(what, OFFERED)
     from zoo.diagnostics import subject
 
     config = subject.config_of(name)

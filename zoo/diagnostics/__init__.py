@@ -3,7 +3,7 @@
 ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnostics.base); drawing is apart from computing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from .base import Array, Axis, Result
 
 __all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Result", "analysis"]
 
-Needs = Literal["architecture", "network", "data", "labels"]
+Needs = Literal["none", "architecture", "network", "data", "labels"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Analysis:
     title: str
     needs: Needs
     """What the function is given. "architecture": a Config, random weights are its own; "network": a network, with its
-    weights; "data": a network, x and lengths; "labels": these and the targets."""
+    weights; "data": a network, x and lengths; "labels": these and the targets;
+    "none": it makes its own network, so `inspect` does not offer it."""
     plot: str
     """Function of zoo.diagnostics.drawing."""
     result: str
@@ -53,11 +54,29 @@ ANALYSES: dict[str, Analysis] = {
     "jacobian-at": Analysis(
         "jacobian.jacobian_at", "singular values of one step at the end of a sequence", "data", "curves", "Jacobian"
     ),
+    "gradients": Analysis(
+        "gradients.gradients", "gradient norm of each layer", "labels", "curves", "Gradients", epoch=True
+    ),
+    "aee": Analysis("estimation.estimation", "average estimation error over steps", "data", "curves", "Estimation"),
+    "noh": Analysis("noh.noh", "what the memory owes to its start, over steps", "data", "curves", "Noh", epoch=True),
+    "gates": Analysis("gates.gates", "gradient of the memory by each gate's weights", "data", "curves", "Gates"),
+    "saturation": Analysis(
+        "saturation.saturation", "histograms of outputs, saturated gates", "data", "histograms", "Saturation"
+    ),
+    "dependency": Analysis(
+        "dependency.dependency", "what is left when one end says nothing", "labels", "curves", "Dependency"
+    ),
+    "eigenvalues": Analysis(
+        "eigenvalues.eigenvalues", "eigenvalues of the recurrent matrices", "network", "curves", "Eigenvalues"
+    ),
+    "feedforward": Analysis(
+        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "none", "feedforward", "Feedforward"
+    ),
 }  # fmt: skip
 
 
-def analysis(name: str) -> Analysis:
+def analysis(name: str, among: Collection[str] = ANALYSES) -> Analysis:
     """The row of `name`; raises UnknownNameError with near matches."""
-    if name not in ANALYSES:
-        raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
+    if name not in among:
+        raise UnknownNameError("analysis", name, among, f"There are: {', '.join(among)}.")
     return ANALYSES[name]

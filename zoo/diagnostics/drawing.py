@@ -91,34 +91,51 @@ def _panels(array: Array, inner: int) -> list[tuple[str, Array]]:
 
 
 def maps(shown: Shown) -> "Figure":
-    """A heat map of the last two axes, the first of them upwards; a column a result, a row for everything else."""
+    """A heat map of the last two axes, the first of them upwards; a column a result, a row for everything else, all of
+    one row on one scale. Of a single result two maps stand side by side."""
     from matplotlib.colors import LogNorm, Normalize
 
     columns = [
-        [(f"{name}, {where}" if where else name, part)
-         for name, array in result.arrays.items() if len(array.axes) >= 2 for where, part in _panels(array, 2)]
-        for _, result in shown
+        [(title, f"{name}, {where}" if where else name, part) for name, array in result.arrays.items()
+         if len(array.axes) >= 2 for where, part in _panels(array, 2)]
+        for title, result in shown
     ]  # fmt: skip
-    lines = len(columns[0])
-    figure = _figure(len(shown), lines, (2.35, 1.75))
-    grid = figure.subplots(lines, len(shown), squeeze=False)
-    for column, ((title, _), parts) in enumerate(zip(shown, columns, strict=True)):
-        for line, (name, part) in enumerate(parts):
-            axes, values = grid[line][column], part.values
-            finite = values[np.isfinite(values) & ((values > 0) | (not part.log))]
-            low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
-            norm = LogNorm(low, max(high, low * 1.0001)) if part.log and low > 0 else Normalize(low, high)
-            picture = axes.pcolormesh(values, cmap=MAP, norm=norm, rasterized=values.size > 1000)
-            bar = figure.colorbar(picture, ax=axes, aspect=12)
-            bar.ax.tick_params(labelsize=6)
-            for axis, which, place in zip(part.axes, ("y", "x"), (0.5, 0.5), strict=True):
-                count = len(axis.ticks)
-                at = sorted({0, count - 1, *range(0, count, -(-count // 6))}) if count > 6 else range(count)
-                at = [i for i in at if i == count - 1 or count <= 6 or count - 1 - i > count / 8]
-                getattr(axes, f"set_{which}ticks")([i + place for i in at], [str(axis.ticks[i]) for i in at])
-                getattr(axes, f"set_{which}label")(axis.name)
-            axes.set_title(f"{title}\n{name}" if line == 0 else name)
+    rows = list(zip(*columns, strict=True))
+    if len(shown) == 1:
+        rows = [tuple(column[i : i + 2]) for column in columns for i in range(0, len(column), 2)]
+    tall = max(0.75, 0.12 * len(rows[0][0][2].axes[0].ticks))
+    figure = _figure(len(rows[0]), len(rows), (2.1, 0.75 + tall))
+    grid = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    for line, row in enumerate(rows):
+        values = np.concatenate([part.values.ravel() for _, _, part in row])
+        log = row[0][2].log
+        finite = values[np.isfinite(values) & ((values > 0) | (not log))]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+        norm = LogNorm(low, max(high, low * 1.0001)) if log and low > 0 else Normalize(low, high)
+        for column, (title, name, part) in enumerate(row):
+            axes = grid[line][column]
+            picture = axes.pcolormesh(part.values, cmap=MAP, norm=norm, rasterized=True)
+            for axis, which in zip(part.axes, ("y", "x"), strict=True):
+                at = _few(len(axis.ticks))
+                getattr(axes, f"set_{which}ticks")([i + 0.5 for i in at], [str(axis.ticks[i]) for i in at])
+            axes.set(xlabel=part.axes[1].name if line == len(rows) - 1 else "")
+            axes.set(ylabel=part.axes[0].name if column == 0 else "")
+            axes.set_title(f"{title}\n{name}" if line == 0 and len(shown) > 1 else name)
+        bar = figure.colorbar(picture, ax=list(grid[line]), aspect=14, pad=0.01)
+        bar.ax.tick_params(labelsize=6)
     return figure
+
+
+def _few(count: int) -> list[int]:
+    """Places of at most seven ticks: the first, then evenly spaced ones, as 1, 3, 5, ... or 1, 5, 10, ..."""
+    every = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if count <= 7 * n)
+    return (
+        list(range(count))
+        if every == 1
+        else [0, *range(every - 1, count, every)]
+        if every > 2
+        else list(range(0, count, 2))
+    )
 
 
 def curves(shown: Shown) -> "Figure":
