@@ -275,8 +275,15 @@ class Network(nn.Module):
             if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
                 raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
             return self.embedding(x)
+        return self._standardised(x)
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        """x, shifted and scaled where the specification says so."""
+        if not self.config.architecture.standardize:
+            return x
         shape = self.interface
-        return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
+        mean, std = (x.new_tensor(value) if isinstance(value, tuple) else value for value in (shape.mean, shape.std))
+        return (x - mean) / std
 
     def _input_text(self, before: str) -> str:
         return ", ".join([before, *map(str, self.interface.input)])

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
+    "circles": "tables.Circles",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "pima": "tables.Pima",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, RequestError
 from ..network import Network
 from ..specs import Dataset, Task
 from ..text import Tokenizer
@@ -62,6 +62,12 @@ class TaskData(ABC):
     @abstractmethod
     def split(self, name: SplitName) -> Split:
         """Read, verify and return a split. Raises DataError if a file is missing or is not the pinned one."""
+
+
+def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:
+    """Raise RequestError unless the task's layout is one that its family knows."""
+    if task.layout not in known:
+        raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(known)}.")
 
 
 def original(dataset: Dataset, name: str) -> bytes:
