@@ -76,7 +76,8 @@ def multiply_adds(network: Network, steps: int | None = None) -> int:
     area = math.prod(network.interface.input[1:])
     maps = sum(m.cost for m in network.modules() if isinstance(m, Map))
     reads = steps if network.interface.readout == "every" else 1
-    return steps * area * maps + reads * network.head.weight.numel()
+    neck = network.neck.cost(network.interface.input[1:]) if network.config.architecture.head else 0
+    return steps * area * maps + reads * (neck + network.head.weight.numel())
 
 
 @cache
@@ -101,6 +102,10 @@ def initialise(network: Network, generator: torch.Generator) -> None:
             module.reset_parameters()
     if network.embedding is not None:
         nn.init.normal_(network.embedding.weight, generator=generator)[0] = 0.0
+    for convolution in network.neck.convolutions if spec.head else ():
+        _fill(convolution.weight, spec.init.resolved(spec.cell)["input"], len(convolution.weight), generator)
+        if convolution.bias is not None:
+            nn.init.zeros_(convolution.bias)
     nn.init.xavier_uniform_(network.head.weight, generator=generator)
     nn.init.zeros_(network.head.bias)
 

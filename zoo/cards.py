@@ -278,6 +278,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("embedding", _embedding_text(spec.embedding)),
         ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
         ("readout", entry.task.output_text),
+        ("head", spec.head.text if spec.head else ""),
         ("dropout", f"{spec.dropout}" if spec.dropout else ""),
         ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
         ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),

@@ -73,10 +73,9 @@ class FeedForward(Network):
     hidden: Sequence[Hidden]
 
     def __init__(self, config: Config):
-        super(Network, self).__init__()  # a module, but none of the recurrent parts
+        nn.Module.__init__(self)  # none of the recurrent parts
         self.config = config
         spec, shape = config.architecture, config.interface
-        self.width = spec.units
         self.embedding = None
         self.layers = nn.ModuleList()
         activation = spec.options.get("activation", "tanh")

@@ -12,6 +12,7 @@ from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError, first_problem
 from .kernels import compiled, wavefront
+from .neck import Neck
 from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
 from .specs import Architecture, Config, Embedding, Interface
 from .text import Tokenizer
@@ -53,7 +54,8 @@ class Network(nn.Module):
         widths = [first] + [self.width] * (stack - 1)
         self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
         self.dropout = nn.Dropout(spec.dropout)
-        self.head = nn.Linear(self.width, self.interface.outputs)
+        self.neck = Neck(spec.head, self.width)
+        self.head = nn.Linear(self.neck.width, self.interface.outputs)
         self._shapes: tuple[int, list[list[torch.Size]]] | None = None
 
     @staticmethod
@@ -179,7 +181,7 @@ class Network(nn.Module):
         except ValidationError as error:
             raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
         weight = self.head.weight
-        self.head = nn.Linear(self.width, classes, device=weight.device, dtype=weight.dtype)
+        self.head = nn.Linear(weight.shape[1], classes, device=weight.device, dtype=weight.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
@@ -266,8 +268,8 @@ class Network(nn.Module):
         return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
     def _read(self, h: Tensor) -> Tensor:
-        """Logits of (..., width), or of (..., width, height, width) averaged over the image."""
-        return self.head(h if self.config.architecture.kernel is None else h.mean((-2, -1)))
+        """Logits of (..., width), or of (..., width, height, width) through the neck."""
+        return self.head(h if self.config.architecture.kernel is None else self.neck(h))
 
     def _vectors(self, x: Tensor) -> Tensor:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""

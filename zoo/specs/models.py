@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from .base import Commit, Count, Key, Layers, Percent, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
-from .networks import Architecture, Embedding, Init, Kernel, Merge, check_cell
+from .networks import Architecture, Embedding, Head, Init, Kernel, Merge, check_cell
 from .recipes import Recipe
 
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
@@ -89,6 +89,7 @@ class Grid(Spec):
     bidirectional: Some[Merge | None] = (None,)
     kernel: Kernel | None = None
     embedding: Embedding | None = None
+    head: Head | None = None
     options: dict[str, Any] = {}
     init: Init = Init()
     standardize: bool = False
@@ -103,7 +104,7 @@ class Grid(Spec):
             Model(
                 cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=own.recipe or self.recipe,
                 init=own.init or self.init, options=self.options if own.options is None else own.options,
-                bidirectional=merge, kernel=self.kernel, embedding=self.embedding, standardize=self.standardize,
+                bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
                 reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
             )
             for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional

@@ -68,6 +68,21 @@ class Embedding(Spec):
     """Whether training changes the vectors; if not, they are no parameters, but still in the checkpoint."""
 
 
+class Head(Spec):
+    """Convolutions between an image of states and the linear head, each with a rectifier; the image is averaged after."""
+
+    filters: Some[Count]
+    kernel: Kernel = 3
+    stride: Annotated[int, Field(ge=1, le=8)] = 1
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return (
+            f"{self.kernel} x {self.kernel} to {', '.join(map(str, self.filters))} channels, stride {self.stride}, ReLU"
+        )
+
+
 class Architecture(Spec):
     """A recurrent network but for the shapes a task gives it."""
 
@@ -82,6 +97,8 @@ class Architecture(Spec):
     """How the outputs of the two directions are merged; none: one direction."""
     embedding: Embedding | None = None
     """For tasks whose time steps are tokens."""
+    head: Head | None = None
+    """For convolutional networks; none: the states, averaged over the image, go to the linear head."""
     init: Init = Init()
     standardize: bool = False
     """Shift and scale the input by the task's mean and standard deviation first."""
@@ -112,6 +129,8 @@ class Architecture(Spec):
                 raise ValueError(f"option {key!r} is {value!r}; it must be {choice}")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise ValueError(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
+        if self.head is not None and (self.kernel is None or self.head.kernel % 2 == 0):
+            raise ValueError("a head of convolutions is for convolutional networks, and its kernel is odd")
         if self.kernel is not None and self.embedding is not None:
             raise ValueError("an embedding gives vectors, which have no place for a kernel")
         return self

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
     "circles": "tables.Circles",
+    "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "nmnist": "video.NMNIST",
     "pima": "tables.Pima",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",

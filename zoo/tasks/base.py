@@ -70,13 +70,17 @@ def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:
         raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(known)}.")
 
 
+def data_folder(dataset: Dataset) -> Path:
+    """$RNNZOO_DATA/FOLDER, where that is not set ~/.cache/rnnzoo/FOLDER."""
+    return Path(os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo") / (dataset.folder or "")
+
+
 def original(dataset: Dataset, name: str) -> bytes:
     """The content of an original file of a dataset, verified; on disk it may be gzipped.
 
-    Files lie in $RNNZOO_DATA/FOLDER, where that is not set in ~/.cache/rnnzoo/FOLDER. Raises DataError.
+    Files lie in data_folder. Raises DataError.
     """
-    root = os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo"
-    folder = Path(root) / (dataset.folder or "")
+    folder = data_folder(dataset)
     for path in (folder / f"{name}.gz", folder / name):
         if path.exists():
             content = unpacked(path)
