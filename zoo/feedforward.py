@@ -95,10 +95,16 @@ class FeedForward(Network):
         if x.dim() != 2 or x.shape[1:] != self.interface.input or 0 in x.shape:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
         self._check_dtype(x)
-        outputs = [self._standardised(x)]
+        outputs = [self._standardized(x)]
         for depth, layer in enumerate(self.hidden):
             outputs.append(layer(outputs[-1] if depth == 0 else self.dropout(outputs[-1])))
         return outputs[1:]
+
+    def _standardized(self, h: Tensor) -> Tensor:
+        shape = self.interface
+        if not self.config.architecture.standardize:
+            return h
+        return (h - h.new_tensor(shape.mean)) / h.new_tensor(shape.std)
 
     def initial_state(self, batch: int) -> NetworkState:
         """Raises RequestError: there is no state."""

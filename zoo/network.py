@@ -57,6 +57,11 @@ class Network(nn.Module):
         self.neck = Neck(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
         self._shapes: tuple[int, list[list[torch.Size]]] | None = None
+        mean, std = self.interface.mean, self.interface.std
+        self._standard = (0.0, 1.0)
+        if spec.standardize and not isinstance(mean, tuple) and not isinstance(std, tuple):  # tuples have no time steps
+            self._standard = mean, std
+        self._stepper: compiled.Stepper | None = None
 
     @staticmethod
     def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
@@ -140,30 +145,23 @@ class Network(nn.Module):
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
         for a bidirectional network, which needs the future.
         """
-        self._check_dtype(x)
-        if self.config.architecture.bidirectional:
-            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
-        if x.shape[1:] != self.interface.input:
-            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
-        if state is None:
-            state = self.initial_state(x.shape[0])
-        elif not compiled.made(self.layers, state, x.shape[0]):
-            state = self._check_state(state, x.shape[0])
+        if state is None or self._stepper is None or not self._stepper.continues(x, state):
+            state = self._check_step(x, state)
         if self.interface.readout != "mean":
-            new = self._step(self._vectors(x), state)
+            new = self._step(self._embedded(x), state)
             return self._read(new[-1][0]), new
         *layers, (total, count) = state
-        new = self._step(self._vectors(x), tuple(layers))
+        new = self._step(self._embedded(x), tuple(layers))
         seen = (total + new[-1][0], count + 1)
         return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
 
     def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
-        """New states of the layers for one time step, h: (batch, features, ...)."""
+        """New states of the layers for one time step, h: (batch, features, ...), not yet standardised."""
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            fast = compiled.stepper(self.layers, h, state)
+            fast = self._stepper = compiled.stepper(self._stepper, self.layers, h, state)
             if fast is not None:
-                return fast.step(h, state)
-        new = []
+                return fast.step(h, *self._standard, state)
+        h, new = self._standardized(h), []
         for layer, old in zip(self.stack, state, strict=True):
             way = layer.ahead
             now = way.step(way.cell.prepare(way.input(h)), old)
@@ -247,6 +245,15 @@ class Network(nn.Module):
             own = self.head.weight.dtype
             raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
 
+    def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
+        """The state to take a step on x from."""
+        self._check_dtype(x)
+        if self.config.architecture.bidirectional:
+            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+        if x.shape[1:] != self.interface.input:
+            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
+        return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """The state, if it is one of this network for `batch` sequences."""
         if self._shapes is None or self._shapes[0] != batch:  # kept, as a stream of steps asks for the same every time
@@ -273,19 +280,18 @@ class Network(nn.Module):
 
     def _vectors(self, x: Tensor) -> Tensor:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""
-        if self.embedding is not None:
-            if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
-                raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
-            return self.embedding(x)
-        return self._standardised(x)
+        return self._standardized(self._embedded(x))
 
-    def _standardised(self, x: Tensor) -> Tensor:
-        """x, shifted and scaled where the specification says so."""
-        if not self.config.architecture.standardize:
+    def _embedded(self, x: Tensor) -> Tensor:
+        if self.embedding is None:
             return x
-        shape = self.interface
-        mean, std = (x.new_tensor(value) if isinstance(value, tuple) else value for value in (shape.mean, shape.std))
-        return (x - mean) / std
+        if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
+            raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
+        return self.embedding(x)
+
+    def _standardized(self, h: Tensor) -> Tensor:
+        mean, std = self._standard
+        return h if (mean, std) == (0.0, 1.0) else (h - mean) / std
 
     def _input_text(self, before: str) -> str:
         return ", ".join([before, *map(str, self.interface.input)])

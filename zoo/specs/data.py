@@ -57,7 +57,8 @@ class Shapes(Spec):
     readout: Literal["last", "mean", "every", "none"]
     """What of the time steps the outputs are computed from; none: an example has no time steps."""
     mean: Finite | Seq[Finite] = 0.0
-    """Mean and standard deviation of the training inputs, for models that standardise them; one, or one a feature."""
+    """Mean and standard deviation of the training inputs, for models that standardise them; without time steps they may
+    be one a feature."""
     std: Positive | Seq[Positive] = 1.0
 
     @model_validator(mode="after")
@@ -76,8 +77,8 @@ class Shapes(Spec):
     def _one_for_each_feature(self) -> Self:
         for name in ("mean", "std"):
             value = getattr(self, name)
-            if isinstance(value, tuple) and (len(self.input) != 1 or len(value) != self.input[0]):
-                raise ValueError(f"{name!r} has {len(value)} numbers, which are not one for each feature")
+            if isinstance(value, tuple) and (self.readout != "none" or len(value) != self.input[0]):
+                raise ValueError(f"{name!r} is {len(value)} numbers; without time steps it can be one for each feature")
         return self
 
     @property
