@@ -10,11 +10,14 @@ from . import registry
 from .cells.base import Cell, Map
 from .errors import RequestError, SizeError
 from .network import Network
+from .reader import Reader
 from .recurrence import Direction
 from .specs import Config
 
 MAX_PARAMETERS = 200_000_000
 """Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
+FORMS: dict[str, type[Network]] = {"sequence": Network, "question": Reader}
+"""What reads each form of input, see specs.Shapes."""
 
 
 def build(
@@ -30,7 +33,7 @@ def build(
     """
     config = registry.find(spec).config if isinstance(spec, str) else spec
     with torch.device("meta"):
-        network = Network(config)
+        network = FORMS[config.interface.form](config)
     size = parameters(network)
     if size > MAX_PARAMETERS and not allow_large:
         raise SizeError(
@@ -68,12 +71,12 @@ def parameters(network: nn.Module) -> int:
 def multiply_adds(network: Network, steps: int | None = None) -> int:
     """Multiply-adds of the maps for one sequence of `steps` (default: the task's), head included.
 
-    Every map acts once a time step, and a convolution once for every position; elementwise work between states, and
+    Every map on its way acts once a time step, and a convolution once for every position; elementwise work between states, and
     what makes a map's matrix once a sequence, are not counted.
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])
-    maps = sum(m.cost for m in network.modules() if isinstance(m, Map))
+    maps = sum(m.cost for part in network.per_step for m in part.modules() if isinstance(m, Map))
     reads = steps if network.interface.readout == "every" else 1
     return steps * area * maps + reads * network.head.weight.numel()
 

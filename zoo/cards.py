@@ -359,7 +359,7 @@ def _limits(entry: Entry, results: Results) -> str:
     lines = []
     if results.training:
         lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
-        if results.training.epochs_done < results.training.recipe.epochs:
+        if not results.training.finished:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
     else:

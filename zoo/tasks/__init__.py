@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
+    "babi": "babi.Babi",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
     "sits": "sits.Sits",
