@@ -255,11 +255,15 @@ def _sentence(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
     use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
-    if entry.task.vocabulary:
+    if entry.task.form == "question":
+        use = (
+            'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
+            "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
+        )
+    elif entry.task.vocabulary:
         use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
-    streaming = (
-        "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
-    )
+    steps = not entry.model.bidirectional and entry.task.form == "sequence"
+    streaming = "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
         f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
@@ -273,6 +277,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
         ("depth" if CELLS[spec.cell].layers_inside else "layers", str(spec.layers)),
         ("units", str(spec.units)),
+        ("stacks", _FORMS[entry.task.form]),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", f"{'up to ' if entry.task.vocabulary else ''}{entry.task.steps} steps of {entry.task.step_text}"),
@@ -292,6 +297,13 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     init = {**spec.init.resolved(spec.cell), "gate bias": spec.init.gate_bias}
     rows.append(("start values", ", ".join(f"{role}: {value}" for role, value in init.items())))
     return [(key, value) for key, value in rows if value]
+
+
+_FORMS = {
+    "sequence": "",
+    "question": "three: of a story and a question about it, one each, and of what both put out",
+}
+"""The stacks of a network, where they are several, by specs.Shapes.form."""
 
 
 def _embedding_text(spec: Embedding | None) -> str:
