@@ -11,11 +11,14 @@ from .cells.base import Cell, Map
 from .errors import RequestError, SizeError
 from .feedforward import FeedForward
 from .network import Network
+from .reader import Reader
 from .recurrence import Direction
 from .specs import Config, Init
 
 MAX_PARAMETERS = 200_000_000
 """Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
+FORMS: dict[str, type[Network]] = {"sequence": Network, "question": Reader}
+"""What reads each form of input, see specs.Shapes."""
 
 
 def build(
@@ -31,7 +34,7 @@ def build(
     """
     config = registry.find(spec).config if isinstance(spec, str) else spec
     with torch.device("meta"):
-        network = FeedForward(config) if config.interface.readout == "none" else Network(config)
+        network = FeedForward(config) if config.interface.readout == "none" else FORMS[config.interface.form](config)
     size = parameters(network)
     if size > MAX_PARAMETERS and not allow_large:
         raise SizeError(
@@ -69,12 +72,12 @@ def parameters(network: nn.Module) -> int:
 def multiply_adds(network: Network, steps: int | None = None) -> int:
     """Multiply-adds of the maps for one sequence of `steps` (default: the task's), head included.
 
-    Every map acts once a time step, and a convolution once for every position; elementwise work between states, and
+    Every map on its way acts once a time step, and a convolution once for every position; elementwise work between states, and
     what makes a map's matrix once a sequence, are not counted.
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])
-    maps = sum(m.cost for m in network.modules() if isinstance(m, Map))
+    maps = sum(m.cost for part in network.per_step for m in part.modules() if isinstance(m, Map))
     reads = steps if network.interface.readout == "every" else 1
     neck = network.neck.cost(network.interface.input[1:]) if network.config.architecture.head else 0
     return steps * area * maps + reads * (neck + network.head.weight.numel())

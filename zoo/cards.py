@@ -255,10 +255,15 @@ def _sentence(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, entry.task.example))
     use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
-    if entry.task.vocabulary:
+    if entry.task.form == "question":
+        use = (
+            'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
+            "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
+        )
+    elif entry.task.vocabulary:
         use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
-    still = entry.model.bidirectional or entry.task.readout == "none"
-    streaming = "" if still else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
+    steps = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
+    streaming = "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
         f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
@@ -272,6 +277,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
         ("depth" if cell_row(spec.cell).layers_inside else "layers", str(spec.layers)),
         ("units", str(spec.units)),
+        ("stacks", _FORMS[entry.task.form]),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", entry.task.example_text),
@@ -288,6 +294,13 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     ]
     rows.append(("start values", spec.init.text(spec.cell)))
     return [(key, value) for key, value in rows if value]
+
+
+_FORMS = {
+    "sequence": "",
+    "question": "three: of a story and a question about it, one each, and of what both put out",
+}
+"""The stacks of a network, where they are several, by specs.Shapes.form."""
 
 
 def _embedding_text(spec: Embedding | None) -> str:
@@ -355,7 +368,7 @@ def _limits(entry: Entry, results: Results) -> str:
     lines = []
     if results.training:
         lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
-        if results.training.epochs_done < results.training.recipe.epochs:
+        if not results.training.finished:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
     else:

@@ -1,59 +1,36 @@
 """A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from . import kernels
-from .cells import cell_class, cell_row
-from .cells.base import State
 from .errors import RequestError, first_problem
-from .kernels import compiled, wavefront
+from .kernels import compiled
 from .neck import Neck
-from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
-from .specs import Architecture, Config, Embedding, Interface
+from .recurrence import Direction, Outputs, stacked
+from .specs import Config, Embedding, Interface
+from .stack import NetworkState, Stack
 from .text import Tokenizer
 
-NetworkState = tuple[State, ...]
-"""One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
+__all__ = ["Network", "NetworkState", "are_counts", "mask"]
 
 
-class Network(nn.Module):
+class Network(Stack):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
     Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits,
-    (batch, outputs), or (batch, time, outputs) where the readout is "every". `backend` picks the scan: "plain" is the
-    reference, "fused" the fastest of zoo.kernels that applies, or an error, "auto" that or else plain; they agree to
-    rounding.
+    (batch, outputs), or (batch, time, outputs) where the readout is "every".
     """
 
-    backend: str = "auto"
-    truncate: int | None = None
-    """Cut gradients through time every this many steps (truncated backpropagation through time)."""
     tokenizer: Tokenizer | None = None
     """Makes tokens of text, where that is what the network was trained on: `net(*net.tokenizer(["A text."]))`."""
-    recompute: int | None = None
-    """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
     def __init__(self, config: Config):
-        super().__init__()
-        self.config = config
         spec = config.architecture
-        row = cell_row(spec.cell)
-        options: dict[str, Any] = dict(spec.options)
-        if row.layers_inside:
-            options["depth"] = spec.layers
-        stack = 1 if row.layers_inside else spec.layers
-        cell = cell_class(spec.cell)
-        self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
+        super().__init__(config, spec.embedding.size if spec.embedding else config.interface.input[0])
         self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
-        first = spec.embedding.size if spec.embedding else self.interface.input[0]
-        widths = [first] + [self.width] * (stack - 1)
-        self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
-        self.dropout = nn.Dropout(spec.dropout)
         self.neck = Neck(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
         self._shapes: tuple[int, list[list[torch.Size]]] | None = None
@@ -63,13 +40,10 @@ class Network(nn.Module):
             self._standard = mean, std
         self._stepper: compiled.Stepper | None = None
 
-    @staticmethod
-    def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
-        cell = cell_class(spec.cell)
-        maps = MapFactory(spec.units, spec.kernel, spec.layer_norm)
-        ways = 2 if spec.bidirectional else 1
-        make = [Direction(cell, inputs, maps, options, spec.zoneout, spec.recurrent_dropout) for _ in range(ways)]
-        return Layer(make, spec.bidirectional)
+    @property
+    def per_step(self) -> Sequence[Stack]:
+        """What a time step of the input goes through, once."""
+        return (self,)
 
     @property
     def interface(self) -> Interface:
@@ -79,11 +53,6 @@ class Network(nn.Module):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    @property
-    def stack(self) -> list[Layer]:
-        """The layers, bottom to top."""
-        return [layer for layer in self.layers if isinstance(layer, Layer)]
-
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits for x: (batch, time, *input).
 
@@ -92,7 +61,7 @@ class Network(nn.Module):
         Raises RequestError if the shapes are not what the network was built for.
         """
         x, lengths = self._check(x, lengths)
-        outputs, _ = self._run(x, self._start(x), lengths)
+        outputs, _ = self.run(x, self.start(x), lengths)
         return self._logits(outputs, lengths)
 
     def encode(
@@ -104,8 +73,8 @@ class Network(nn.Module):
         """
         x, lengths = self._check(x, lengths)
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        outputs, final = self._run(x, state[: len(self.layers)], lengths)
-        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
+        outputs, final = self.run(x, state[: len(self.layers)], lengths)
+        steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "mean":
             final = (*final, tuple(old + new for old, new in zip(state[-1], _sums(steps, lengths), strict=True)))
         return steps, final
@@ -113,7 +82,7 @@ class Network(nn.Module):
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every layer, bottom to top, each (batch, time, width, ...); always by the plain scan."""
         lengths = self._check(x, lengths)[1]
-        return [_mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in self.trace(x, lengths)[1]]
+        return [mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in self.trace(x, lengths)[1]]
 
     def trace(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, list[tuple[Tensor, list[Tensor]]]]:
         """The logits, and of every layer its input, (time, batch, ...), and its output at each time step, (batch, ...).
@@ -123,7 +92,7 @@ class Network(nn.Module):
         """
         x, lengths = self._check(x, lengths)
         found: list[tuple[Tensor, list[Tensor]]] = []
-        outputs, _ = self._layered(x, self._start(x), lengths, Direction.scan, keep=found)
+        outputs, _ = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
         return self._logits(outputs, lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
@@ -184,59 +153,6 @@ class Network(nn.Module):
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
 
-    def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """The top layer's outputs and all final states."""
-        if self.recompute is None or not torch.is_grad_enabled():
-            return self._scan(x, state, lengths)
-        spec, every, cut = self.config.architecture, self.recompute, self.truncate
-        if spec.bidirectional or spec.recurrent_dropout > 0 or every < 1 or (cut and every % cut):
-            raise RequestError(
-                f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
-                "without recurrent dropout, and a multiple of truncate."
-            )
-        parts = []
-        for begin in range(0, x.shape[1], every):
-            if cut and begin:
-                state = tuple(tuple(s.detach() for s in part) for part in state)
-            left = None if lengths is None else lengths - begin
-            outputs, state = checkpoint(self._scan, x[:, begin : begin + every], state, left, use_reentrant=False)
-            parts.append(stacked(outputs))
-        return torch.cat(parts), state
-
-    def _scan(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """As _run, by whichever scan `backend` asks for."""
-        if self.backend not in ("auto", "plain", "fused"):
-            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
-        if self.backend != "plain":
-            random = self.training and self.dropout.p > 0
-            stack = None if random else kernels.stack_scan(self.stack, x)
-            if stack is not None:
-                return stack(self.stack, x.transpose(0, 1), state, lengths, self.truncate)
-            run = kernels.layer_scan(self.stack, x)
-            if run is not None:
-                return self._layered(x, state, lengths, run)
-            if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
-                return wavefront.scan(self.stack, x.transpose(0, 1), state)
-            if self.backend == "fused":
-                raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
-        return self._layered(x, state, lengths, Direction.scan)
-
-    def _layered(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan,
-        keep: list[tuple[Tensor, list[Tensor]]] | None = None,
-    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
-        """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
-        h, final = x.transpose(0, 1), []
-        for depth, layer in enumerate(self.stack):
-            outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
-            final.append(end)
-            if keep is not None:
-                outputs = list(outputs)
-                keep.append((h, outputs))
-            if depth < len(self.layers) - 1:
-                h = self.dropout(stacked(outputs))
-        return outputs, tuple(final)
-
     def _check_dtype(self, x: Tensor) -> None:
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
@@ -262,16 +178,13 @@ class Network(nn.Module):
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
         return state
 
-    def _start(self, x: Tensor) -> NetworkState:
-        return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
-
     def _logits(self, outputs: Outputs, lengths: Tensor | None) -> Tensor:
         """Logits of the top layer's outputs, as the readout says."""
         if self.interface.readout == "last":
             return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
-        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
+        steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "every":
-            return _mask(self._read(steps), lengths)
+            return mask(self._read(steps), lengths)
         return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
     def _read(self, h: Tensor) -> Tensor:
@@ -298,19 +211,21 @@ class Network(nn.Module):
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
-        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
-        self._check_dtype(x)
+        self._check_input(x)
         if lengths is None:
             return self._vectors(x), None
         lengths = torch.as_tensor(lengths, device=x.device)
-        integers = not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
-        if not integers or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
+        if not are_counts(lengths) or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
         if self.embedding is None:
-            return _mask(self._vectors(x), lengths), lengths
-        return self._vectors(_mask(x, lengths)), lengths  # token 0 has the zero vector
+            return mask(self._vectors(x), lengths), lengths
+        return self._vectors(mask(x, lengths)), lengths  # token 0 has the zero vector
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
+            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
+        self._check_dtype(x)
 
 
 def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
@@ -322,7 +237,12 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     return vectors
 
 
-def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:
+def are_counts(lengths: Tensor) -> bool:
+    """Whether these are whole numbers."""
+    return not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
+
+
+def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
     """x: (batch, time, ...) with zeros beyond each sequence's end, whatever stood there, NaN included."""
     if lengths is None:
         return x

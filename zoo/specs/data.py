@@ -30,7 +30,7 @@ class Dataset(Spec):
     hub: Text | None = None
     """Dataset repository on the Hub that has the same data as parquet."""
     hub_files: dict[str, Text] = {}
-    """Parquet file of each original part."""
+    """Parquet file of each original part; or, as `archive`, the .tar.gz of all files."""
     train: Annotated[int, Field(ge=1)] | None = None
     """Number of training examples, where the data are generated; else what is left of all."""
     validation: Annotated[int, Field(ge=1)] | None = None
@@ -56,6 +56,8 @@ class Shapes(Spec):
     """Classes, or values."""
     readout: Literal["last", "mean", "every", "none"]
     """What of the time steps the outputs are computed from; none: an example has no time steps."""
+    form: Literal["sequence", "question"] = "sequence"
+    """What is read: one sequence, or a story and a question about it, which three stacks read (zoo.reader)."""
     mean: Finite | Seq[Finite] = 0.0
     """Mean and standard deviation of the training inputs, for models that standardise them; without time steps they may
     be one a feature."""
@@ -65,6 +67,8 @@ class Shapes(Spec):
     def _numbers_or_tokens(self) -> Self:
         if bool(self.input) == (self.vocabulary is not None):
             raise ValueError("a time step is either numbers, of shape 'input', or a token of a 'vocabulary'")
+        if self.form == "question" and self.vocabulary is None:
+            raise ValueError("a story and its question are tokens of a 'vocabulary'")
         return self
 
     @model_validator(mode="after")

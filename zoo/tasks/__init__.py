@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
+    "babi": "babi.Babi",
     "circles": "tables.Circles",
     "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
