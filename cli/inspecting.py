@@ -10,7 +10,6 @@ from zoo.diagnostics import ANALYSES, analysis
 from .catalogue import _complete
 from .output import AsJson, emit, progress, say
 
-OFFERED = [name for name, row in ANALYSES.items() if row.needs != "none"]
 Subject = Annotated[
     str,
     typer.Argument(
@@ -23,7 +22,7 @@ Subject = Annotated[
 def inspect(
     name: Subject,
     what: Annotated[
-        str, typer.Option(help=f"One of: {', '.join(OFFERED)}.", autocompletion=lambda: OFFERED)
+        str, typer.Option(help=f"One of: {', '.join(ANALYSES)}.", autocompletion=lambda: list(ANALYSES))
     ] = "lattice",
     plot: Annotated[Path | None, typer.Option(help="Draw it to this file (.svg, .png, .pdf).")] = None,
     runs: Annotated[int | None, typer.Option(min=2, help="Random networks of a lattice (default: 200).")] = None,
@@ -38,7 +37,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --what."""
-    row = analysis(what, OFFERED)
+    row = analysis(what)
     from zoo.diagnostics import subject
 
     config = subject.config_of(name)
@@ -48,13 +47,15 @@ def inspect(
         options["seed"] = seed
         if what == "lattice":
             options |= {"runs": runs or 200, "steps": steps or 10}
+    elif row.needs == "training":
+        given = subject.course(name, config, seed)
     else:
         sample = subject.sample(name, config, examples, steps, untrained, seed, data=row.needs != "network")
         given = sample.given(row.needs)
         say(sample.text)
     with progress(f"{what} {name}") as bar:
-        if what == "lattice":
-            options["report"] = lambda done, total: bar(done, total, f"{done}/{total} runs")
+        if what == "lattice" or row.needs == "training":
+            options["report"] = lambda done, total: bar(done, total, f"{done}/{total}")
         found = row.function(*given, **options)
     if plot is not None:
         from zoo.diagnostics import drawing

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from zoo.tasks import mnist
 
 os.environ.pop("HF_TOKEN", None)
 os.environ["HF_HUB_OFFLINE"] = "1"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 3, "clip": 1.0}
 TRAIN, VALIDATION = 160, 40

@@ -9,12 +9,16 @@ from torch import Tensor, nn
 from . import registry
 from .cells.base import Cell, Map
 from .errors import RequestError, SizeError
+from .feedforward import FeedForward
 from .network import Network
+from .reader import Reader
 from .recurrence import Direction
-from .specs import Config
+from .specs import Config, Init
 
 MAX_PARAMETERS = 200_000_000
 """Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
+FORMS: dict[str, type[Network]] = {"sequence": Network, "question": Reader}
+"""What reads each form of input, see specs.Shapes."""
 
 
 def build(
@@ -30,7 +34,7 @@ def build(
     """
     config = registry.find(spec).config if isinstance(spec, str) else spec
     with torch.device("meta"):
-        network = Network(config)
+        network = FeedForward(config) if config.interface.readout == "none" else FORMS[config.interface.form](config)
     size = parameters(network)
     if size > MAX_PARAMETERS and not allow_large:
         raise SizeError(
@@ -68,14 +72,15 @@ def parameters(network: nn.Module) -> int:
 def multiply_adds(network: Network, steps: int | None = None) -> int:
     """Multiply-adds of the maps for one sequence of `steps` (default: the task's), head included.
 
-    Every map acts once a time step, and a convolution once for every position; elementwise work between states, and
+    Every map on its way acts once a time step, and a convolution once for every position; elementwise work between states, and
     what makes a map's matrix once a sequence, are not counted.
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])
-    maps = sum(m.cost for m in network.modules() if isinstance(m, Map))
+    maps = sum(m.cost for part in network.per_step for m in part.modules() if isinstance(m, Map))
     reads = steps if network.interface.readout == "every" else 1
-    return steps * area * maps + reads * network.head.weight.numel()
+    neck = network.neck.cost(network.interface.input[1:]) if network.config.architecture.head else 0
+    return steps * area * maps + reads * (neck + network.head.weight.numel())
 
 
 @cache
@@ -89,24 +94,35 @@ def counts(name: str) -> tuple[int, int]:
 def initialise(network: Network, generator: torch.Generator) -> None:
     """Set every parameter as the network's Init says, drawing from `generator` in the order of the modules."""
     spec, steps = network.config.architecture, network.interface.steps
-    roles = spec.init.resolved(spec.cell)
+    for depth, layer in enumerate(network.stack):
+        for direction in layer.directions:
+            _begin(direction, spec.init, spec.init.resolved(spec.cell, depth), steps, generator)
+    for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
+        _fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
+        hidden.start()
     for module in network.modules():
         if isinstance(module, nn.LayerNorm | nn.GroupNorm):
             module.reset_parameters()
-        if not isinstance(module, Direction):
-            continue
-        for p in module.cell.parameters():
-            nn.init.zeros_(p)
-        for m in module.modules():
-            if isinstance(m, Map):
-                _fill(m.weight, roles["input" if m is module.input else "recurrent"], module.units, generator)
-                if m.bias is not None:
-                    _fill_bias(m.bias, module.cell, module.units, spec.init.gate_bias, steps, generator)
-        module.cell.start(generator, steps)
     if network.embedding is not None:
         nn.init.normal_(network.embedding.weight, generator=generator)[0] = 0.0
+    for convolution in network.neck.convolutions if spec.head else ():
+        _fill(convolution.weight, spec.init.resolved(spec.cell)["input"], len(convolution.weight), generator)
+        if convolution.bias is not None:
+            nn.init.zeros_(convolution.bias)
     nn.init.xavier_uniform_(network.head.weight, generator=generator)
     nn.init.zeros_(network.head.bias)
+
+
+def _begin(direction: Direction, init: Init, roles: dict[str, str], steps: int, generator: torch.Generator) -> None:
+    """Set every parameter of a direction but those of its norms; roles: the initialisers of its maps."""
+    for p in direction.cell.parameters():
+        nn.init.zeros_(p)
+    for m in direction.modules():
+        if isinstance(m, Map):
+            _fill(m.weight, roles["input" if m is direction.input else "recurrent"], direction.units, generator)
+            if m.bias is not None:
+                _fill_bias(m.bias, direction.cell, direction.units, init.gate_bias, steps, generator)
+    direction.cell.start(generator, steps)
 
 
 def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> None:

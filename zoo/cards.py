@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from . import assets
-from .cells import CELLS
+from .cells import cell_row
 from .comparison import Row
 from .registry import Entry, registry
 from .results import Evaluation, Results
@@ -248,18 +248,22 @@ def _sentence(entry: Entry) -> str:
     ways = "bidirectional " if spec.bidirectional else ""
     kind = "convolutional " if spec.kernel else ""
     layers = f"{spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
-    title = f"{ways}{kind}{CELLS[spec.cell].title}"
+    title = f"{ways}{kind}{cell_row(spec.cell).title}"
     return f"{title[0].upper()}{title[1:]} (`{spec.cell}`), {layers}, for {entry.task.title}."
 
 
 def _usage(entry: Entry) -> str:
-    shape = ", ".join(map(str, (entry.task.steps, *entry.task.input)))
+    shape = ", ".join(map(str, entry.task.example))
     use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
-    if entry.task.vocabulary:
+    if entry.task.form == "question":
+        use = (
+            'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
+            "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
+        )
+    elif entry.task.vocabulary:
         use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
-    streaming = (
-        "" if entry.model.bidirectional else "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n"
-    )
+    steps = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
+    streaming = "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
         f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
@@ -269,29 +273,34 @@ def _usage(entry: Entry) -> str:
 def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     spec = entry.model
     rows = [
-        ("cell", f"{spec.cell}, {CELLS[spec.cell].title}"),
+        ("cell", f"{spec.cell}, {cell_row(spec.cell).title}"),
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
-        ("depth" if CELLS[spec.cell].layers_inside else "layers", str(spec.layers)),
+        ("depth" if cell_row(spec.cell).layers_inside else "layers", str(spec.layers)),
         ("units", str(spec.units)),
+        ("stacks", _FORMS[entry.task.form]),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
-        ("input", f"{'up to ' if entry.task.vocabulary else ''}{entry.task.steps} steps of {entry.task.step_text}"),
+        ("input", entry.task.example_text),
         ("embedding", _embedding_text(spec.embedding)),
         ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
-        (
-            "readout",
-            f"{entry.task.readout}, {entry.task.outputs} {'classes' if entry.task.target == 'class' else 'values'}",
-        ),
+        ("readout", entry.task.output_text),
+        ("head", spec.head.text if spec.head else ""),
         ("dropout", f"{spec.dropout}" if spec.dropout else ""),
         ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
         ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),
         ("layer norm", "yes" if spec.layer_norm else ""),
         ("parameters", f"{count.parameters:,}"),
-        ("multiply-adds", f"{count.multiply_adds:,} a sequence"),
+        ("multiply-adds", f"{count.multiply_adds:,} {'an example' if entry.task.readout == 'none' else 'a sequence'}"),
     ]
-    init = {**spec.init.resolved(spec.cell), "gate bias": spec.init.gate_bias}
-    rows.append(("start values", ", ".join(f"{role}: {value}" for role, value in init.items())))
+    rows.append(("start values", spec.init.text(spec.cell)))
     return [(key, value) for key, value in rows if value]
+
+
+_FORMS = {
+    "sequence": "",
+    "question": "three: of a story and a question about it, one each, and of what both put out",
+}
+"""The stacks of a network, where they are several, by specs.Shapes.form."""
 
 
 def _embedding_text(spec: Embedding | None) -> str:
@@ -359,7 +368,7 @@ def _limits(entry: Entry, results: Results) -> str:
     lines = []
     if results.training:
         lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
-        if results.training.epochs_done < results.training.recipe.epochs:
+        if not results.training.finished:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
     else:

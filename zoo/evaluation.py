@@ -47,7 +47,7 @@ def evaluate(
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     task = known.tasks[config.task]
     own = config.interface
-    if (own.input, own.vocabulary, own.outputs) != (task.input, task.vocabulary, task.outputs):
+    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "form")):
         shape = f"steps of {task.step_text} and {task.outputs} outputs"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
     network = checkpoint.assemble(config, found, device=device)

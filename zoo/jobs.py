@@ -175,7 +175,7 @@ def training(folder: Path) -> results.Training | None:
 def finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
     """Whether `folder` holds this very run, done to its last epoch."""
     found, config = training(folder), folder / "config.json"
-    if found is None or not config.is_file() or found.epochs_done < recipe.epochs:
+    if found is None or not config.is_file() or not found.finished:
         return False
     words = {"paper", "follows", "why"}
     try:

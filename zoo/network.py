@@ -1,68 +1,49 @@
 """A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from . import kernels
-from .cells import cell_class, cell_row
-from .cells.base import State
 from .errors import RequestError, first_problem
-from .kernels import compiled, wavefront
-from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
-from .specs import Architecture, Config, Embedding, Interface
+from .kernels import compiled
+from .neck import Neck
+from .recurrence import Direction, Outputs, stacked
+from .specs import Config, Embedding, Interface
+from .stack import NetworkState, Stack
 from .text import Tokenizer
 
-NetworkState = tuple[State, ...]
-"""One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
+__all__ = ["Network", "NetworkState", "are_counts", "mask"]
 
 
-class Network(nn.Module):
+class Network(Stack):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
     Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits,
-    (batch, outputs), or (batch, time, outputs) where the readout is "every". `backend` picks the scan: "plain" is the
-    reference, "fused" the fastest of zoo.kernels that applies, or an error, "auto" that or else plain; they agree to
-    rounding.
+    (batch, outputs), or (batch, time, outputs) where the readout is "every".
     """
 
-    backend: str = "auto"
-    truncate: int | None = None
-    """Cut gradients through time every this many steps (truncated backpropagation through time)."""
     tokenizer: Tokenizer | None = None
     """Makes tokens of text, where that is what the network was trained on: `net(*net.tokenizer(["A text."]))`."""
-    recompute: int | None = None
-    """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
     def __init__(self, config: Config):
-        super().__init__()
-        self.config = config
         spec = config.architecture
-        row = cell_row(spec.cell)
-        options: dict[str, Any] = dict(spec.options)
-        if row.layers_inside:
-            options["depth"] = spec.layers
-        stack = 1 if row.layers_inside else spec.layers
-        cell = cell_class(spec.cell)
-        self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
+        super().__init__(config, spec.embedding.size if spec.embedding else config.interface.input[0])
         self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
-        first = spec.embedding.size if spec.embedding else self.interface.input[0]
-        widths = [first] + [self.width] * (stack - 1)
-        self.layers = nn.ModuleList(self._layer(spec, options, inputs) for inputs in widths)
-        self.dropout = nn.Dropout(spec.dropout)
-        self.head = nn.Linear(self.width, self.interface.outputs)
+        self.neck = Neck(spec.head, self.width)
+        self.head = nn.Linear(self.neck.width, self.interface.outputs)
         self._shapes: tuple[int, list[list[torch.Size]]] | None = None
+        mean, std = self.interface.mean, self.interface.std
+        self._standard = (0.0, 1.0)
+        if spec.standardize and not isinstance(mean, tuple) and not isinstance(std, tuple):  # tuples have no time steps
+            self._standard = mean, std
+        self._stepper: compiled.Stepper | None = None
 
-    @staticmethod
-    def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
-        cell = cell_class(spec.cell)
-        maps = MapFactory(spec.units, spec.kernel, spec.layer_norm)
-        ways = 2 if spec.bidirectional else 1
-        make = [Direction(cell, inputs, maps, options, spec.zoneout, spec.recurrent_dropout) for _ in range(ways)]
-        return Layer(make, spec.bidirectional)
+    @property
+    def per_step(self) -> Sequence[Stack]:
+        """What a time step of the input goes through, once."""
+        return (self,)
 
     @property
     def interface(self) -> Interface:
@@ -72,11 +53,6 @@ class Network(nn.Module):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    @property
-    def stack(self) -> list[Layer]:
-        """The layers, bottom to top."""
-        return [layer for layer in self.layers if isinstance(layer, Layer)]
-
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits for x: (batch, time, *input).
 
@@ -85,7 +61,7 @@ class Network(nn.Module):
         Raises RequestError if the shapes are not what the network was built for.
         """
         x, lengths = self._check(x, lengths)
-        outputs, _ = self._run(x, self._start(x), lengths)
+        outputs, _ = self.run(x, self.start(x), lengths)
         return self._logits(outputs, lengths)
 
     def encode(
@@ -97,8 +73,8 @@ class Network(nn.Module):
         """
         x, lengths = self._check(x, lengths)
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        outputs, final = self._run(x, state[: len(self.layers)], lengths)
-        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
+        outputs, final = self.run(x, state[: len(self.layers)], lengths)
+        steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "mean":
             final = (*final, tuple(old + new for old, new in zip(state[-1], _sums(steps, lengths), strict=True)))
         return steps, final
@@ -106,7 +82,7 @@ class Network(nn.Module):
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every layer, bottom to top, each (batch, time, width, ...); always by the plain scan."""
         lengths = self._check(x, lengths)[1]
-        return [_mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in self.trace(x, lengths)[1]]
+        return [mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in self.trace(x, lengths)[1]]
 
     def trace(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, list[tuple[Tensor, list[Tensor]]]]:
         """The logits, and of every layer its input, (time, batch, ...), and its output at each time step, (batch, ...).
@@ -116,7 +92,7 @@ class Network(nn.Module):
         """
         x, lengths = self._check(x, lengths)
         found: list[tuple[Tensor, list[Tensor]]] = []
-        outputs, _ = self._layered(x, self._start(x), lengths, Direction.scan, keep=found)
+        outputs, _ = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
         return self._logits(outputs, lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
@@ -138,30 +114,23 @@ class Network(nn.Module):
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
         for a bidirectional network, which needs the future.
         """
-        self._check_dtype(x)
-        if self.config.architecture.bidirectional:
-            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
-        if x.shape[1:] != self.interface.input:
-            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
-        if state is None:
-            state = self.initial_state(x.shape[0])
-        elif not compiled.made(self.layers, state, x.shape[0]):
-            state = self._check_state(state, x.shape[0])
+        if state is None or self._stepper is None or not self._stepper.continues(x, state):
+            state = self._check_step(x, state)
         if self.interface.readout != "mean":
-            new = self._step(self._vectors(x), state)
+            new = self._step(self._embedded(x), state)
             return self._read(new[-1][0]), new
         *layers, (total, count) = state
-        new = self._step(self._vectors(x), tuple(layers))
+        new = self._step(self._embedded(x), tuple(layers))
         seen = (total + new[-1][0], count + 1)
         return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
 
     def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
-        """New states of the layers for one time step, h: (batch, features, ...)."""
+        """New states of the layers for one time step, h: (batch, features, ...), not yet standardised."""
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            fast = compiled.stepper(self.layers, h, state)
+            fast = self._stepper = compiled.stepper(self._stepper, self.layers, h, state)
             if fast is not None:
-                return fast.step(h, state)
-        new = []
+                return fast.step(h, *self._standard, state)
+        h, new = self._standardized(h), []
         for layer, old in zip(self.stack, state, strict=True):
             way = layer.ahead
             now = way.step(way.cell.prepare(way.input(h)), old)
@@ -179,63 +148,10 @@ class Network(nn.Module):
         except ValidationError as error:
             raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
         weight = self.head.weight
-        self.head = nn.Linear(self.width, classes, device=weight.device, dtype=weight.dtype)
+        self.head = nn.Linear(weight.shape[1], classes, device=weight.device, dtype=weight.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
-
-    def _run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """The top layer's outputs and all final states."""
-        if self.recompute is None or not torch.is_grad_enabled():
-            return self._scan(x, state, lengths)
-        spec, every, cut = self.config.architecture, self.recompute, self.truncate
-        if spec.bidirectional or spec.recurrent_dropout > 0 or every < 1 or (cut and every % cut):
-            raise RequestError(
-                f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
-                "without recurrent dropout, and a multiple of truncate."
-            )
-        parts = []
-        for begin in range(0, x.shape[1], every):
-            if cut and begin:
-                state = tuple(tuple(s.detach() for s in part) for part in state)
-            left = None if lengths is None else lengths - begin
-            outputs, state = checkpoint(self._scan, x[:, begin : begin + every], state, left, use_reentrant=False)
-            parts.append(stacked(outputs))
-        return torch.cat(parts), state
-
-    def _scan(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """As _run, by whichever scan `backend` asks for."""
-        if self.backend not in ("auto", "plain", "fused"):
-            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
-        if self.backend != "plain":
-            random = self.training and self.dropout.p > 0
-            stack = None if random else kernels.stack_scan(self.stack, x)
-            if stack is not None:
-                return stack(self.stack, x.transpose(0, 1), state, lengths, self.truncate)
-            run = kernels.layer_scan(self.stack, x)
-            if run is not None:
-                return self._layered(x, state, lengths, run)
-            if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
-                return wavefront.scan(self.stack, x.transpose(0, 1), state)
-            if self.backend == "fused":
-                raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
-        return self._layered(x, state, lengths, Direction.scan)
-
-    def _layered(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan,
-        keep: list[tuple[Tensor, list[Tensor]]] | None = None,
-    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
-        """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
-        h, final = x.transpose(0, 1), []
-        for depth, layer in enumerate(self.stack):
-            outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
-            final.append(end)
-            if keep is not None:
-                outputs = list(outputs)
-                keep.append((h, outputs))
-            if depth < len(self.layers) - 1:
-                h = self.dropout(stacked(outputs))
-        return outputs, tuple(final)
 
     def _check_dtype(self, x: Tensor) -> None:
         if self.embedding is not None:
@@ -245,6 +161,15 @@ class Network(nn.Module):
             own = self.head.weight.dtype
             raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
 
+    def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
+        """The state to take a step on x from."""
+        self._check_dtype(x)
+        if self.config.architecture.bidirectional:
+            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+        if x.shape[1:] != self.interface.input:
+            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
+        return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """The state, if it is one of this network for `batch` sequences."""
         if self._shapes is None or self._shapes[0] != batch:  # kept, as a stream of steps asks for the same every time
@@ -253,49 +178,54 @@ class Network(nn.Module):
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
         return state
 
-    def _start(self, x: Tensor) -> NetworkState:
-        return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
-
     def _logits(self, outputs: Outputs, lengths: Tensor | None) -> Tensor:
         """Logits of the top layer's outputs, as the readout says."""
         if self.interface.readout == "last":
             return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
-        steps = _mask(stacked(outputs).transpose(0, 1), lengths)
+        steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "every":
-            return _mask(self._read(steps), lengths)
+            return mask(self._read(steps), lengths)
         return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
     def _read(self, h: Tensor) -> Tensor:
-        """Logits of (..., width), or of (..., width, height, width) averaged over the image."""
-        return self.head(h if self.config.architecture.kernel is None else h.mean((-2, -1)))
+        """Logits of (..., width), or of (..., width, height, width) through the neck."""
+        return self.head(h if self.config.architecture.kernel is None else self.neck(h))
 
     def _vectors(self, x: Tensor) -> Tensor:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""
-        if self.embedding is not None:
-            if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
-                raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
-            return self.embedding(x)
-        shape = self.interface
-        return (x - shape.mean) / shape.std if self.config.architecture.standardize else x
+        return self._standardized(self._embedded(x))
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        if self.embedding is None:
+            return x
+        if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
+            raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
+        return self.embedding(x)
+
+    def _standardized(self, h: Tensor) -> Tensor:
+        mean, std = self._standard
+        return h if (mean, std) == (0.0, 1.0) else (h - mean) / std
 
     def _input_text(self, before: str) -> str:
         return ", ".join([before, *map(str, self.interface.input)])
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
-        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
-        self._check_dtype(x)
+        self._check_input(x)
         if lengths is None:
             return self._vectors(x), None
         lengths = torch.as_tensor(lengths, device=x.device)
-        integers = not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
-        if not integers or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
+        if not are_counts(lengths) or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
         if self.embedding is None:
-            return _mask(self._vectors(x), lengths), lengths
-        return self._vectors(_mask(x, lengths)), lengths  # token 0 has the zero vector
+            return mask(self._vectors(x), lengths), lengths
+        return self._vectors(mask(x, lengths)), lengths  # token 0 has the zero vector
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
+            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
+        self._check_dtype(x)
 
 
 def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
@@ -307,7 +237,12 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     return vectors
 
 
-def _mask(x: Tensor, lengths: Tensor | None) -> Tensor:
+def are_counts(lengths: Tensor) -> bool:
+    """Whether these are whole numbers."""
+    return not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
+
+
+def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
     """x: (batch, time, ...) with zeros beyond each sequence's end, whatever stood there, NaN included."""
     if lengths is None:
         return x

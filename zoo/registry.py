@@ -17,7 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from . import assets
-from .cells import CELLS, cell_row
+from .cells import cell_row
 from .errors import RegistryError, RequestError, UnknownNameError, first_problem
 from .specs import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 from .tasks import TASKS
@@ -153,7 +153,7 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
         location = (section, key)
         refer((*location, "task"), registry.tasks, "task", model.task)
         refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
-        refer(location, registry.papers, "paper", CELLS[model.cell].paper)
+        refer(location, registry.papers, "paper", cell_row(model.cell).paper)
         for figure in model.reported:
             refer((*location, "reported"), registry.papers, "paper", figure.paper)
         if problem := model.misfit(registry.tasks[model.task]):
@@ -193,7 +193,7 @@ def find(name: str) -> Entry:
     model, everything = models()[name], registry()
     task, recipe = everything.tasks[model.task], everything.recipes[model.recipe]
     documented = everything.recipes[recipe.follows] if recipe.follows else None
-    keys = [CELLS[model.cell].paper, *(figure.paper for figure in model.reported)]
+    keys = [cell_row(model.cell).paper, *(figure.paper for figure in model.reported)]
     keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
     papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
     dataset, weights = everything.datasets[task.dataset], everything.weights.get(name)

@@ -1,6 +1,7 @@
 """results.json: what a program measured about a checkpoint. Written by training and evaluation, read by cards; no torch."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -59,6 +60,12 @@ class Epoch(Spec):
         return {key.replace("_accuracy", "_metric"): value for key, value in data.items()}
 
 
+def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
+    """Whether the validation loss of a run has not fallen for as many epochs as its recipe has patience for."""
+    losses = [row.validation_loss for row in history]
+    return recipe.patience is not None and bool(losses) and len(losses) > losses.index(min(losses)) + recipe.patience
+
+
 class Training(Spec):
     """How a checkpoint came about."""
 
@@ -80,6 +87,11 @@ class Training(Spec):
     def best(self) -> Epoch | None:
         """The epoch with the lowest validation loss, whose weights are kept."""
         return min(self.history, key=lambda row: row.validation_loss, default=None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to be done: all epochs are, or the run has converged."""
+        return self.epochs_done >= self.recipe.epochs or converged(self.history, self.recipe)
 
 
 class Results(Spec):

@@ -78,6 +78,23 @@ class Tokenizer:
             out[: len(row)] = torch.tensor(row)
         return tokens, lengths
 
+    def ask(self, stories: Sequence[str], questions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """What a network that answers takes: tokens of each story and then its question, and lengths, (batch, 2)."""
+        pairs = zip(map(words_of, stories), map(words_of, questions), strict=True)
+        return self.joined(list(pairs))
+
+    def joined(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
+        """As `ask`, of stories and questions that are lists of words. Of what is too long, the story's beginning is left out.
+
+        Raises RequestError for a question that leaves its story no room.
+        """
+        filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]
+        if any(len(question) >= self.maximum for _, question in filled):
+            raise RequestError(f"A question has at most {self.maximum - 1} words.")
+        parts = [(story[len(question) - self.maximum :], question) for story, question in filled]
+        tokens, _ = self.batch([[*story, *question] for story, question in parts])
+        return tokens, torch.tensor([[len(story), len(question)] for story, question in parts])
+
     def decode(self, tokens: Tensor | Sequence[int]) -> str:
         """The words of tokens, (time,), padding left out."""
         return " ".join(self.words[int(token)] for token in tokens if int(token) != PADDING)

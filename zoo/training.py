@@ -116,7 +116,7 @@ class Run:
         """Train to the end, saving after every epoch and every `save_seconds`, or until interrupted."""
         first, saved = self.step, time.monotonic()
         order: Tensor | None = None
-        while self.step < self.total:
+        while self.step < self.total and not results.converged(self.history, self.recipe):
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order = self._order(epoch)

@@ -1,5 +1,6 @@
-"""CELLS: every cell rnnzoo knows, one row each. The table itself needs no torch, so listing models stays instant."""
+"""CELLS: every cell rnnzoo knows, one row each, and FEEDFORWARD, what has none. Neither table needs torch."""
 
+from collections import ChainMap
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
     path: str
-    """`module.Class` within zoo.cells; of a cell from elsewhere, `package.module:Class`."""
+    """`module.Class` within zoo.cells; of what is no cell, within zoo; of a cell from elsewhere, `package.module:Class`."""
     title: str
     paper: str
     """Where it comes from: a key of the registry's papers."""
@@ -105,12 +106,27 @@ CELLS: dict[str, CellRow] = {
     "urnn-full": CellRow("unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX),
 }  # fmt: skip
 
+_NO_TIME = dict.fromkeys(
+    ("kernel", "bidirectional", "embedding", "recurrent_dropout", "zoneout", "layer_norm"),
+    "it has no time and no states",
+)
+FEEDFORWARD: dict[str, CellRow] = {
+    "mlp": CellRow(
+        "feedforward.FeedForward", "feed-forward network", "rumelhart",
+        {"activation": ("tanh", "sigmoid", "relu", "leaky-relu", "prelu", "elu", "mpelu")},
+        {"input": "glorot-uniform"}, without=_NO_TIME,
+    ),
+}  # fmt: skip
+"""Networks without recurrence, which stand where others have a cell."""
+
+ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it too
+
 
 def cell_row(name: str) -> CellRow:
-    """The row of `name`; raises UnknownNameError with near matches."""
-    if name not in CELLS:
-        raise UnknownNameError("cell", name, CELLS)
-    return CELLS[name]
+    """The row of `name` in CELLS or FEEDFORWARD; raises UnknownNameError with near matches."""
+    if name not in ROWS:
+        raise UnknownNameError("cell", name, ROWS)
+    return ROWS[name]
 
 
 def cell_class(name: str) -> "type[Cell]":

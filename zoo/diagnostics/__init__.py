@@ -3,7 +3,7 @@
 ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnostics.base); drawing is apart from computing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from .base import Array, Axis, Result
 
 __all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Result", "analysis"]
 
-Needs = Literal["none", "architecture", "network", "data", "labels"]
+Needs = Literal["architecture", "network", "data", "labels", "training"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Analysis:
     needs: Needs
     """What the function is given. "architecture": a Config, random weights are its own; "network": a network, with its
     weights; "data": a network, x and lengths; "labels": these and the targets;
-    "none": it makes its own network, so `inspect` does not offer it."""
+    "training": a fresh network, the training split, a recipe and the kind of target."""
     plot: str
     """Function of zoo.diagnostics.drawing."""
     result: str
@@ -69,14 +69,17 @@ ANALYSES: dict[str, Analysis] = {
     "eigenvalues": Analysis(
         "eigenvalues.eigenvalues", "eigenvalues of the recurrent matrices", "network", "curves", "Eigenvalues"
     ),
+    "evolution": Analysis(
+        "gradients.evolution", "gradient norms through the first 30 updates", "training", "curves", "Evolution"
+    ),
     "feedforward": Analysis(
-        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "none", "feedforward", "Feedforward"
+        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "both", "Feedforward"
     ),
 }  # fmt: skip
 
 
-def analysis(name: str, among: Collection[str] = ANALYSES) -> Analysis:
+def analysis(name: str) -> Analysis:
     """The row of `name`; raises UnknownNameError with near matches."""
-    if name not in among:
-        raise UnknownNameError("analysis", name, among, f"There are: {', '.join(among)}.")
+    if name not in ANALYSES:
+        raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
     return ANALYSES[name]

@@ -34,7 +34,7 @@ Shown = Sequence[tuple[str, Result]]
 
 
 def draw(shown: Shown, how: str, path: Path) -> None:
-    """Draw results side by side to `path`, whose ending decides the format; `how`: "maps", "curves" or "histograms".
+    """Draw results side by side to `path`, whose ending decides the format; `how`: "maps", "curves", "histograms" or "both".
 
     An SVG or PNG carries `digest(shown)`, which tells a stale one. Raises RequestError for a format that matplotlib has
     not, and MissingExtraError.
@@ -198,4 +198,4 @@ def histograms(shown: Shown) -> "Figure":
     return figure
 
 
-HOW = {"maps": maps, "curves": curves, "histograms": histograms}
+HOW = {"maps": maps, "curves": curves, "histograms": histograms, "both": curves}

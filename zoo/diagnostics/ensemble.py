@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from ..cells import FEEDFORWARD
 from ..cells.base import Dense, Map, State
 from ..errors import RequestError
 from ..network import Network
@@ -108,6 +109,8 @@ class Ensemble:
 
 def layers_of(config: Config) -> list[Node]:
     """The layers of a network on the meta device, in eval mode. Raises RequestError for two directions."""
+    if config.architecture.cell in FEEDFORWARD:
+        raise RequestError(f"{config.name} has no time steps; the analysis of feed-forward networks is `feedforward`.")
     if config.architecture.bidirectional:
         raise RequestError(f"{config.name} is bidirectional; this analysis is of networks of one direction.")
     with torch.device("meta"):

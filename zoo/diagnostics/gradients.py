@@ -77,7 +77,7 @@ def _norm(tensors: list[Tensor]) -> float:
 
 
 def evolution(
-    network: Network, data: Split, recipe: Recipe, updates: int, target: Target = "class", every: int = 1,
+    network: Network, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evolution:  # fmt: skip
     """Train for so many updates by a recipe's optimizer, batch and clipping, at its full rate, recording every `every`-th.

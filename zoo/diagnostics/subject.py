@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import checkpoint, registry
 from ..builder import build
-from ..cells import CELLS, cell_class
+from ..cells import CELLS, FEEDFORWARD, cell_class
 from ..errors import RequestError, UnknownNameError, first_problem
 from ..network import Network
 from ..specs import Architecture, Config, Interface
@@ -51,7 +51,9 @@ def config_of(name: str) -> Config:
 def untrained(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:
     """A config of that architecture without a task: the first layer gets as many numbers as the others, which is what the
     nodes of one lattice need to be alike. Its embedding is left out."""
-    plain: dict[str, Any] = {"embedding": None, "standardize": False}
+    plain: dict[str, Any] = {"embedding": None, "standardize": False, "head": None}
+    if architecture.cell in FEEDFORWARD:
+        raise RequestError(f"{name} has no time steps; the analysis of feed-forward networks is `feedforward`.")
     cell = cell_class(architecture.cell)
     width = cell.channels(cell.states[0], architecture.units)
     shape = (width,) + (() if architecture.kernel is None else (IMAGE, IMAGE))
@@ -97,6 +99,8 @@ def sample(
     Without a task, the random process of ensemble.draw over `steps` (10) steps and random classes. Raises DataError
     where the data are not there, and what `load` raises.
     """
+    if config.interface.readout == "none" or config.interface.form != "sequence":
+        raise RequestError(f"{config.name} does not read one sequence; this analysis is of networks that do.")
     known = registry.models()
     trained = not untrained and (os.path.isdir(name) or (name in known and registry.find(name).weights is not None))
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
@@ -120,3 +124,18 @@ def sample(
         x.append(0.5 * x[-1] + z)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
     return Sample(network, torch.stack(x, 1), y, None, "class", f"{weights}; random inputs")
+
+
+def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
+    """What analyses of a course of training are given: a fresh network, the training split, the recipe, the target.
+
+    Raises RequestError for what is not in the registry, and DataError where the data are not there.
+    """
+    if name not in registry.models():
+        raise RequestError(f"{name} is not in the registry, so it has no recipe to be trained by.")
+    entry = registry.find(name)
+    source = task_data(entry.task, entry.dataset)
+    network = build(config, device="cpu", seed=seed)
+    source.equip(network)
+    changes = {"seed": seed, **({} if epochs is None else {"epochs": epochs})}
+    return [network, source.split("train"), entry.recipe_with(changes), entry.task.target]

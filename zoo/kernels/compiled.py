@@ -11,7 +11,6 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +82,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
     lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
-    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, *[_pointer] * 4]
+    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 3]
     lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
     return lib
 
@@ -284,15 +283,23 @@ class Stepper:
             and self.addresses == addresses
         )
 
-    def step(self, x: Tensor, state: Sequence[State]) -> tuple[State, ...]:
-        """The new states of all layers; x: (batch, features), contiguous as are the states."""
+    def continues(self, x: Tensor, state: object) -> bool:
+        """Whether the state is the very one made last, and x a next input to it, by its shape and type."""
+        return state is self.latest and x.shape == self.key[0] and x.dtype == self.key[1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied and pickled as None: it knows addresses in this process, of one network."""
+        return type(None), ()
+
+    def step(self, x: Tensor, mean: float, std: float, state: Sequence[State]) -> tuple[State, ...]:
+        """The new states of all layers after (x - mean) / std; x: (batch, features), contiguous as are the states."""
         new = x.new_empty(self.shape)
         before, old = None, None
         if state is self.latest:
             before = self.block.data_ptr()
         else:
             old = (_pointer * self.shape[0])(*[s.data_ptr() for own in state for s in own])
-        self.run(self.jobs, self.depth, x.data_ptr(), before, old, new.data_ptr())
+        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr())
         parts = new.unbind(0)
         self.block, self.latest = new, tuple([parts[own] for own in self.slices])
         return self.latest
@@ -302,25 +309,15 @@ def _key(x: Tensor) -> tuple[object, ...]:
     return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
 
 
-_steppers: WeakKeyDictionary[nn.Module, Stepper] = WeakKeyDictionary()
-
-
-def made(stack: nn.ModuleList, state: object, batch: int) -> bool:
-    """Whether a state is the very one that the stack's stepper made last, for so many sequences."""
-    known = _steppers.get(stack)
-    return known is not None and state is known.latest and known.shape[1] == batch
-
-
-def stepper(stack: nn.ModuleList, x: Tensor, state: Sequence[State]) -> Stepper | None:
-    """The stepper of a stack of layers, made anew when something about it has changed; None where it cannot be used."""
+def stepper(known: Stepper | None, stack: nn.ModuleList, x: Tensor, state: Sequence[State]) -> Stepper | None:
+    """The stepper of a stack of layers, made anew where the known one does not fit; None where there can be none."""
     if torch.is_grad_enabled() or torch.jit.is_tracing() or not x.is_contiguous():  # type: ignore[attr-defined]
         return None
-    known = _steppers.get(stack)
     ours = known is not None and state is known.latest  # made by the step before, as in any stream
     if not ours and not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
         return None
     if known is None or not known.fits(x):
         if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type]
             return None
-        known = _steppers[stack] = Stepper(stack, x)
+        known = Stepper(stack, x)
     return known

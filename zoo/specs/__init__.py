@@ -6,11 +6,11 @@ Nothing here imports torch, so that listing and showing models stays instant.
 from .base import Commit, Key, Seq, Sha256, Spec, Text
 from .data import Dataset, Paper, Task
 from .models import Grid, Model, PinnedFile, Registry, Reported, ReportedTable, Weights
-from .networks import WEIGHTS, Architecture, Config, Embedding, Init, Interface
+from .networks import WEIGHTS, Architecture, Config, Embedding, Head, Init, Interface
 from .recipes import Optimizer, Recipe, Schedule
 
 __all__ = [
-    "WEIGHTS", "Architecture", "Commit", "Config", "Dataset", "Embedding", "Grid", "Init", "Interface", "Key", "Model",
+    "WEIGHTS", "Architecture", "Commit", "Config", "Dataset", "Embedding", "Grid", "Head", "Init", "Interface", "Key", "Model",
     "Optimizer", "Paper", "PinnedFile", "Recipe", "Registry", "Reported", "ReportedTable", "Schedule", "Seq", "Sha256",
     "Spec", "Task", "Text", "Weights",
 ]  # fmt: skip

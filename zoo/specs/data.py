@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ..targets import Target
-from .base import Count, Finite, Key, Positive, Sha256, Shape, Spec, Text, Url
+from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
 
 
 class Paper(Spec):
@@ -30,7 +30,7 @@ class Dataset(Spec):
     hub: Text | None = None
     """Dataset repository on the Hub that has the same data as parquet."""
     hub_files: dict[str, Text] = {}
-    """Parquet file of each original part."""
+    """Parquet file of each original part; or, as `archive`, the .tar.gz of all files."""
     train: Annotated[int, Field(ge=1)] | None = None
     """Number of training examples, where the data are generated; else what is left of all."""
     validation: Annotated[int, Field(ge=1)] | None = None
@@ -54,21 +54,53 @@ class Shapes(Spec):
     """Length of a sequence, of the longest where they differ; initialisers with a time constant use it."""
     outputs: Count
     """Classes, or values."""
-    readout: Literal["last", "mean", "every"]
-    mean: Finite = 0.0
-    """Mean and standard deviation of the training inputs, for models that standardise them."""
-    std: Positive = 1.0
+    readout: Literal["last", "mean", "every", "none"]
+    """What of the time steps the outputs are computed from; none: an example has no time steps."""
+    form: Literal["sequence", "question"] = "sequence"
+    """What is read: one sequence, or a story and a question about it, which three stacks read (zoo.reader)."""
+    mean: Finite | Seq[Finite] = 0.0
+    """Mean and standard deviation of the training inputs, for models that standardise them; without time steps they may
+    be one a feature."""
+    std: Positive | Seq[Positive] = 1.0
 
     @model_validator(mode="after")
     def _numbers_or_tokens(self) -> Self:
         if bool(self.input) == (self.vocabulary is not None):
             raise ValueError("a time step is either numbers, of shape 'input', or a token of a 'vocabulary'")
+        if self.form == "question" and self.vocabulary is None:
+            raise ValueError("a story and its question are tokens of a 'vocabulary'")
         return self
+
+    @model_validator(mode="after")
+    def _without_time(self) -> Self:
+        if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
+            raise ValueError("an example without time steps, readout 'none', is one step of features")
+        return self
+
+    @model_validator(mode="after")
+    def _one_for_each_feature(self) -> Self:
+        for name in ("mean", "std"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and (self.readout != "none" or len(value) != self.input[0]):
+                raise ValueError(f"{name!r} is {len(value)} numbers; without time steps it can be one for each feature")
+        return self
+
+    @property
+    def example(self) -> Shape:
+        """Shape of one example, the longest."""
+        return self.input if self.readout == "none" else (self.steps, *self.input)
 
     @property
     def step_text(self) -> str:
         """One time step in words."""
         return " x ".join(map(str, self.input)) or f"one of {self.vocabulary:,} tokens"
+
+    @property
+    def example_text(self) -> str:
+        """One example in words."""
+        if self.readout == "none":
+            return f"{self.step_text} values"
+        return f"{'up to ' if self.vocabulary else ''}{self.steps} steps of {self.step_text}"
 
 
 class Task(Shapes):
@@ -84,3 +116,9 @@ class Task(Shapes):
     """What zoo.targets.TARGETS derives loss and metric from."""
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
     """The Hub's word for this kind of task."""
+
+    @property
+    def output_text(self) -> str:
+        """Readout and outputs in words."""
+        outputs = f"{self.outputs} {'classes' if self.target == 'class' else 'values'}"
+        return outputs if self.readout == "none" else f"{self.readout}, {outputs}"

@@ -1,13 +1,15 @@
 """Models, grids of them, what documents report of them, and the pins of their weights: the registry."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from .base import Commit, Count, Key, Layers, Percent, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
-from .networks import Architecture, Embedding, Init, Merge, check_cell
+from .networks import Architecture, Embedding, Head, Init, Kernel, Merge, check_cell
 from .recipes import Recipe
+
+Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Reported(Spec):
@@ -44,7 +46,7 @@ class Model(Architecture):
     """One entry of the registry: an architecture on a task."""
 
     task: Key
-    tag: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")] | None = None
+    tag: Tag | None = None
     """Names another recipe or initialiser of the same architecture and task."""
     recipe: Key
     reported: Seq[Reported] = ()
@@ -68,8 +70,16 @@ class ReportedTable(Spec):
     percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
 
 
+class Variant(Spec):
+    """What the models of one tag have that the others of a grid have not; none: as they."""
+
+    options: dict[str, Any] | None = None
+    init: Init | None = None
+    recipe: Key | None = None
+
+
 class Grid(Spec):
-    """A family of models: every combination of `cell`, `bidirectional`, `layers`, `units` and `task`."""
+    """A family of models: every combination of `cell`, `bidirectional`, `layers`, `units`, `task` and `variants`."""
 
     cell: Some[Key]
     layers: Some[Layers]
@@ -77,22 +87,32 @@ class Grid(Spec):
     task: Some[Key]
     recipe: Key
     bidirectional: Some[Merge | None] = (None,)
+    kernel: Kernel | None = None
     embedding: Embedding | None = None
+    head: Head | None = None
+    options: dict[str, Any] = {}
     init: Init = Init()
+    standardize: bool = False
+    variants: Annotated[dict[Tag, Variant], Field(max_length=32)] = {}
+    """By tag; none: only models without a tag."""
     reported: Seq[ReportedTable] = ()
-    """Of the networks of one direction."""
+    """Of the networks of one direction and no tag."""
 
     def models(self) -> list[Model]:
         """Every combination, with what the tables report of it."""
         return [
             Model(
-                cell=cell, layers=layers, units=units, task=task, recipe=self.recipe, init=self.init,
-                bidirectional=merge, embedding=self.embedding,
-                reported=() if merge else tuple(self._reported(column, f"{layers}x{units}", task)),
+                cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=own.recipe or self.recipe,
+                init=own.init or self.init, options=self.options if own.options is None else own.options,
+                bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
+                reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
             )
             for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional
-            for layers in self.layers for units in self.units
+            for layers in self.layers for units in self.units for tag, own in self._variants()
         ]  # fmt: skip
+
+    def _variants(self) -> list[tuple[str | None, Variant]]:
+        return [*self.variants.items()] or [(None, Variant())]
 
     def _reported(self, column: int, row: str, task: str) -> list[Reported]:
         found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..cells import CELLS, Number, cell_row
-from .base import Count, Key, Layers, Rate, Spec
+from ..cells import FEEDFORWARD, ROWS, Number, cell_row
+from .base import Count, Key, Layers, Rate, Some, Spec
 from .data import Shapes, Task
 
 WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
@@ -21,30 +21,41 @@ def _check_weight_init(name: str) -> str:
 
 
 def check_cell(name: str) -> None:
-    if name not in CELLS:
-        near = difflib.get_close_matches(name, CELLS, n=1, cutoff=0.0)[0]
+    if name not in ROWS:
+        near = difflib.get_close_matches(name, ROWS, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown cell {name!r}; the nearest is {near!r}")
 
 
 Merge = Literal["sum", "concat", "mul", "mean"]
+Kernel = Annotated[int, Field(ge=1, le=31)]
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
 
 
 class Init(Spec):
     """Start values. What is left out is the cell's own default (CELLS), else Glorot, orthogonal and zero."""
 
-    input: WeightInit | None = None
+    input: WeightInit | Some[WeightInit] | None = None
+    """Of the input maps: one for all layers, or one for each, bottom to top."""
     recurrent: WeightInit | None = None
     gate_bias: Literal["zero", "one", "chrono", "log-uniform", "log-uniform-sqrt"] = "zero"
     """Bias b of the gates that keep memory, with the sign that keeps it. `one`: 1, the LSTM's customary forget bias
     (forget gates only). With T the steps of the task, `chrono`: log U(1, T - 1), Tallec & Ollivier 2018;
     `log-uniform`: U(0, log T), time constants uniform in their logarithm; `log-uniform-sqrt`: U(0, log(T) / 2)."""
 
-    def resolved(self, cell: str) -> dict[str, str]:
-        """Initialiser of each role, the cell's defaults filled in."""
-        defaults = {"input": "glorot-uniform", "recurrent": "orthogonal"} | cell_row(cell).init
-        given = {role: getattr(self, role) for role in defaults}
-        return {role: given[role] or default for role, default in defaults.items()}
+    def resolved(self, cell: str, layer: int = 0) -> dict[str, str]:
+        """Initialiser of each role in a layer, counted from the bottom, the cell's defaults filled in."""
+        general = {} if cell in FEEDFORWARD else {"input": "glorot-uniform", "recurrent": "orthogonal"}
+        given = {
+            "input": self.input[layer] if isinstance(self.input, tuple) else self.input,
+            "recurrent": self.recurrent,
+        }
+        return {role: given[role] or default for role, default in {**general, **cell_row(cell).init}.items()}
+
+    def text(self, cell: str) -> str:
+        """The start values of a cell's parameters in words."""
+        of_layers = {"input": ", then ".join(self.input)} if isinstance(self.input, tuple) else {}
+        gates = {} if cell in FEEDFORWARD else {"gate bias": self.gate_bias}
+        return ", ".join(f"{role}: {word}" for role, word in {**self.resolved(cell), **of_layers, **gates}.items())
 
 
 class Embedding(Spec):
@@ -57,6 +68,21 @@ class Embedding(Spec):
     """Whether training changes the vectors; if not, they are no parameters, but still in the checkpoint."""
 
 
+class Head(Spec):
+    """Convolutions between an image of states and the linear head, each with a rectifier; the image is averaged after."""
+
+    filters: Some[Count]
+    kernel: Kernel = 3
+    stride: Annotated[int, Field(ge=1, le=8)] = 1
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return (
+            f"{self.kernel} x {self.kernel} to {', '.join(map(str, self.filters))} channels, stride {self.stride}, ReLU"
+        )
+
+
 class Architecture(Spec):
     """A recurrent network but for the shapes a task gives it."""
 
@@ -65,12 +91,14 @@ class Architecture(Spec):
     """Options of the cell; CELLS says which there are."""
     layers: Layers
     units: Count
-    kernel: Annotated[int, Field(ge=1, le=31)] | None = None
+    kernel: Kernel | None = None
     """Odd side of the convolution that replaces every linear map; none: dense."""
     bidirectional: Merge | None = None
     """How the outputs of the two directions are merged; none: one direction."""
     embedding: Embedding | None = None
     """For tasks whose time steps are tokens."""
+    head: Head | None = None
+    """For convolutional networks; none: the states, averaged over the image, go to the linear head."""
     init: Init = Init()
     standardize: bool = False
     """Shift and scale the input by the task's mean and standard deviation first."""
@@ -86,7 +114,7 @@ class Architecture(Spec):
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
         check_cell(self.cell)
-        row = CELLS[self.cell]
+        row = cell_row(self.cell)
         for name, why in row.without.items():
             if getattr(self, name):
                 raise ValueError(f"cell {self.cell!r} cannot have {name!r}: {why}")
@@ -101,12 +129,25 @@ class Architecture(Spec):
                 raise ValueError(f"option {key!r} is {value!r}; it must be {choice}")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise ValueError(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
+        if self.head is not None and (self.kernel is None or self.head.kernel % 2 == 0):
+            raise ValueError("a head of convolutions is for convolutional networks, and its kernel is odd")
         if self.kernel is not None and self.embedding is not None:
             raise ValueError("an embedding gives vectors, which have no place for a kernel")
         return self
 
+    @model_validator(mode="after")
+    def _init_fits(self) -> "Architecture":
+        own = 1 if cell_row(self.cell).layers_inside else self.layers
+        if isinstance(self.init.input, tuple) and len(self.init.input) != own:
+            raise ValueError(f"'init' has {len(self.init.input)} initialisers for the input maps of {own} layers")
+        if self.cell in FEEDFORWARD and (self.init.recurrent, self.init.gate_bias) != (None, "zero"):
+            raise ValueError(f"cell {self.cell!r} has neither recurrent maps nor gates to initialise")
+        return self
+
     def misfit(self, shape: Shapes) -> str | None:
         """Why a network of this kind cannot take the time steps of a task, if it cannot."""
+        if (self.cell in FEEDFORWARD) != (shape.readout == "none"):
+            return "a feed-forward network is for examples without time steps, readout 'none', and only it"
         if (self.embedding is None) != (shape.vocabulary is None):
             return "an embedding is for tokens, and tokens need one"
         rank = 0 if self.embedding else 3 if self.kernel else 1

@@ -52,6 +52,8 @@ class Recipe(Spec):
     schedule: Schedule = Schedule()
     batch: Count
     epochs: Annotated[int, Field(ge=1, le=100_000)]
+    patience: Count | None = None
+    """A run has converged, and ends, when its validation loss has not fallen for this many epochs."""
     clip: Positive | None = None
     """Bound on the global gradient norm."""
     truncate: Count | None = None

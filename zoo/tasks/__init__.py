@@ -9,8 +9,13 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, str] = {
     "adding": "adding.Adding",
+    "babi": "babi.Babi",
+    "circles": "tables.Circles",
+    "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "nmnist": "video.NMNIST",
+    "pima": "tables.Pima",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }

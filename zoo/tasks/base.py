@@ -1,8 +1,10 @@
 """What a task gives training and evaluation: splits of raw examples that become (x, y) a batch at a time."""
 
+import glob
 import gzip
 import hashlib
 import os
+import tarfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,12 +15,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from .. import hub
+from ..errors import DataError, RequestError
 from ..network import Network
 from ..specs import Dataset, Task
 from ..text import Tokenizer
 
 SplitName = Literal["train", "validation", "test"]
+ARCHIVE = "archive"
+"""In a dataset's `hub_files`, the .tar.gz that has all of its files."""
 IGNORED = -100  # target of a time step that has none
 
 
@@ -27,7 +32,7 @@ class Split:
     """Examples of one split, kept in the compact form they are stored in.
 
     raw: (n, ...), any dtype; targets: classes, (n,), or (n, time) where every step has one, IGNORED where it has none,
-    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,) or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
+    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,), or (n, 2) of story and question, or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
     """
 
     raw: Tensor
@@ -64,24 +69,50 @@ class TaskData(ABC):
         """Read, verify and return a split. Raises DataError if a file is missing or is not the pinned one."""
 
 
-def original(dataset: Dataset, name: str) -> bytes:
-    """The content of an original file of a dataset, verified; on disk it may be gzipped.
+def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:
+    """Raise RequestError unless the task's layout is one that its family knows."""
+    if task.layout not in known:
+        raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(known)}.")
 
-    Files lie in $RNNZOO_DATA/FOLDER, where that is not set in ~/.cache/rnnzoo/FOLDER. Raises DataError.
+
+def data_folder(dataset: Dataset) -> Path:
+    """$RNNZOO_DATA/FOLDER, where that is not set ~/.cache/rnnzoo/FOLDER."""
+    return Path(os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo") / (dataset.folder or "")
+
+
+def original(dataset: Dataset, name: str) -> bytes:
+    """The content of an original file of a dataset, verified; on disk it may be gzipped, or in a .tar.gz.
+
+    Files lie in data_folder; one with a folder in its name also in any folder there, as an archive unpacks. An archive
+    that the Hub has is fetched if need be. Raises DataError.
     """
-    root = os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo"
-    folder = Path(root) / (dataset.folder or "")
-    for path in (folder / f"{name}.gz", folder / name):
-        if path.exists():
-            content = unpacked(path)
-            if hashlib.sha256(content).hexdigest() != dataset.sha256[name]:
-                raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
-            return content
+    folder = data_folder(dataset)
+    deeper = sorted(folder.glob(f"*/{glob.escape(name)}")) if "/" in name else []
+    for path in (folder / f"{name}.gz", folder / name, *deeper, *sorted(folder.glob("*.tar.gz"))):
+        if path.exists() and (content := _content(path, name)) is not None:
+            return _verified(content, path, dataset, name)
     where = f" It is at {dataset.url}." if dataset.url else ""
-    raise DataError(
+    missing = (
         f"{dataset.title}: {name} was not found in {folder}.{where} Put it there, or set RNNZOO_DATA to the folder "
         f"that has {dataset.folder}."
     )
+    if dataset.hub is None or ARCHIVE not in dataset.hub_files:
+        raise DataError(missing)
+    try:
+        archive = hub.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
+    except DataError as error:
+        raise DataError(f"{missing} The Hub was asked too: {error}") from error
+    return _verified(_content(archive, name) or b"", archive, dataset, name)
+
+
+def _content(path: Path, name: str) -> bytes | None:
+    return archived(path, name) if path.name.endswith(".tar.gz") else unpacked(path)
+
+
+def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
+    if hashlib.sha256(content).hexdigest() != dataset.sha256[name]:
+        raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
+    return content
 
 
 def unpacked(path: Path) -> bytes:
@@ -90,6 +121,19 @@ def unpacked(path: Path) -> bytes:
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def archived(path: Path, name: str) -> bytes | None:
+    """The content of the file `name`, in whatever folder, of a .tar.gz; None where it has no such."""
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                if member.isfile() and f"/{member.name}".endswith(f"/{name}"):
+                    file = archive.extractfile(member)
+                    return file.read() if file else None
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+    return None
 
 
 def dealt(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:

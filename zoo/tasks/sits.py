@@ -12,11 +12,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..errors import DataError, RequestError
+from ..errors import DataError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData, dealt, original
-
-LAYOUTS = ("sequence", "steps")
+from .base import Split, SplitName, TaskData, dealt, original, refuse_layout
 
 
 class Sits(TaskData):
@@ -24,8 +22,7 @@ class Sits(TaskData):
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
-        if task.layout not in LAYOUTS:
-            raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(LAYOUTS)}.")
+        refuse_layout(task, dataset, "sequence", "steps")
 
     def split(self, name: SplitName) -> Split:
         (file,) = self.dataset.sha256

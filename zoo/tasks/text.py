@@ -74,7 +74,7 @@ class Text(TaskData):
         tokens, lengths = self.tokenizer.batch([e.words for e in examples])
         tokens = self.altered(tokens, lengths).short()
         labels = torch.tensor([e.label for e in examples])
-        return Split(tokens, labels, dict(self.dataset.sha256), _prepare, lengths)
+        return Split(tokens, labels, dict(self.dataset.sha256), trimmed, lengths)
 
     def equip(self, network: Network) -> None:
         """Give the network its words, and its embedding their pretrained vectors.
@@ -92,7 +92,7 @@ class Text(TaskData):
             network.embedding.weight[[self.tokenizer.tokens[word] for word in known]] = found
 
 
-def _prepare(raw: Tensor) -> Tensor:
+def trimmed(raw: Tensor) -> Tensor:
     """(batch, time) tokens, without the time steps that are padding in all of them."""
     return raw[:, : int((raw != PADDING).sum(1).max())].long()
 

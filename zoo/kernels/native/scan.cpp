@@ -332,9 +332,12 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
 
 void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
 
-// One time step of a stack. now: memory for the new states of all layers, one after the other; the old ones lie so in
-// `before`, or where that is null at the addresses `old`.
-void rnnzoo_step(Job* jobs, int64_t count, const float* x, const float* before, const float* const* old, float* now) {
+// One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
+// old ones lie so in `before`, or where that is null at the addresses `old`.
+void rnnzoo_step(Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old, float* now) {
+    std::vector<float> standard(given, given + jobs->batch * jobs->inputs);
+    for (float& value : standard) value = (value - mean) / std;
+    const float* x = standard.data();
     for (Job* job = jobs; job < jobs + count; job++) {
         const Row* cell = find(job->cell);
         const int64_t size = job->batch * job->units;

@@ -1,0 +1,116 @@
+"""A stack of recurrent layers and the ways to run it over a sequence."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from . import kernels
+from .cells import cell_class, cell_row
+from .cells.base import State
+from .errors import RequestError
+from .kernels import wavefront
+from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
+from .specs import Architecture, Config
+
+NetworkState = tuple[State, ...]
+"""One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
+
+
+class Stack(nn.Module):
+    """The recurrent layers of a Config, one above the other, on steps of `inputs` features.
+
+    `backend` picks the scan: "plain" is the reference, "fused" the fastest of zoo.kernels that applies, or an error,
+    "auto" that or else plain; they agree to rounding.
+    """
+
+    backend: str = "auto"
+    truncate: int | None = None
+    """Cut gradients through time every this many steps (truncated backpropagation through time)."""
+    recompute: int | None = None
+    """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
+
+    def __init__(self, config: Config, inputs: int):
+        super().__init__()
+        self.config = config
+        spec = config.architecture
+        row = cell_row(spec.cell)
+        options: dict[str, Any] = dict(spec.options)
+        if row.layers_inside:
+            options["depth"] = spec.layers
+        stack = 1 if row.layers_inside else spec.layers
+        cell = cell_class(spec.cell)
+        self.width = cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
+        widths = [inputs] + [self.width] * (stack - 1)
+        self.layers = nn.ModuleList(self._layer(spec, options, width) for width in widths)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    @staticmethod
+    def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
+        cell = cell_class(spec.cell)
+        maps = MapFactory(spec.units, spec.kernel, spec.layer_norm)
+        ways = 2 if spec.bidirectional else 1
+        make = [Direction(cell, inputs, maps, options, spec.zoneout, spec.recurrent_dropout) for _ in range(ways)]
+        return Layer(make, spec.bidirectional)
+
+    @property
+    def stack(self) -> list[Layer]:
+        """The layers, bottom to top."""
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    def start(self, x: Tensor) -> NetworkState:
+        return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
+
+    def run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """The top layer's outputs and all final states."""
+        if self.recompute is None or not torch.is_grad_enabled():
+            return self._scan(x, state, lengths)
+        spec, every, cut = self.config.architecture, self.recompute, self.truncate
+        if spec.bidirectional or spec.recurrent_dropout > 0 or every < 1 or (cut and every % cut):
+            raise RequestError(
+                f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
+                "without recurrent dropout, and a multiple of truncate."
+            )
+        parts = []
+        for begin in range(0, x.shape[1], every):
+            if cut and begin:
+                state = tuple(tuple(s.detach() for s in part) for part in state)
+            left = None if lengths is None else lengths - begin
+            outputs, state = checkpoint(self._scan, x[:, begin : begin + every], state, left, use_reentrant=False)
+            parts.append(stacked(outputs))
+        return torch.cat(parts), state
+
+    def _scan(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """As run, by whichever scan `backend` asks for."""
+        if self.backend not in ("auto", "plain", "fused"):
+            raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
+        if self.backend != "plain":
+            random = self.training and self.dropout.p > 0
+            stack = None if random else kernels.stack_scan(self.stack, x)
+            if stack is not None:
+                return stack(self.stack, x.transpose(0, 1), state, lengths, self.truncate)
+            run = kernels.layer_scan(self.stack, x)
+            if run is not None:
+                return self.layered(x, state, lengths, run)
+            if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
+                return wavefront.scan(self.stack, x.transpose(0, 1), state)
+            if self.backend == "fused":
+                raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
+        return self.layered(x, state, lengths, Direction.scan)
+
+    def layered(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan,
+        keep: list[tuple[Tensor, list[Tensor]]] | None = None,
+    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
+        """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
+        h, final = x.transpose(0, 1), []
+        for depth, layer in enumerate(self.stack):
+            outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
+            final.append(end)
+            if keep is not None:
+                outputs = list(outputs)
+                keep.append((h, outputs))
+            if depth < len(self.layers) - 1:
+                h = self.dropout(stacked(outputs))
+        return outputs, tuple(final)
