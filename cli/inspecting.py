@@ -64,4 +64,4 @@ def inspect(
         say(f"Wrote {plot}")
     from .pictures import pictured
 
-    emit({"model": name, "what": what, **found.data(), "lines": found.lines}, as_json, pictured(found))
+    emit({"model": name, "what": what, **found.data()}, as_json, pictured(found))

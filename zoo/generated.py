@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import assets, builder, cards, comparison, files, plots, registry, results
+from .diagnostics import drawing, lattices, pages
 
 MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
 END = "<!-- end of generated -->"
@@ -29,7 +30,7 @@ def outputs() -> dict[Path, str]:
     for name in registry.list_models(trained=True):
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
         trained.append(row)
-        generated[assets.path("cards", name, "README.md")] = cards.card(*row)
+        generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.of(name))
     readme = assets.path("README.md")
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -44,6 +45,7 @@ def outputs() -> dict[Path, str]:
         for paper, rows in pages.items():
             generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
         generated[readme] = text
+        generated |= pages.pages()
     return generated
 
 
@@ -64,6 +66,19 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
     }
 
 
+def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
+    """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
+    wanted = pages.pictures() if assets.path("README.md").exists() else {}
+    for name in registry.list_models(trained=True):
+        if shown := lattices.shown(name):
+            wanted[assets.path("cards", name, lattices.PICTURE)] = shown, "maps"
+    return {
+        path: (shown, how)
+        for path, (shown, how) in wanted.items()
+        if not path.exists() or drawing.digest(shown).encode() not in path.read_bytes()
+    }
+
+
 def _between(text: str, mark: str, content: str) -> str:
     """`text` with `content` between the mark and the end of what it generates."""
     before, found, rest = text.partition(mark)
@@ -73,7 +88,7 @@ def _between(text: str, mark: str, content: str) -> str:
 def stale() -> list[Path]:
     """The generated files that are not what they should be."""
     texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    return [*texts, *stale_drawings()]
+    return [*texts, *stale_drawings(), *stale_pictures()]
 
 
 def main() -> int:
@@ -87,6 +102,8 @@ def main() -> int:
         files.replace(path, text.encode())
     for path, rows in stale_drawings().items():
         plots.against_depth(rows, path)
+    for path, (shown, how) in stale_pictures().items():
+        drawing.draw(shown, how, path)
     return 0
 
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from ..errors import UnknownNameError
+from ..errors import RequestError, UnknownNameError
 from .base import Array, Axis, Result
 
-__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Result", "analysis"]
+__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
+
+
+Recorder = Callable[..., list[float | None]]
+"""Of a network, x, y, lengths and the kind of target: a number a layer."""
 
 
 @dataclass(frozen=True)
@@ -83,3 +87,12 @@ def analysis(name: str) -> Analysis:
     if name not in ANALYSES:
         raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
     return ANALYSES[name]
+
+
+def recorder(name: str) -> Recorder:
+    """What training records of the analysis `name`; raises RequestError if that is not one it can."""
+    row = analysis(name)
+    if not row.epoch:
+        able = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
+        raise RequestError(f"{name!r} cannot be recorded while training; what can: {able}.")
+    return row.module.per_epoch

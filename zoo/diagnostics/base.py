@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -113,16 +113,41 @@ class Result:
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
-        return {"setting": dict(self.setting), **{name: array.data() for name, array in self.arrays.items()}}
+        return {
+            "setting": dict(self.setting),
+            "lines": self.lines,
+            **{name: array.data() for name, array in self.arrays.items()},
+        }
 
     def digest_text(self) -> str:
         """The same text for the same content, to tell a stale picture by."""
         return json.dumps(self.data(), sort_keys=True)
 
+
+@dataclass(frozen=True)
+class Stored(Result):
+    """A result of any analysis as it was kept: read without what computed it."""
+
+    kept: Mapping[str, Array]
+    said: tuple[str, ...]
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return dict(self.kept)
+
+    @property
+    def lines(self) -> list[str]:
+        return list(self.said)
+
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """What `data` gave."""
-        return cls(data["setting"], **{key: Array.of(value) for key, value in data.items() if key != "setting"})
+        """What `Result.data` gave."""
+        kept = {key: Array.of(value) for key, value in data.items() if key not in ("setting", "lines")}
+        return cls(data["setting"], kept, tuple(data["lines"]))
+
+    def only(self, *names: str, **where: Tick) -> "Stored":
+        """With the arrays of these names only, at these ticks."""
+        return replace(self, kept={name: self.kept[name].at(**where) for name in names})
 
 
 def times(value: float) -> str:

@@ -51,7 +51,9 @@ def dependency(
     altered sequences, this asks a network as it is. Raises RequestError where there is a target at every step.
     """
     if network.config.interface.readout == "every":
-        raise RequestError(f"{network.config.name} answers at every step, so that no answer depends on the whole sequence.")
+        raise RequestError(
+            f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
+        )
     network.eval()
     steps = torch.arange(x.shape[1])
     ends = torch.full((len(x), 1), x.shape[1]) if lengths is None else lengths.cpu()[:, None]

@@ -39,7 +39,9 @@ class Eigenvalues(Result):
         for i, name in enumerate(self.norm.axis("matrix").ticks[:8]):
             radius, norm = self.modulus.values[i, 0], self.norm.values[i]
             sure = [text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6]
-            verdict = f"errors vanish for sure through {' and '.join(sure)}" if sure else "no bound says that errors vanish"
+            verdict = (
+                f"errors vanish for sure through {' and '.join(sure)}" if sure else "no bound says that errors vanish"
+            )
             found.append(f"{name}: spectral radius {times(radius)}, norm {times(norm)}; {verdict}.")
         return found
 

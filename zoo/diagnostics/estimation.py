@@ -55,9 +55,7 @@ def estimation(network: Network, x: Tensor, lengths: Tensor | None = None) -> Es
         variances.append([v for _, v in both])
     axes = (Axis("against", AGAINST), Axis.counted("layer", len(means)), Axis.counted("step", x.shape[1]))
     setting = {"of": described(network.config), "sequences": len(x)}
-    return Estimation(
-        setting, *(Array(np.array(values).swapaxes(0, 1), axes) for values in (means, variances))
-    )
+    return Estimation(setting, *(Array(np.array(values).swapaxes(0, 1), axes) for values in (means, variances)))
 
 
 def _moments(difference: Tensor, counted: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -1,12 +1,14 @@
 """Noh's indicator: what the state at step t still owes to the first one. Chen 2022, sections 4.2.2 and 5.1, Fig. 5.1-5.3."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .. import results
 from ..errors import RequestError
 from ..network import Network
 from ..targets import Target
@@ -42,9 +44,35 @@ def _power(logarithm: float) -> str:
     return times(10.0**logarithm) if np.isfinite(logarithm) else "0"
 
 
-def noh(
-    network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS
-) -> Noh:
+@dataclass(frozen=True)
+class History(Result):
+    """indicator: (layer, epoch), the indicator at the last step after each epoch of a run, as Noh has it."""
+
+    indicator: Array
+
+    paper = "chen"
+    where = "section 5.1, Fig. 5.1 and 5.2"
+
+    @property
+    def lines(self) -> list[str]:
+        return [
+            f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, median {_power(float(np.nanmedian(row)))}."
+            for layer, row in zip(self.indicator.axis("layer").ticks, self.indicator.values, strict=True)
+        ]
+
+
+def history(folder: Path) -> History:
+    """What a run of `rnnzoo train --diagnose noh` recorded, of its folder. Raises RequestError if it recorded nothing."""
+    training = results.read(folder).training
+    if training is None or not all("noh" in row.diagnostics for row in training.history):
+        raise RequestError(f"{folder} has no run that recorded noh in every epoch: rnnzoo train NAME --diagnose noh.")
+    rows = np.array([[np.nan if v is None else v for v in row.diagnostics["noh"]] for row in training.history]).T
+    axes = (Axis.counted("layer", len(rows)), Axis("epoch", tuple(row.epoch for row in training.history)))
+    setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
+    return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"))
+
+
+def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
     """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
 
     probe: v. "ones" is what the thesis computes, the gradient of the sum of s_t; a sum lets derivatives of different signs
@@ -85,7 +113,11 @@ def _values(network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, a
         with torch.enable_grad():
             states = unrolled(way, below, first)
         shape = states[-1][place].shape[1:]
-        v = torch.ones(shape) if probe == "ones" else torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
+        v = (
+            torch.ones(shape)
+            if probe == "ones"
+            else torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
+        )
         row = []
         for t in at:
             if t == at[-1]:  # of every sequence at its own end
