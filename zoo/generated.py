@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import assets, builder, cards, comparison, files, plots, registry, results
-from .diagnostics import drawing, lattices, pages
+from .diagnostics import drawing, lattices
+from .diagnostics.pages import pages as analysis_pages
+from .diagnostics.pages import pictures
 
 MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
 END = "<!-- end of generated -->"
@@ -45,7 +47,7 @@ def outputs() -> dict[Path, str]:
         for paper, rows in pages.items():
             generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
         generated[readme] = text
-        generated |= pages.pages()
+        generated |= analysis_pages()
     return generated
 
 
@@ -68,7 +70,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
     """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
-    wanted = pages.pictures() if assets.path("README.md").exists() else {}
+    wanted = pictures() if assets.path("README.md").exists() else {}
     for name in registry.list_models(trained=True):
         if shown := lattices.shown(name):
             wanted[assets.path("cards", name, lattices.PICTURE)] = shown, "maps"
