@@ -48,14 +48,14 @@ class Array:
 
     def at(self, **where: Tick) -> "Array":
         """The part at one tick of each axis named: `lattice.mean.at(loss="last", step=10)`; KeyError if there is none."""
-        values, axes = self.values, list(self.axes)
+        values, axes = np.asarray(self.values), list(self.axes)
         for name, tick in where.items():
             place = next((i for i, axis in enumerate(axes) if axis.name == name), None)
             if place is None or tick not in axes[place].ticks:
                 raise KeyError(f"{name}={tick!r}")
-            values = values.take(axes[place].ticks.index(tick), axis=place)
+            values = np.asarray(values.take(axes[place].ticks.index(tick), axis=place))
             del axes[place]
-        return Array(np.asarray(values), tuple(axes), self.unit, self.log)
+        return Array(values, tuple(axes), self.unit, self.log)
 
     def _place(self, name: str) -> int:
         return next(i for i, axis in enumerate(self.axes) if axis.name == name)
