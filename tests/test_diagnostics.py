@@ -165,10 +165,14 @@ def test_dependency_replaces_the_end_of_every_sequence() -> None:
 def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
     name = f"{cell}-2x4"
     given = subject.sample(name, subject.config_of(name), examples=3, steps=4)
+    if what == "eigenvalues" and cell in ("eunn", "indrnn", "urnn"):  # their maps are no matrices
+        with pytest.raises(RequestError, match="square blocks"):
+            ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+        return
     found = ANALYSES[what].function(*given.given(ANALYSES[what].needs))
     assert found.arrays
     assert found.lines
-    assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()] or [[0.0]])).any()
+    assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()])).any()
     kept = Stored.of(json.loads(json.dumps(found.data())))
     assert {k: a.axes for k, a in kept.arrays.items()} == {k: a.axes for k, a in found.arrays.items()}
 

@@ -184,3 +184,26 @@ def test_orthogonal_draws_are_orthogonal_and_differ(shape: tuple[int, int, int])
     gram = q.mT @ q if shape[1] >= shape[2] else q @ q.mT
     torch.testing.assert_close(gram, torch.eye(min(shape[1:]), dtype=torch.float64).expand_as(gram))
     assert (q[0] - q[1]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kernel", [None, 3])
+def test_identity_starts_are_identities_of_every_run(kernel: int | None) -> None:
+    shape = (2, 5, 3) + (() if kernel is None else (kernel, kernel))
+    block = torch.full((2, 8, *shape[2:]), 7.0)[:, :5]  # a part of a larger weight, as gates are
+    ensemble.fill(block, "identity", torch.Generator())
+    expected = torch.empty(shape[1:])
+    (torch.nn.init.eye_ if kernel is None else torch.nn.init.dirac_)(expected)
+    torch.testing.assert_close(block, expected.expand(shape))
+
+
+@pytest.mark.parametrize(
+    "name", ["glorot-uniform", "lecun-uniform", "he-uniform", "he-normal", "uniform-0.3", "normal-0.2"]
+)
+def test_draws_have_the_spread_of_torch_s(name: str) -> None:
+    from zoo.builder import _fill
+
+    generator, block, other = torch.Generator().manual_seed(0), torch.empty(30, 40, 60), torch.empty(40, 60)
+    ensemble.fill(block, name, generator)
+    _fill(other, name, 40, generator)
+    assert float(block.std()) == pytest.approx(float(other.std()), rel=0.05)
+    assert float(block.abs().max()) <= 1.1 * float(other.abs().max()) or "normal" in name

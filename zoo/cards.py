@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
@@ -16,11 +16,13 @@ from . import assets
 from .cells import cell_row
 from .comparison import Row
 from .diagnostics import lattices
-from .diagnostics.base import Stored
 from .registry import Entry, registry
 from .results import Evaluation, Results
 from .specs import Embedding, Paper, Recipe, Reported
 from .targets import METRICS, TARGETS
+
+if TYPE_CHECKING:
+    from .diagnostics.base import Stored
 
 COUNTS = "counts.json"
 LICENSE = "apache-2.0"
@@ -50,7 +52,7 @@ def _table_of_counts(path: Path) -> dict[str, list[int]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def card(entry: Entry, results: Results, count: Counts, lattice: Stored | None = None) -> str:
+def card(entry: Entry, results: Results, count: Counts, lattice: "Stored | None" = None) -> str:
     """The README.md of a model's repository: front matter, use, architecture, figures, gradients, training, limits."""
     parts = [
         f"---\n{_front_matter(entry, results)}---",

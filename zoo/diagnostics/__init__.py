@@ -6,12 +6,14 @@ ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnost
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
-from .base import Array, Axis, Result
 
-__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
+if TYPE_CHECKING:
+    from .base import Result
+
+__all__ = ["ANALYSES", "Analysis", "Recorder", "analysis", "recorder"]
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
 
@@ -39,7 +41,7 @@ class Analysis:
     """Whether training can record it: the module has `per_epoch(network, x, y, lengths, target)`, a number a layer."""
 
     @property
-    def function(self) -> Callable[..., Result]:
+    def function(self) -> "Callable[..., Result]":
         """The function, imported when asked for."""
         module, _, name = self.path.rpartition(".")
         return getattr(import_module(f"{__name__}.{module}"), name)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ..cells.base import Dense
+from ..errors import RequestError
 from ..network import Network
 from .base import Array, Axis, Result, times
 from .subject import described
@@ -50,7 +51,7 @@ class Eigenvalues(Result):
 def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
     """Of a network as it is; `powers` are those of the linear network h_t = W^T h_{t-1} from `starts` random h_0.
 
-    Maps that are not dense, or have no square blocks, are left out; a network without any gives empty arrays.
+    Maps that are not dense, or have no square blocks, are left out. Raises RequestError where that leaves none.
     """
     matrices: dict[str, torch.Tensor] = {}
     for depth, layer in enumerate(network.stack, start=1):
@@ -62,7 +63,9 @@ def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int =
                     for gate, block in zip(gates, blocks, strict=True):
                         label = f"{depth}{side} {name}" + (f" {gate}" if len(blocks) > 1 else "")
                         matrices[label] = block.cpu()
-    width = max((len(m) for m in matrices.values()), default=0)
+    if not matrices:
+        raise RequestError(f"{network.config.name} has no recurrent map that is a matrix of square blocks.")
+    width = max(len(m) for m in matrices.values())
     generator = torch.Generator().manual_seed(seed)
     modulus = np.full((len(matrices), width), np.nan)
     norms, powers = [], []

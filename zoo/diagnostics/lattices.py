@@ -1,15 +1,19 @@
 """The gradient lattice of a published checkpoint's architecture, kept beside its card: numbers by a program, the picture and
-the lines from them. No torch until something is computed."""
+the lines from them. No torch until something is computed,
+and no numpy until numbers are read."""
 
 import json
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import assets, files
 from ..cells import FEEDFORWARD
 from ..registry import Entry
-from .base import Stored
-from .drawing import Shown
+
+if TYPE_CHECKING:
+    from .base import Stored
+    from .drawing import Shown
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
@@ -26,24 +30,26 @@ def write(entry: Entry, folder: Path) -> None:
     files.replace(folder / FILE, (json.dumps(found.data(), separators=(",", ":")) + "\n").encode())
 
 
-def of(name: str) -> Stored | None:
+def of(name: str) -> "Stored | None":
     """The lattice kept in the card of a registered model, if there is one."""
     path = assets.path("cards", name, FILE)
     return _read(path) if path.exists() else None
 
 
 @cache
-def _read(path: Path) -> Stored:
+def _read(path: Path) -> "Stored":
+    from .base import Stored
+
     return Stored.of(json.loads(path.read_text(encoding="utf-8")))
 
 
-def shown(name: str) -> Shown | None:
+def shown(name: str) -> "Shown | None":
     """What the picture of a card shows: the means for both losses."""
     found = of(name)
     return None if found is None else [(name, found.only("mean"))]
 
 
-def section(name: str, lattice: Stored) -> str:
+def section(name: str, lattice: "Stored") -> str:
     """What a card says about the gradients of its architecture."""
     return (
         f"## Gradients\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"

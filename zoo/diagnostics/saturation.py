@@ -96,11 +96,13 @@ def _functions(way: Any, below: Tensor, state: Any, counted: Tensor) -> dict[str
         prepared = way.cell.prepare(way.input(below))  # all steps at once
     for i, (name, out) in enumerate(watch.found, start=1):
         _count(sums[f"x{i} {name}"], name, out[counted.T.to(out.device)])
-    for t, step in enumerate(zip(*(part.unbind(0) for part in prepared), strict=True)):
-        with Watch() as watch:
-            state = way.step(step, state)
-        for i, (name, out) in enumerate(watch.found, start=1):
-            _count(sums[f"{i} {name}"], name, out[counted[:, t].to(out.device)])
+    steps = zip(*(part.unbind(0) for part in prepared), strict=True)
+    with way._held(below[0]):  # what makes a matrix of a weight squashes no activation
+        for t, step in enumerate(steps):
+            with Watch() as watch:
+                state = way.step(step, state)
+            for i, (name, out) in enumerate(watch.found, start=1):
+                _count(sums[f"{i} {name}"], name, out[counted[:, t].to(out.device)])
     return {name: hit / max(total, 1) for name, (hit, total) in sums.items()}
 
 
