@@ -38,7 +38,7 @@ def list_(
     table = []
     for name in registry.list_models(pattern, task=task, cell=cell, trained=trained):
         entry, count = registry.find(name), cards.counts(name)
-        measured = results.of(name).measured() if entry.weights else None
+        measured = results.of(name).measured()
         value = measured.value if measured else None
         reported = [figure.percent for figure in entry.model.reported]
         rows.append({

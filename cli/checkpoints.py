@@ -41,11 +41,18 @@ def card(
 
 def adopt(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished or stopped `rnnzoo train`.")],
+    only_results: Annotated[
+        bool,
+        typer.Option("--results", help="Only what was measured, as `rnnzoo eval FOLDER --record` did; no weights."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take a trained checkpoint into cards/NAME and pin it in registry.yaml (for maintainers, in a checkout)."""
     from zoo import release
 
-    name = release.adopt(folder)
+    name = (release.keep_results if only_results else release.adopt)(folder)
     emit({"name": name, "folder": str(assets.path("cards", name))}, as_json, str(assets.path("cards", name)))
-    say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record, then make generated.")
+    if only_results:
+        say("Kept without weights. Next: make generated.")
+    else:
+        say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record, then make generated.")

@@ -54,7 +54,7 @@ def card(entry: Entry, results: Results, count: Counts) -> str:
         f"---\n{_front_matter(entry, results)}---",
         f"# {entry.name}\n\n{_sentence(entry)}",
         f"## Use\n\n{_usage(entry)}",
-        f"## Architecture\n\n{_table(('', ''), _architecture(entry, count))}",
+        f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
         f"## Figures\n\n{_figures(entry, results)}",
         f"## Training\n\n{_training(entry, results)}",
         f"## Limits\n\n{_limits(entry, results)}",
@@ -97,7 +97,7 @@ def citation(paper: Paper) -> str:
 
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     """The README's table of models with weights."""
-    return _table(
+    return markdown(
         ("model", "task", "parameters", "measured", "reported"),
         [
             (
@@ -143,7 +143,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:
-    return _table(
+    return markdown(
         ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
         [
             (
@@ -164,7 +164,7 @@ def speed_table(data: dict[str, Any]) -> str:
     for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
         rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
         header, table = speed_rows(rows)
-        parts += [_table((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
+        parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
     machine = data["machine"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     parts.append(
@@ -315,7 +315,7 @@ def _figures(entry: Entry, results: Results) -> str:
     for e in results.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", _value(e), how))
-    return _table((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
+    return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
 def _training(entry: Entry, results: Results) -> str:
@@ -338,7 +338,7 @@ def _training(entry: Entry, results: Results) -> str:
     if document is not None and (rows := _departures(document, training.recipe)):
         why = f" {entry.recipe.why}" if entry.recipe.why else ""
         text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows or entry.model.recipe}`.{why}\n\n"
-        text += _table(("", "document", "this checkpoint"), rows)
+        text += markdown(("", "document", "this checkpoint"), rows)
     return text
 
 
@@ -371,6 +371,8 @@ def _limits(entry: Entry, results: Results) -> str:
         if not results.training.finished:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
+        if entry.weights is None:
+            lines.append(f"Only the figures are kept, not the weights: `rnnzoo train {entry.name}` makes them again.")
     else:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:
@@ -390,7 +392,7 @@ def _link(paper: Paper) -> str:
     return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or ""
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; a bar inside a cell is escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import assets, builder, cards, comparison, files, plots, registry, results
+from . import assets, builder, cards, comparison, files, pages, plots, registry, results
 
 MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
 END = "<!-- end of generated -->"
@@ -26,10 +26,12 @@ def outputs() -> dict[Path, str]:
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(counts)}" for name, counts in table.items())
     generated = {assets.path(cards.COUNTS): "{\n" + lines + "\n}\n"}
     trained = []
-    for name in registry.list_models(trained=True):
+    for name in registry.models():
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
-        trained.append(row)
-        generated[assets.path("cards", name, "README.md")] = cards.card(*row)
+        if row[0].weights or row[1].evaluations:
+            generated[assets.path("cards", name, "README.md")] = cards.card(*row)
+        if row[0].weights:
+            trained.append(row)
     readme = assets.path("README.md")
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -39,10 +41,12 @@ def outputs() -> dict[Path, str]:
             measured = cards.speed_table(json.loads(speed.read_text(encoding="utf-8")))
             drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
             text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
-        pages = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-        text = _between(text, PAPERS, cards.papers_list(pages))
-        for paper, rows in pages.items():
+        documents = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
+        text = _between(text, PAPERS, cards.papers_list(documents))
+        for paper, rows in documents.items():
             generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
+        own = [row for row in comparison.rows(measured=True) if row.paper is None]
+        generated[assets.path(pages.PAGE)] = pages.measured_page(own)
         generated[readme] = text
     return generated
 

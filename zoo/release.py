@@ -43,6 +43,25 @@ def adopt(folder: Path) -> str:
     return entry.name
 
 
+def keep_results(folder: Path) -> str:
+    """Copy only the results of a run, recorded evaluations and all, into cards/NAME; returns NAME.
+
+    For a model whose weights are not published: anyone can train them again by its recipe. Raises CheckpointError where
+    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin.
+    """
+    entry = registry.find(checkpoint.read_config(folder / checkpoint.CONFIG).name)
+    checkpoint.must_agree(checkpoint.read_config(folder / checkpoint.CONFIG), entry.config, folder)
+    if entry.weights is not None:
+        raise RequestError(f"{entry.name} has published weights, whose results are kept with them; see adopt.")
+    found = results.read(folder).of_checkpoint(hub.sha256(folder / checkpoint.WEIGHTS))
+    if found.training is None or found.measured() is None:
+        raise CheckpointError(f"{folder}: no figure of these weights. First: rnnzoo eval {folder} --record")
+    home = assets.path("cards", entry.name)
+    home.mkdir(parents=True, exist_ok=True)
+    results.write(home, found)
+    return entry.name
+
+
 def pin(path: Path) -> PinnedFile:
     return PinnedFile(sha256=hub.sha256(path), size=path.stat().st_size)
 
