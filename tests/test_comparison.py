@@ -17,7 +17,7 @@ from zoo.errors import RequestError, UnknownNameError
 
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "accuracy")
+ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "mnist", "accuracy")
 
 
 def _measured(name: str) -> str:
@@ -71,6 +71,31 @@ def test_a_figure_of_a_stand_in_has_no_difference() -> None:
     other = replace(row, stand_in="20BN-Jester")
     assert other.difference is None
     assert other.measured_text == "75.00 % (on a stand-in for 20BN-Jester)"
+
+
+def test_a_figure_of_training_is_beside_one_of_training() -> None:
+    name = "rnn-1x50-toxic-short"
+    evaluation = results.of("rnn-1x128-mnist-rows").measured()
+    assert evaluation is not None
+    for split, expected in (("train", evaluation.value), ("test", None)):
+        found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
+        (row,) = comparison.rows(name, of=lambda _, found=found: found)  # type: ignore[misc]
+        assert (row.table, row.reported, row.measured) == ("section 4.2.1", 0.9812, expected)
+
+
+def test_means_over_tasks_of_one_dataset() -> None:
+    rows = [
+        replace(ROW, task=f"t{n}", table="T", reported=r, measured=m)
+        for n, (r, m) in enumerate([(0.2, 0.5), (0.3, None), (0.7, 0.75)])
+    ]
+    (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
+    assert (mean.table, mean.kind, mean.tasks, mean.done) == ("T", "star-4x8", 3, 2)
+    assert (mean.reported, mean.measured) == (pytest.approx(0.4), 0.625)
+    assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
+    assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
+    found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
+    assert found["Table 3", "rin-1x100"] == 52.55
+    assert len(found) == 5
 
 
 def test_a_metric_where_lower_is_better(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from . import assets
 from .cells import cell_row
-from .comparison import Row
+from .comparison import Mean, Row, means
 from .registry import Entry, registry
 from .results import Evaluation, Results
 from .specs import Embedding, Paper, Recipe, Reported
@@ -139,7 +139,18 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
+    if found := means(rows):
+        parts.append(f"## Means over tasks\n\n{_means_table(found)}")
     return "\n\n".join(parts) + "\n"
+
+
+def _means_table(rows: Sequence[Mean]) -> str:
+    header = ("table", "architecture", "tasks", "mean reported", "mean measured", "of tasks")
+    texts = [
+        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), "-" if r.measured is None else r.unit.text(r.measured),
+         str(r.done)) for r in rows
+    ]  # fmt: skip
+    return markdown(header, texts)
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:
@@ -277,7 +288,10 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
         ("depth" if cell_row(spec.cell).layers_inside else "layers", str(spec.layers)),
         ("units", str(spec.units)),
-        ("stacks", _FORMS[entry.task.form]),
+        (
+            "stacks",
+            "one for the story, one for the question, one for both outputs" if entry.task.form == "question" else "",
+        ),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", entry.task.example_text),
@@ -294,13 +308,6 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     ]
     rows.append(("start values", spec.init.text(spec.cell)))
     return [(key, value) for key, value in rows if value]
-
-
-_FORMS = {
-    "sequence": "",
-    "question": "three: of a story and a question about it, one each, and of what both put out",
-}
-"""The stacks of a network, where they are several, by specs.Shapes.form."""
 
 
 def _embedding_text(spec: Embedding | None) -> str:

@@ -19,6 +19,8 @@ class Reported(Spec):
     table: Text
     percent: Percent
     """Accuracy in percent, as printed."""
+    split: Literal["train", "test"] = "test"
+    """What it was measured on."""
 
 
 class PinnedFile(Spec):
@@ -67,6 +69,7 @@ class ReportedTable(Spec):
 
     paper: Key
     table: Text
+    split: Literal["train", "test"] = "test"
     percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
 
 
@@ -117,7 +120,9 @@ class Grid(Spec):
     def _reported(self, column: int, row: str, task: str) -> list[Reported]:
         found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
         figures = ((table, row[column]) for table, row in found if row)
-        return [Reported(paper=t.paper, table=t.table, percent=float(f)) for t, f in figures if f is not None]
+        return [
+            Reported(paper=t.paper, table=t.table, split=t.split, percent=float(f)) for t, f in figures if f is not None
+        ]
 
     @model_validator(mode="after")
     def _cells_exist(self) -> "Grid":
