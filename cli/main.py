@@ -11,7 +11,7 @@ import typer
 from zoo import __version__
 from zoo.errors import ZooError
 
-from . import catalogue, checkpoints, comparing, machine, work
+from . import catalogue, checkpoints, comparing, inspecting, machine, work
 from .output import say
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("pull")(checkpoints.pull)
 app.command("eval")(work.evaluate)
 app.command("train")(work.train)
 app.command("compare")(comparing.compare)
+app.command("inspect")(inspecting.inspect)
 app.command("card")(checkpoints.card)
 app.command("adopt")(checkpoints.adopt)
 app.command("bench")(machine.bench)

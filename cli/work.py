@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from zoo import cards, registry
+from zoo.errors import RequestError
 from zoo.targets import METRICS, TARGETS
 
 from . import many
@@ -34,7 +35,6 @@ def evaluate(
 ) -> None:
     """Measure a checkpoint on real data, beside what the paper reports."""
     from zoo import evaluation, results
-    from zoo.errors import RequestError
 
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
@@ -80,6 +80,9 @@ def train(
         str | None, typer.Option(help="Address of a Ray cluster to train on, `auto`, or `local` to start one.")
     ] = None,
     gpus_per_job: Annotated[float, typer.Option(min=0.0, help="With --ray; a part of one is possible.")] = 0.0,
+    diagnose: Annotated[
+        str, typer.Option(help="Comma-separated: noh, gradients; recorded into the history after every epoch.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Train a model by its recipe, or continue where an interrupted run stopped; of a pattern, all that match.
@@ -88,7 +91,10 @@ def train(
     """
     given = {"epochs": epochs, "batch": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    records = [part.strip() for part in diagnose.split(",") if part.strip()]
     if jobs or ray or set(name) & set("*?["):
+        if records:
+            raise RequestError("--diagnose is for the training of one model.")
         where = many.Where(jobs, threads_per_job, ray, gpus_per_job)
         many.train(name, out or Path("runs"), device, overrides, where, as_json)
         return
@@ -107,7 +113,7 @@ def train(
                 say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
                     f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
 
-        training = run(entry, folder, device=device, overrides=overrides, report=report).training
+        training = run(entry, folder, device=device, overrides=overrides, report=report, diagnose=records).training
     if training is not None and training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
         said = f"{folder}: {training.epochs_done} epochs, {best}"

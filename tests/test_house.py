@@ -31,6 +31,9 @@ METADATA = [
     "zoo.hub",
     "zoo.assets",
     "zoo.files",
+    "zoo.diagnostics",
+    "zoo.diagnostics.pages",
+    "zoo.diagnostics.lattices",
 ]
 
 

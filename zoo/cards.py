@@ -15,6 +15,8 @@ from ruamel.yaml import YAML
 from . import assets
 from .cells import cell_row
 from .comparison import Mean, Row, means
+from .diagnostics import lattices
+from .diagnostics.base import Stored
 from .registry import Entry, registry
 from .results import Evaluation, Results
 from .specs import Embedding, Paper, Recipe, Reported
@@ -48,14 +50,15 @@ def _table_of_counts(path: Path) -> dict[str, list[int]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def card(entry: Entry, results: Results, count: Counts) -> str:
-    """The README.md of a model's repository: front matter, use, architecture, figures, training, limits."""
+def card(entry: Entry, results: Results, count: Counts, lattice: Stored | None = None) -> str:
+    """The README.md of a model's repository: front matter, use, architecture, figures, gradients, training, limits."""
     parts = [
         f"---\n{_front_matter(entry, results)}---",
         f"# {entry.name}\n\n{_sentence(entry)}",
         f"## Use\n\n{_usage(entry)}",
         f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
         f"## Figures\n\n{_figures(entry, results)}",
+        *([lattices.section(entry.name, lattice)] if lattice else []),
         f"## Training\n\n{_training(entry, results)}",
         f"## Limits\n\n{_limits(entry, results)}",
         f"## Sources\n\n{_sources(entry)}",

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import assets, builder, cards, comparison, files, pages, plots, registry, results
+from .diagnostics import drawing, lattices
+from .diagnostics import pages as studies
 
 MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
 END = "<!-- end of generated -->"
@@ -29,7 +31,7 @@ def outputs() -> dict[Path, str]:
     for name in registry.models():
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
         if row[0].weights or row[1].evaluations:
-            generated[assets.path("cards", name, "README.md")] = cards.card(*row)
+            generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.of(name))
         if row[0].weights:
             trained.append(row)
     readme = assets.path("README.md")
@@ -48,6 +50,7 @@ def outputs() -> dict[Path, str]:
         own = [row for row in comparison.rows(measured=True) if row.paper is None]
         generated[assets.path(pages.PAGE)] = pages.measured_page(own)
         generated[readme] = text
+        generated |= studies.pages()
     return generated
 
 
@@ -68,6 +71,19 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
     }
 
 
+def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
+    """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
+    wanted = studies.pictures() if assets.path("README.md").exists() else {}
+    for name in registry.list_models(trained=True):
+        if shown := lattices.shown(name):
+            wanted[assets.path("cards", name, lattices.PICTURE)] = shown, "maps"
+    return {
+        path: (shown, how)
+        for path, (shown, how) in wanted.items()
+        if not path.exists() or drawing.digest(shown).encode() not in path.read_bytes()
+    }
+
+
 def _between(text: str, mark: str, content: str) -> str:
     """`text` with `content` between the mark and the end of what it generates."""
     before, found, rest = text.partition(mark)
@@ -77,7 +93,7 @@ def _between(text: str, mark: str, content: str) -> str:
 def stale() -> list[Path]:
     """The generated files that are not what they should be."""
     texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    return [*texts, *stale_drawings()]
+    return [*texts, *stale_drawings(), *stale_pictures()]
 
 
 def main() -> int:
@@ -91,6 +107,8 @@ def main() -> int:
         files.replace(path, text.encode())
     for path, rows in stale_drawings().items():
         plots.against_depth(rows, path)
+    for path, (shown, how) in stale_pictures().items():
+        drawing.draw(shown, how, path)
     return 0
 
 

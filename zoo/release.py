@@ -7,6 +7,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from . import assets, checkpoint, files, hub, registry, results, text
+from .diagnostics import lattices
 from .errors import CheckpointError, RequestError
 from .specs import PinnedFile, Weights
 
@@ -33,6 +34,7 @@ def adopt(folder: Path) -> str:
     names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
     for name in names:
         shutil.copyfile(folder / name, home / name)
+    lattices.write(entry, home)
     results.write(home, results.read(folder).of_checkpoint(hub.sha256(home / checkpoint.WEIGHTS)))
     pinned = {name: pin(home / name) for name in sorted(names)}
     weights = Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned})

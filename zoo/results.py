@@ -52,6 +52,8 @@ class Epoch(Spec):
     """Mean global norm before clipping."""
     seconds: float
     """Time since the run began, pauses left out."""
+    diagnostics: dict[str, Seq[float | None]] = {}
+    """What `train --diagnose` recorded after the epoch, a number a layer, by the names of zoo.diagnostics."""
 
     @model_validator(mode="before")
     @classmethod

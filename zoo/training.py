@@ -11,7 +11,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from . import checkpoint, hub, results
 from .builder import build, parameters, resolve_device
+from .diagnostics import Recorder, recorder
 from .errors import CheckpointError, MissingExtraError, TrainingError
 from .evaluation import BATCH, measure, score
 from .network import Network
@@ -36,6 +37,8 @@ from .tasks.base import Split
 
 STATE = "training.safetensors"
 SAVE_SECONDS = 60.0
+DIAGNOSED = 64
+"""Validation examples that diagnostics are recorded of."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +65,18 @@ class Progress:
 def train(
     entry: Entry, out: Path, *, device: str | None = None, overrides: dict[str, Any] | None = None,
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
+    diagnose: Sequence[str] = (),
 ) -> results.Results:  # fmt: skip
     """Train `entry` by its recipe into `out`, continuing what is there, and return the results it wrote.
 
     `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
     the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
-    with other settings than it began with. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
+    with other settings than it began with. diagnose: names of zoo.diagnostics that are recorded into the history after
+    every epoch, of the first validation examples. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
     recipe = entry.recipe_with(overrides or {})
+    recorders = {name: recorder(name) for name in diagnose}
     accelerator = _accelerator(recipe, device)
     if recipe.batch % accelerator.num_processes:
         raise TrainingError(
@@ -79,6 +85,7 @@ def train(
     data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
     data.equip(run.network)
+    run.diagnose = recorders
     run.resume()
     with _interruptions() as interrupted:
         run.go(report, save_seconds, interrupted)
@@ -109,6 +116,7 @@ class Run:
         self.step = 0
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
+        self.diagnose: dict[str, Recorder] = {}
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
 
@@ -187,7 +195,7 @@ class Run:
         row = results.Epoch(
             epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
             train_metric=metric, validation_loss=measured.loss, validation_metric=measured.metric,
-            gradient_norm=norm, seconds=round(self.elapsed, 1),
+            gradient_norm=norm, seconds=round(self.elapsed, 1), diagnostics=self._diagnosed(),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
@@ -196,6 +204,14 @@ class Run:
         if row.validation_loss < best and self.accelerator.is_main_process:
             checkpoint.save(self.network, self.out)
         return row
+
+    def _diagnosed(self) -> dict[str, tuple[float | None, ...]]:
+        """What each recorder says of the network as it is."""
+        if not self.diagnose:
+            return {}
+        first = torch.arange(min(DIAGNOSED, len(self.validation)))
+        given = (self.network, *self.validation.batch(first, self.device), self.entry.task.target)
+        return {name: tuple(record(*given)) for name, record in self.diagnose.items()}
 
     @property
     def elapsed(self) -> float:

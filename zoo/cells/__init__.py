@@ -1,5 +1,6 @@
 """CELLS: every cell rnnzoo knows, one row each, and FEEDFORWARD, what has none. Neither table needs torch."""
 
+from collections import ChainMap
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
     path: str
-    """`module.Class` within zoo.cells; of what is no cell, within zoo."""
+    """`module.Class` within zoo.cells; of what is no cell, within zoo; of a cell from elsewhere, `package.module:Class`."""
     title: str
     paper: str
     """Where it comes from: a key of the registry's papers."""
@@ -118,7 +119,7 @@ FEEDFORWARD: dict[str, CellRow] = {
 }  # fmt: skip
 """Networks without recurrence, which stand where others have a cell."""
 
-ROWS = CELLS | FEEDFORWARD
+ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it too
 
 
 def cell_row(name: str) -> CellRow:
@@ -130,6 +131,7 @@ def cell_row(name: str) -> CellRow:
 
 def cell_class(name: str) -> "type[Cell]":
     """The class of the cell `name`, imported when asked for."""
-    module, _, attribute = cell_row(name).path.rpartition(".")
-    cls: type[Cell] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    path = cell_row(name).path
+    module, _, attribute = path.rpartition(":" if ":" in path else ".")
+    cls: type[Cell] = getattr(import_module(module if ":" in path else f"{__name__}.{module}"), attribute)
     return cls

@@ -183,7 +183,8 @@ class Cell(nn.Module):
     def start(self, generator: torch.Generator, steps: int) -> None:
         """Set what does not start as a specification's Init says; `steps` is the length of the task's sequences.
 
-        The weights of the maps are set when this is called, and the parameters that belong to no map are zero.
+        The weights of the maps are set when this is called, and the parameters that belong to no map are zero. Parameters
+        may have leading dimensions, of many cells drawn at once, so values must be drawn entry by entry.
         """
 
     def split(self, x: Tensor, parts: int | None = None) -> tuple[Tensor, ...]:

@@ -1,0 +1,252 @@
+"""Every analysis against its definition written out, on small networks, and the verb and pages that show them."""
+
+import json
+import math
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import network, normal
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo import assets, registry, results
+from zoo.cells import CELLS
+from zoo.diagnostics import ANALYSES, pages, subject
+from zoo.diagnostics.base import Array, Axis, Stored
+from zoo.diagnostics.dependency import dependency
+from zoo.diagnostics.eigenvalues import eigenvalues
+from zoo.diagnostics.estimation import estimation
+from zoo.diagnostics.gates import gates
+from zoo.diagnostics.gradients import gradients
+from zoo.diagnostics.noh import noh
+from zoo.diagnostics.saturation import saturation
+from zoo.errors import RequestError
+
+Run = Callable[..., tuple[int, str, str]]
+LENGTHS = torch.tensor([4, 2, 5])
+
+
+def states(net, x: Tensor, h0: Tensor, c0: Tensor | None = None) -> list[tuple[Tensor, ...]]:
+    """States of a one-layer network by its own step."""
+    way = net.stack[0].ahead
+    state = (h0,) if c0 is None else (h0, c0)
+    found = [state]
+    for x_t in x.unbind(1):
+        state = way.step(way.cell.prepare(way.input(x_t)), state)
+        found.append(state)
+    return found
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+def test_noh_is_the_column_sum_of_the_jacobian_of_the_memory(cell: str) -> None:
+    net, x = network(cell, layers=1), normal(2, 5, 2)
+    found = noh(net, x).indicator
+    assert found.axis("step").ticks == (1, 2, 3, 4, 5)
+    for t in (1, 5):
+        sums = []
+        for i in range(2):
+            zero = torch.zeros(1, 3, dtype=torch.float64)
+
+            def memory(s0: Tensor, i: int = i, zero: Tensor = zero, t: int = t) -> Tensor:
+                given = (s0, None) if cell == "rnn" else (zero, s0)
+                return states(net, x[i : i + 1, :t], *given)[t][-1][0]
+
+            sums.append(torch.autograd.functional.jacobian(memory, zero)[:, 0].sum(0))
+        expected = math.log10(torch.stack(sums).abs().mean())
+        assert found.at(layer=1, step=t).values == pytest.approx(expected)
+
+
+def test_noh_ends_where_each_sequence_ends() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
+    alone = [noh(net, x[i : i + 1, :n]).indicator.values[:, -1] for i, n in enumerate(LENGTHS.tolist())]
+    expected = np.log10(np.mean(10 ** np.array(alone), axis=0))
+    np.testing.assert_allclose(noh(net, x, LENGTHS).indicator.values[:, -1], expected)
+
+
+def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:
+    net = network("rnn activation=relu", layers=1)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.zero_()
+    assert np.isnan(noh(net, normal(2, 3, 2)).indicator.values).all()
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+def test_estimation_errors(lengths: Tensor | None) -> None:
+    net, x = network("lstm", layers=2), normal(3, 5, 2)
+    found = estimation(net, x, lengths)
+    ends = [5, 5, 5] if lengths is None else lengths.tolist()
+    for layer, h in enumerate((h.detach() for h in net.features(x)), start=1):
+        for t in range(5):
+            going = [i for i in range(3) if t < ends[i]]
+            last = torch.cat([h[i, t] - h[i, ends[i] - 1] for i in going])
+            previous = torch.cat([h[i, t] - (h[i, t - 1] if t else 0) for i in going])
+            for against, d in (("last", last), ("previous", previous)):
+                at = {"against": against, "layer": layer, "step": t + 1}
+                assert found.mean.at(**at).values == pytest.approx(float(d.mean()), abs=1e-12)
+                assert found.variance.at(**at).values == pytest.approx(float(d.var(correction=0)), abs=1e-12)
+
+
+def test_gradient_norms_are_those_of_backward() -> None:
+    net, x, y = network("star shift=0.0", layers=3), normal(4, 5, 2), torch.tensor([0, 1, 2, 3])
+    found = gradients(net, x, y).norm.values
+    assert all(p.grad is None for p in net.parameters())
+    F.cross_entropy(net(x), y).backward()
+    expected = [math.sqrt(sum(float(p.grad.square().sum()) for p in layer.parameters())) for layer in net.stack]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # the loss is taken in single precision
+
+
+def test_gates_are_gradients_of_one_sequence_each() -> None:
+    net, x = network("gru reset=before", layers=1), normal(2, 4, 2)
+    found = gates(net, x).norm
+    assert found.axis("weights").ticks == ("input r", "input z", "input h", "gates 1", "gates 2", "candidate")
+    way = net.stack[0].ahead
+    v = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).sign() / math.sqrt(3)
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    norms = []
+    for i in range(2):
+        last = (states(net, x[i : i + 1], zero)[-1][0] * v).sum()
+        of = (way.input.weight, way.cell.gates.weight, way.cell.candidate.weight)
+        parts = [block for g in torch.autograd.grad(last, of) for block in g.split(3)]
+        norms.append([float(block.norm()) for block in parts])
+    np.testing.assert_allclose(found.at(layer=1, step=4).values, np.mean(norms, 0), rtol=1e-6)
+
+
+def test_saturation_counts_what_lies_at_the_ends() -> None:
+    net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
+    found = saturation(net, x, LENGTHS)
+    h = torch.cat([net.features(x)[0][i, :n].flatten() for i, n in enumerate(LENGTHS.tolist())]).detach()
+    edges = [float(tick) for tick in found.outputs.axis("from").ticks]
+    assert found.outputs.values.sum() == pytest.approx(1.0)
+    assert found.outputs.values[0, 0] == pytest.approx(float((h < edges[1]).double().mean()))
+    assert found.saturated.axis("function").ticks == ("1 sigmoid", "2 sigmoid", "3 tanh", "4 sigmoid", "5 tanh")
+    way, near = net.stack[0].ahead, 0
+    zero = torch.zeros(3, 3, dtype=torch.float64)
+    for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
+        z = torch.tanh(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[2])
+        near += int((z.abs() > 0.9)[t < LENGTHS].sum())
+    assert found.saturated.at(layer=1, function="3 tanh").values == pytest.approx(near / (int(LENGTHS.sum()) * 3))
+
+
+def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
+    net = network("rnn activation=tanh", layers=1)
+    weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+    found = eigenvalues(net, steps=60)
+    np.testing.assert_allclose(found.modulus.values, [[0.75, 0.5, 0.25]])
+    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(weight).max()])
+    powers = found.powers.values[0]
+    assert powers[-1] / powers[-2] == pytest.approx(0.75)
+
+
+def test_dependency_replaces_the_end_of_every_sequence() -> None:
+    net, x, y = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([0, 1, 2])
+    lengths = torch.tensor([10, 4, 10])
+    found = dependency(net, x, y, lengths)
+    altered = x.clone()
+    for i, (n, gone) in enumerate(((10, 3), (4, 1), (10, 3))):
+        altered[i, n - gone : n] = x.mean((0, 1))
+    expected = F.cross_entropy(net(altered, lengths), y).detach()
+    assert found.loss.at(end="last", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+    assert found.loss.at(end="last", share=0.0).values == found.loss.at(end="first", share=0.0).values
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("what", [w for w, row in ANALYSES.items() if row.needs in ("network", "data", "labels")])
+def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
+    name = f"{cell}-2x4"
+    given = subject.sample(name, subject.config_of(name), examples=3, steps=4)
+    found = ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+    assert found.arrays
+    assert found.lines
+    assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()] or [[0.0]])).any()
+    kept = Stored.of(json.loads(json.dumps(found.data())))
+    assert {k: a.axes for k, a in kept.arrays.items()} == {k: a.axes for k, a in found.arrays.items()}
+
+
+def test_the_cell_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.cells.CELLS", CELLS)
+    text = assets.path("docs", "diagnostics", "README.md").read_text()
+    module = types.ModuleType("own_cells")
+    monkeypatch.setitem(sys.modules, "own_cells", module)
+    try:
+        exec(text.split("```python\n")[1].split("```")[0], module.__dict__)
+    finally:
+        CELLS.pop("leaky", None)
+
+
+def test_arrays_refuse_axes_that_do_not_fit_and_ticks_that_are_not_there() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        Array(np.zeros((2, 3)), (Axis.counted("layer", 2),))
+    with pytest.raises(KeyError, match="step=3"):
+        Array(np.zeros(2), (Axis.counted("step", 2),)).at(step=3)
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"found.{ending}"
+    code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
+    assert code == 0
+    assert "layer 3" in out
+    assert "3 layers down and 5 steps back" in out
+    assert f"Wrote {path}" in err
+    assert 3000 < path.stat().st_size < 150_000
+
+
+def test_inspect_json_has_named_axes(run: Run) -> None:
+    code, out, _ = run("inspect", "gru-2x4", "--what", "noh", "--examples", "3", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["indicator"]["axes"] == {"layer": [1, 2], "step": list(range(1, 11))}
+    assert len(data["indicator"]["values"][1]) == 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
+     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"]],
+)  # fmt: skip
+def test_inspect_refuses(run: Run, arguments: list[str]) -> None:
+    code, out, err = run("inspect", *arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    assert err.strip()
+
+
+def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[..., Path], tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    code, _, _ = run("train", name, "--out", str(tmp_path / "with"), "--device", "cpu", "--diagnose", "noh,gradients")
+    assert code == 0
+    assert run("train", name, "--out", str(tmp_path / "without"), "--device", "cpu")[0] == 0
+    recorded, plain = (results.read(tmp_path / kind).training for kind in ("with", "without"))
+    assert [sorted(row.diagnostics) for row in recorded.history] == [["gradients", "noh"]] * 3
+    assert [len(row.diagnostics["noh"]) for row in recorded.history] == [1] * 3
+    assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
+    code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", "lattice")
+    assert (code, "noh" in err) == (2, True)
+
+
+def test_pages_show_every_figure_and_verdict() -> None:
+    shown = pages.pages()
+    assert {figure.paper for figure in pages.FIGURES} <= set(registry.registry().papers)
+    for figure in pages.FIGURES:
+        path = assets.path(*pages.FOLDER, f"{figure.paper}.md")
+        assert figure.title in shown[path], figure.study
+        for claim in figure.claims:
+            assert claim.text in shown[path]
+    for path in pages.pictures():
+        assert path.stat().st_size < 150_000
+
+
+def test_bidirectional_networks_have_what_can_be_said_of_them() -> None:
+    given = subject.sample("bigru-1x3", subject.config_of("bigru-1x3"), examples=2)
+    assert estimation(given.network, given.x).mean.values.shape == (2, 1, 10)
+    with pytest.raises(RequestError, match="bidirectional"):
+        noh(given.network, given.x)

@@ -1,0 +1,98 @@
+"""Why a recurrent network trains or does not: the analyses of the documents, one file each, on any network and any cell.
+
+ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnostics.base); drawing is apart from computing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from ..errors import RequestError, UnknownNameError
+from .base import Array, Axis, Result
+
+__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
+
+Needs = Literal["architecture", "network", "data", "labels", "training"]
+
+
+Recorder = Callable[..., list[float | None]]
+"""Of a network, x, y, lengths and the kind of target: a number a layer."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis: where its function is, what it needs, and how its result is drawn."""
+
+    path: str
+    """`module.function` within zoo.diagnostics."""
+    title: str
+    needs: Needs
+    """What the function is given. "architecture": a Config, random weights are its own; "network": a network, with its
+    weights; "data": a network, x and lengths; "labels": these and the targets;
+    "training": a fresh network, the training split, a recipe and the kind of target."""
+    plot: str
+    """Function of zoo.diagnostics.drawing."""
+    result: str
+    """Class of its result, in the function's module."""
+    epoch: bool = False
+    """Whether training can record it: the module has `per_epoch(network, x, y, lengths, target)`, a number a layer."""
+
+    @property
+    def function(self) -> Callable[..., Result]:
+        """The function, imported when asked for."""
+        module, _, name = self.path.rpartition(".")
+        return getattr(import_module(f"{__name__}.{module}"), name)
+
+    @property
+    def module(self) -> Any:
+        """The module the function is in."""
+        return import_module(f"{__name__}.{self.path.rpartition('.')[0]}")
+
+
+ANALYSES: dict[str, Analysis] = {
+    "lattice": Analysis("lattice.lattice", "gradient norm at every node", "architecture", "maps", "Lattice"),
+    "jacobian": Analysis(
+        "jacobian.jacobian", "singular values of one step at the zero state", "architecture", "curves", "Jacobian"
+    ),
+    "jacobian-at": Analysis(
+        "jacobian.jacobian_at", "singular values of one step at the end of a sequence", "data", "curves", "Jacobian"
+    ),
+    "gradients": Analysis(
+        "gradients.gradients", "gradient norm of each layer", "labels", "curves", "Gradients", epoch=True
+    ),
+    "aee": Analysis("estimation.estimation", "average estimation error over steps", "data", "curves", "Estimation"),
+    "noh": Analysis("noh.noh", "what the memory owes to its start, over steps", "data", "curves", "Noh", epoch=True),
+    "gates": Analysis("gates.gates", "gradient of the memory by each gate's weights", "data", "curves", "Gates"),
+    "saturation": Analysis(
+        "saturation.saturation", "histograms of outputs, saturated gates", "data", "histograms", "Saturation"
+    ),
+    "dependency": Analysis(
+        "dependency.dependency", "what is left when one end says nothing", "labels", "curves", "Dependency"
+    ),
+    "eigenvalues": Analysis(
+        "eigenvalues.eigenvalues", "eigenvalues of the recurrent matrices", "network", "curves", "Eigenvalues"
+    ),
+    "evolution": Analysis(
+        "gradients.evolution", "gradient norms through the first 30 updates", "training", "curves", "Evolution"
+    ),
+    "feedforward": Analysis(
+        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "both", "Feedforward"
+    ),
+}  # fmt: skip
+
+
+def analysis(name: str) -> Analysis:
+    """The row of `name`; raises UnknownNameError with near matches."""
+    if name not in ANALYSES:
+        raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
+    return ANALYSES[name]
+
+
+def recorder(name: str) -> Recorder:
+    """What training records of the analysis `name`; raises RequestError if that is not one it can."""
+    row = analysis(name)
+    if not row.epoch:
+        able = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
+        raise RequestError(f"{name!r} cannot be recorded while training; what can: {able}.")
+    return row.module.per_epoch

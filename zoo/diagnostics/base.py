@@ -1,0 +1,155 @@
+"""What every analysis returns: arrays whose axes have names, and the setting they were computed in. No torch."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tick = str | int | float
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension of an array: what it counts, and the name or number of each place along it."""
+
+    name: str
+    ticks: tuple[Tick, ...]
+
+    @classmethod
+    def counted(cls, name: str, count: int) -> Self:
+        """1, 2, ..., count: layers and time steps are counted from one, as in the papers."""
+        return cls(name, tuple(range(1, count + 1)))
+
+
+@dataclass(frozen=True)
+class Array:
+    """Numbers with named axes.
+
+    values: float64, one dimension an axis. unit: of the values, "" for pure numbers. log: whether they span decades, so
+    that a picture of them should have a logarithmic scale.
+    """
+
+    values: NDArray[np.float64]
+    axes: tuple[Axis, ...]
+    unit: str = ""
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        sizes = tuple(len(axis.ticks) for axis in self.axes)
+        if self.values.shape != sizes:
+            raise ValueError(f"values of shape {self.values.shape} do not fit axes of {sizes}")
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name."""
+        return self.axes[self._place(name)]
+
+    def at(self, **where: Tick) -> "Array":
+        """The part at one tick of each axis named: `lattice.mean.at(loss="last", step=10)`; KeyError if there is none."""
+        values, axes = self.values, list(self.axes)
+        for name, tick in where.items():
+            place = next((i for i, axis in enumerate(axes) if axis.name == name), None)
+            if place is None or tick not in axes[place].ticks:
+                raise KeyError(f"{name}={tick!r}")
+            values = values.take(axes[place].ticks.index(tick), axis=place)
+            del axes[place]
+        return Array(np.asarray(values), tuple(axes), self.unit, self.log)
+
+    def _place(self, name: str) -> int:
+        return next(i for i, axis in enumerate(self.axes) if axis.name == name)
+
+    def data(self) -> dict[str, Any]:
+        """For JSON: six significant digits; what is not finite as null."""
+        numbers = [float(f"{v:.6g}") if np.isfinite(v) else None for v in self.values.ravel()]
+        return {
+            "axes": {axis.name: list(axis.ticks) for axis in self.axes}, "unit": self.unit, "log": self.log,
+            "values": _nested(numbers, self.values.shape),
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """What `data` gave."""
+        axes = tuple(Axis(name, tuple(ticks)) for name, ticks in data["axes"].items())
+        values = np.array(data["values"], dtype=np.float64)  # null becomes NaN
+        return cls(values.reshape([len(a.ticks) for a in axes]), axes, data["unit"], data["log"])
+
+
+def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
+    if not shape:
+        return flat[0]
+    if len(shape) == 1:
+        return flat
+    size = len(flat) // shape[0]
+    return [_nested(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Base of the results: a subclass adds its arrays as fields and says in `lines` what they show."""
+
+    setting: Mapping[str, Any]
+    """What was analysed and how, by words that a caption can show."""
+
+    paper: ClassVar[str] = ""
+    """Key of the document, in registry.yaml, that the analysis is from; and where it stands there."""
+    where: ClassVar[str] = ""
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by the names of their fields."""
+        return {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), Array)}
+
+    @property
+    def lines(self) -> list[str]:
+        """What the numbers say, a sentence each."""
+        return []
+
+    @property
+    def caption(self) -> str:
+        """The setting, for a picture."""
+        return "; ".join(f"{key} {value}" for key, value in self.setting.items())
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "setting": dict(self.setting),
+            "lines": self.lines,
+            **{name: array.data() for name, array in self.arrays.items()},
+        }
+
+    def digest_text(self) -> str:
+        """The same text for the same content, to tell a stale picture by."""
+        return json.dumps(self.data(), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Stored(Result):
+    """A result of any analysis as it was kept: read without what computed it."""
+
+    kept: Mapping[str, Array]
+    said: tuple[str, ...]
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return dict(self.kept)
+
+    @property
+    def lines(self) -> list[str]:
+        return list(self.said)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Self:
+        """What `Result.data` gave."""
+        kept = {key: Array.of(value) for key, value in data.items() if key not in ("setting", "lines")}
+        return cls(data["setting"], kept, tuple(data["lines"]))
+
+    def only(self, *names: str, **where: Tick) -> "Stored":
+        """With the arrays of these names only, at these ticks."""
+        return replace(self, kept={name: self.kept[name].at(**where) for name in names})
+
+
+def times(value: float) -> str:
+    """A factor in three digits: 1.23, 456, 4.5e-07."""
+    return f"{value:.3g}"

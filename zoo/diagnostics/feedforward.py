@@ -1,0 +1,107 @@
+"""Diagnostics A, B and C of feed-forward networks: output gradients, learning curves, hidden outputs. Chen 2022, sections
+3.3 and 3.4, Fig. 3.3-3.10."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..errors import RequestError
+from ..evaluation import score
+from ..feedforward import FeedForward
+from ..network import Network
+from ..specs import Recipe
+from ..targets import Target
+from ..tasks.base import Split
+from .base import Array, Axis, Result, times
+
+BINS = 40
+EARLY = 60
+"""Epochs in which the thesis sees little improvement of its sigmoid network."""
+
+
+@dataclass(frozen=True)
+class Feedforward(Result):
+    """A, gradient: (layer, epoch), the mean |dy/dW| over the weights of a layer, y the mean over the examples of the output
+    (the last logit less the first, which a sigmoid makes the probability of the last of two classes). B, loss and
+    accuracy: (epoch,), on the training data after each epoch; nats and a fraction. C, outputs: (layer, epoch), mean
+    absolute hidden outputs; last: (layer, from), the share of those after the last epoch in each bin, `from` its left edge.
+    """
+
+    gradient: Array
+    loss: Array
+    accuracy: Array
+    outputs: Array
+    last: Array
+
+    paper = "chen"
+    where = "sections 3.3 and 3.4, Fig. 3.3-3.10"
+
+    @property
+    def lines(self) -> list[str]:
+        medians = np.median(self.gradient.values, axis=1)
+        loss, accuracy = self.loss.values, 100 * self.accuracy.values
+        at = min(EARLY, len(loss)) - 1
+        return [
+            f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(map(times, medians))}.",
+            f"B: loss {times(loss[0])} after epoch 1, {times(loss[at])} after {at + 1}, {times(loss[-1])} after {len(loss)}; "
+            f"accuracy {accuracy[0]:.1f}, {accuracy[at]:.1f} and {accuracy[-1]:.1f} %.",
+            f"C: mean absolute hidden outputs at the end: {', '.join(map(times, self.outputs.values[:, -1]))}.",
+        ]
+
+
+def feedforward(
+    network: Network, data: Split, recipe: Recipe, target: Target = "class",
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Feedforward:  # fmt: skip
+    """Train a feed-forward classifier by a recipe, at its full rate, and record A, B and C after every epoch.
+
+    The order of the examples is drawn from the recipe's seed; a last incomplete batch is used too. The network is changed.
+    Raises RequestError for other networks.
+    """
+    from ..training import make_optimizer
+
+    if not isinstance(network, FeedForward) or target != "class":
+        raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
+    optimizer = make_optimizer(recipe.optimizer, network)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    x, y, _ = data.batch(torch.arange(len(data)), network.device)
+    gradient, loss, accuracy, outputs = [], [], [], []
+    weights = [hidden.map.weight for hidden in network.hidden] + [network.head.weight]
+    for epoch in range(recipe.epochs):
+        network.train()
+        for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
+            optimizer.zero_grad()
+            total, _, n = score(target, network(x[part]), y[part])
+            (total / n).backward()
+            optimizer.step()
+        network.eval()
+        hidden = network.features(x)
+        logits = network.head(hidden[-1])
+        found = torch.autograd.grad((logits[:, -1] - logits[:, 0]).mean(), weights)
+        total, hits, n = score(target, logits.detach(), y)
+        gradient.append([float(g.abs().mean()) for g in found])
+        loss.append(float(total / n))
+        accuracy.append(float(hits / n))
+        outputs.append([float(h.detach().abs().mean()) for h in hidden])
+        report(epoch + 1, recipe.epochs)
+    last = [h.detach().flatten() for h in hidden]
+    low, high = min(float(h.min()) for h in last), max(float(h.max()) for h in last)
+    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1)
+    shares = np.array([torch.histc(h, BINS, low, high).numpy() / len(h) for h in last])
+    edges = Axis("from", tuple(float(f"{e:.4g}") for e in np.linspace(low, high, BINS + 1)[:-1]))
+    epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(last))
+    weighted = Axis("layer", (*layers.ticks, "output"))
+    setting = {
+        "of": network.config.name, "epochs": recipe.epochs, "batch": recipe.batch,
+        "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}", "examples": len(x), "seed": recipe.seed,
+    }  # fmt: skip
+    return Feedforward(
+        setting,
+        gradient=Array(np.array(gradient).T, (weighted, epochs), "mean |dy/dW|", log=True),
+        loss=Array(np.array(loss), (epochs,), "nats"),
+        accuracy=Array(np.array(accuracy), (epochs,), "fraction"),
+        outputs=Array(np.array(outputs).T, (layers, epochs), "mean |h|"),
+        last=Array(shares, (layers, edges), "hidden output"),
+    )

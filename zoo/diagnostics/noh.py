@@ -1,0 +1,132 @@
+"""Noh's indicator: what the state at step t still owes to the first one. Chen 2022, sections 4.2.2 and 5.1, Fig. 5.1-5.3."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import results
+from ..errors import RequestError
+from ..network import Network
+from ..targets import Target
+from .base import Array, Axis, Result, times
+from .subject import described
+from .unrolled import carrier, layer_inputs, unrolled
+
+POINTS = 60
+"""Steps that are looked at, of a longer sequence evenly spread."""
+Probe = Literal["ones", "signs"]
+
+
+@dataclass(frozen=True)
+class Noh(Result):
+    """indicator: (layer, step), log10 of the mean absolute value of v^T ds_t/ds_0 over units and sequences; s is the memory,
+    c where the cell has one, else h. Pure numbers; NaN where not one derivative differs from zero."""
+
+    indicator: Array
+
+    paper = "chen"
+    where = "sections 4.2.2 and 5.1, Fig. 5.1-5.3"
+
+    @property
+    def lines(self) -> list[str]:
+        steps = self.indicator.axis("step").ticks
+        return [
+            f"Layer {layer}: the mean |ds_t/ds_0| is {_power(row[0])} at step {steps[0]} and {_power(row[-1])} at step {steps[-1]}."
+            for layer, row in zip(self.indicator.axis("layer").ticks, self.indicator.values, strict=True)
+        ]
+
+
+def _power(logarithm: float) -> str:
+    return times(10.0**logarithm) if np.isfinite(logarithm) else "0"
+
+
+@dataclass(frozen=True)
+class History(Result):
+    """indicator: (layer, epoch), the indicator at the last step after each epoch of a run, as Noh has it."""
+
+    indicator: Array
+
+    paper = "chen"
+    where = "section 5.1, Fig. 5.1 and 5.2"
+
+    @property
+    def lines(self) -> list[str]:
+        return [
+            f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, median {_power(float(np.nanmedian(row)))}."
+            for layer, row in zip(self.indicator.axis("layer").ticks, self.indicator.values, strict=True)
+        ]
+
+
+def history(folder: Path) -> History:
+    """What a run of `rnnzoo train --diagnose noh` recorded, of its folder. Raises RequestError if it recorded nothing."""
+    training = results.read(folder).training
+    if training is None or not all("noh" in row.diagnostics for row in training.history):
+        raise RequestError(f"{folder} has no run that recorded noh in every epoch: rnnzoo train NAME --diagnose noh.")
+    rows = np.array([[np.nan if v is None else v for v in row.diagnostics["noh"]] for row in training.history]).T
+    axes = (Axis.counted("layer", len(rows)), Axis("epoch", tuple(row.epoch for row in training.history)))
+    setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
+    return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"))
+
+
+def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
+    """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
+
+    probe: v. "ones" is what the thesis computes, the gradient of the sum of s_t; a sum lets derivatives of different signs
+    cancel, so "signs", fixed random ones, tells whether that matters. With lengths, a sequence counts while it lasts.
+    Raises RequestError for bidirectional networks.
+    """
+    steps = x.shape[1]
+    at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
+    rows = [[_log(value) for value in row] for row in _values(network, x, lengths, probe, at)]
+    axes = (Axis.counted("layer", len(rows)), Axis("step", tuple(at)))
+    setting = {"of": described(network.config), "sequences": len(x), "v": probe}
+    return Noh(setting, Array(np.array(rows), axes, "log10 |ds_t/ds_0|"))
+
+
+def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
+    """The indicator at the last step of each layer, for the history of a training run; None for a zero."""
+    training = network.training
+    values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [x.shape[1]])]
+    network.train(training)
+    return [value if np.isfinite(value) else None for value in values]
+
+
+def _log(value: float) -> float:
+    return float(np.log10(value)) if value > 0 else float("nan")
+
+
+def _values(network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, at: list[int]) -> list[list[float]]:
+    """Means of |v^T ds_t/ds_0|, one row a layer. With lengths, the last step asked for is each sequence's own last."""
+    if network.config.architecture.bidirectional:
+        raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
+    network.eval()
+    ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
+    rows = []
+    for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
+        way = layer.ahead
+        place = carrier(way)
+        first = tuple(s.requires_grad_() for s in layer.initial_state(below[0]))
+        with torch.enable_grad():
+            states = unrolled(way, below, first)
+        shape = states[-1][place].shape[1:]
+        v = (
+            torch.ones(shape)
+            if probe == "ones"
+            else torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
+        )
+        row = []
+        for t in at:
+            if t == at[-1]:  # of every sequence at its own end
+                wanted = torch.stack([states[int(e)][place][i] for i, e in enumerate(ends)])
+                alive = torch.ones(len(x), dtype=torch.bool)
+            else:
+                wanted, alive = states[t][place], ends >= t
+            errors = v.to(wanted).expand_as(wanted) * alive.to(wanted).reshape(-1, *[1] * (wanted.dim() - 1))
+            (g,) = torch.autograd.grad(wanted, first[place], errors, retain_graph=True)
+            row.append(float(g.detach()[alive].double().abs().mean()))
+        rows.append(row)
+    return rows

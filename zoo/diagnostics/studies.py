@@ -1,0 +1,178 @@
+"""The documents' figures, computed here: `python -m zoo.diagnostics.studies [NAME ...] [--runs DIR]` writes docs/diagnostics/.
+
+The numbers are committed, the pages and pictures are generated from them (zoo.diagnostics.pages), so that neither reading
+nor checking them takes a computation. DIR has runs of `rnnzoo train`, for networks whose weights are not published.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .. import assets, files, provenance, registry
+from . import ANALYSES, lattices, subject
+from .base import Result
+from .noh import history
+
+Parts = Iterator[tuple[str, str, Result]]
+"""Heading, row of ANALYSES and result of each part of a study."""
+FOLDER = ("docs", "diagnostics")
+RUNS = 1_000
+
+
+def write(name: str, parts: Parts) -> Path:
+    """Compute a study and write its numbers, with what computed them."""
+    shown = [{"title": title, "what": what, "result": result.data()} for title, what, result in parts]
+    made = {"date": provenance.today(), "versions": provenance.versions()}
+    path = assets.path(*FOLDER, f"{name}.json")
+    files.replace(path, (_compact({"study": name, **made, "shown": shown}) + "\n").encode())
+    return path
+
+
+def _compact(value: Any, depth: int = 0) -> str:
+    """JSON with one line for each row of numbers."""
+    if isinstance(value, dict) and depth < 6:
+        rows = (f"{json.dumps(k)}: {_compact(v, depth + 1)}" for k, v in value.items())
+        return "{\n" + ",\n".join(rows) + "\n}"
+    if isinstance(value, list) and value and isinstance(value[0], dict | list):
+        return "[\n" + ",\n".join(_compact(v, depth + 1) for v in value) + "\n]"
+    return json.dumps(value)
+
+
+def _of(name: str, what: str, weights: str | None = None, examples: int = 128, **options: Any) -> Result:
+    """One analysis of the registry's `name`, with the weights of the folder `weights` if it is given."""
+    row = ANALYSES[what]
+    config = subject.config_of(name)
+    if row.needs == "architecture":
+        return row.function(config, **options)
+    if row.needs == "training":
+        return row.function(*subject.course(name, config), **options)
+    sample = subject.sample(weights or name, config, examples)
+    result = row.function(*sample.given(row.needs), **options)
+    return replace(result, setting={**result.setting, "of": name, "with": sample.text})
+
+
+def star_lattice(runs: Path | None) -> Parts:
+    """Gating revisited, Fig. 2, 6 and 7."""
+    for cell in ("rnn", "lstm", "lstm-f", "gru", "star"):
+        yield cell, "lattice", _of(f"{cell}-12x32", "lattice", runs=RUNS)
+
+
+def star_lattice_weights(runs: Path | None) -> Parts:
+    """The same without biases among the parameters: what the choice of parameters does to the figure."""
+    for cell in ("rnn", "lstm", "star"):
+        yield cell, "lattice", _of(f"{cell}-12x32", "lattice", runs=RUNS // 10, biases=False)
+
+
+def star_jacobian(runs: Path | None) -> Parts:
+    """Gating revisited, sections 3.1 and 4."""
+    for cell in ("rnn", "lstm", "lstm-f", "gru", "star"):
+        yield cell, "jacobian", _of(f"{cell}-1x32", "jacobian")
+
+
+def star_training(runs: Path | None) -> Parts:
+    """Gating revisited, Fig. 3: 12 layers on pixel-by-pixel MNIST, in smaller batches and fewer updates."""
+    for cell in ("rnn", "lstm", "lstm-f", "star"):
+        network, split, recipe, target = subject.course(
+            f"{cell}-12x128-smnist", registry.find(f"{cell}-12x128-smnist").config
+        )
+        small = recipe.model_copy(update={"batch": 20})
+        row = ANALYSES["evolution"]
+        yield cell, "evolution", row.function(network, split, small, target, updates=40, every=1)
+
+
+def rin_adding(runs: Path | None) -> Parts:
+    """Overcoming the vanishing gradient problem in plain recurrent networks, Fig. 1."""
+    for cell in ("lstm", "irnn", "rin"):
+        yield cell, "aee", _of(f"{cell}-1x100-adding-200", "aee", _weights(runs, f"{cell}-1x100-adding-200"))
+
+
+def rin_mnist(runs: Path | None) -> Parts:
+    """The same, Fig. 4, on MNIST by rows instead of by pixels."""
+    for name in ("lstm-1x128-mnist-rows", "rnn-1x128-mnist-rows", "rin-1x100-mnist-rows"):
+        yield name, "aee", _of(name, "aee")
+
+
+def chen_steps(runs: Path | None) -> Parts:
+    """Chen 2022, Fig. 5.3, trained and not, on text, and on MNIST by rows."""
+    for cell in ("rnn", "lstm", "gru"):
+        name = f"{cell}-1x200-toxic-parts"
+        yield f"{cell}, trained", "noh", _of(name, "noh", _weights(runs, name), 64)
+    for cell in ("rnn", "lstm", "gru"):
+        name = f"{cell}-1x200-toxic-parts"
+        sample = subject.sample(name, subject.config_of(name), 64, untrained=True)
+        result = ANALYSES["noh"].function(*sample.given("data"))
+        yield (
+            f"{cell}, start values",
+            "noh",
+            replace(result, setting={**result.setting, "of": name, "with": sample.text}),
+        )
+    for cell in ("rnn", "lstm", "gru"):
+        name = f"{cell}-1x128-mnist-rows"
+        yield f"{cell}, MNIST rows", "noh", _of(name, "noh")
+    for cell in ("rnn", "lstm", "gru"):
+        name = f"{cell}-1x128-mnist-rows"
+        yield f"{cell}, MNIST rows, v of signs", "noh", _of(name, "noh", probe="signs")
+
+
+def chen_epochs(runs: Path | None) -> Parts:
+    """Chen 2022, Fig. 5.1 and 5.2, of runs with --diagnose noh."""
+    for cell in ("rnn", "lstm", "gru"):
+        yield cell, "noh", history((runs or Path("runs")) / f"{cell}-1x50-toxic-parts-diluted")
+
+
+def chen_gates(runs: Path | None) -> Parts:
+    """Chen 2022, section 5.2: the same with respect to the weights of every gate."""
+    for cell in ("rnn", "lstm", "gru"):
+        yield cell, "gates", _of(f"{cell}-1x128-mnist-rows", "gates", examples=32)
+
+
+def chen_dependency(runs: Path | None) -> Parts:
+    """Chen 2022, sections 4.2 and 4.4."""
+    for cell in ("rnn", "lstm", "gru"):
+        name = f"{cell}-1x200-toxic-parts"
+        yield cell, "dependency", _of(name, "dependency", _weights(runs, name), 500)
+
+
+def chen_feedforward(runs: Path | None) -> Parts:
+    """Chen 2022, Fig. 3.3-3.10."""
+    for tag in ("sigmoid", "prelu-tuned"):
+        yield tag, "feedforward", _of(f"mlp-3x8-pima.{tag}", "feedforward")
+
+
+def _weights(runs: Path | None, name: str) -> str | None:
+    """The folder of a run, unless the weights are published."""
+    published = name in registry.models() and registry.find(name).weights is not None
+    if published or runs is None:
+        return None
+    return str(runs / name)
+
+
+STUDIES: dict[str, Callable[[Path | None], Parts]] = {
+    study.__name__.replace("_", "-"): study
+    for study in (star_jacobian, star_lattice, star_lattice_weights, star_training, rin_adding, rin_mnist, chen_steps,
+                  chen_epochs, chen_gates, chen_dependency, chen_feedforward)
+}  # fmt: skip
+
+
+def main() -> int:
+    """The program; returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="*", choices=[[], *STUDIES, "cards"], help="which (default: all but cards)")
+    parser.add_argument("--runs", type=Path, help="folder of runs, for networks without published weights")
+    given = parser.parse_args()
+    for name in given.name or STUDIES:
+        sys.stderr.write(f"{name}\n")
+        if name == "cards":
+            for model in registry.list_models(trained=True):
+                lattices.write(registry.find(model), assets.path("cards", model))
+            continue
+        write(name, STUDIES[name](given.runs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

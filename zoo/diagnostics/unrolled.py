@@ -1,0 +1,30 @@
+"""All states of a layer, step after step; zoo.recurrence keeps only the outputs and the last ones."""
+
+import torch
+from torch import Tensor
+
+from ..cells.base import State
+from ..network import Network
+from ..recurrence import Direction
+
+
+def unrolled(way: Direction, x: Tensor, state: State) -> list[State]:
+    """The first states and those after every step of x, (time, batch, ...): time + 1 tuples."""
+    prepared = [part.unbind(0) for part in way.cell.prepare(way.input(x))]
+    states = [state]
+    with way._held(x[0]):
+        for step in zip(*prepared, strict=True):
+            states.append(way.step(step, states[-1]))
+    return states
+
+
+@torch.no_grad()
+def layer_inputs(network: Network, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
+    """What each layer gets, (time, batch, ...), of x: (batch, time, *input)."""
+    return [below for below, _ in network.trace(x, lengths)[1]]
+
+
+def carrier(way: Direction) -> int:
+    """Place among its states of the one that carries the memory: c where there is one, as in Chen 2022 for the LSTM, else h."""
+    names = way.cell.states
+    return next((names.index(name) for name in ("c", "h") if name in names), 0)
