@@ -10,18 +10,19 @@ from zoo.targets import TARGETS
 from .output import AsJson, columns, emit, say
 
 
-def _complete(incomplete: str) -> list[str]:
+def complete(incomplete: str) -> list[str]:
+    """Names of models that begin so, for the shell."""
     return [name for name in registry.models() if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=_complete)]
-Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)]
+Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=complete)]
+Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=complete)]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
 CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
 NameOrPattern = Annotated[
-    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=_complete)
+    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=complete)
 ]
-NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=_complete)]
+NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=complete)]
 
 
 def list_(

@@ -11,7 +11,7 @@ import typer
 from zoo import __version__
 from zoo.errors import ZooError
 
-from . import catalogue, checkpoints, comparing, machine, work
+from . import caching, catalogue, checkpoints, comparing, machine, transfer, work
 from .output import say
 
 app = typer.Typer(
@@ -20,7 +20,10 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)
-app.command("pull")(checkpoints.pull)
+app.command("pull")(transfer.pull)
+app.command("push")(transfer.push)
+app.command("verify")(transfer.verify)
+app.command("login-status")(transfer.login_status)
 app.command("eval")(work.evaluate)
 app.command("train")(work.train)
 app.command("compare")(comparing.compare)
@@ -28,6 +31,7 @@ app.command("card")(checkpoints.card)
 app.command("adopt")(checkpoints.adopt)
 app.command("bench")(machine.bench)
 app.command("doctor")(machine.doctor)
+app.add_typer(caching.app, name="cache")
 
 
 def _version(asked: bool) -> None:
