@@ -4,6 +4,8 @@ Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
 
 import sys
+import traceback
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -54,6 +56,10 @@ def options(
 _settings = {"debug": False}
 
 
+def _traceback(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    say("".join(traceback.format_exception(kind, error, at)).rstrip())
+
+
 def main() -> None:
     """Run the command line and exit."""
     try:
@@ -62,6 +68,7 @@ def main() -> None:
         sys.exit(130)
     except (ZooError, OSError) as error:
         if _settings["debug"]:
+            sys.excepthook = _traceback
             raise
         say(f"rnnzoo: {error}")
         sys.exit(error.exit_code if isinstance(error, ZooError) else 1)

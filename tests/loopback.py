@@ -81,16 +81,21 @@ class Loopback:
         self.seen: list[Seen] = []
         self.faults: list[Fault] = []
         self.lock = threading.RLock()
-        self.users = {WRITE: ("alice", "write", ["rnnzoo"]), READ: ("bob", "read", ["rnnzoo"])}
+        self.users = self.people()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         self.endpoint, self.cdn = f"http://127.0.0.1:{self.port}", f"http://localhost:{self.port}"
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
+    @staticmethod
+    def people() -> dict[str, tuple[str, str, list[str]]]:
+        """Whose tokens there are: name, role and organisations."""
+        return {WRITE: ("alice", "write", ["rnnzoo"]), READ: ("bob", "read", ["rnnzoo"])}
+
     def reset(self) -> None:
         with self.lock:
-            self.repos, self.large, self.seen, self.faults = {}, {}, [], []
+            self.repos, self.large, self.seen, self.faults, self.users = {}, {}, [], [], self.people()
 
     def close(self) -> None:
         self.server.shutdown()

@@ -13,6 +13,7 @@ from torch import Tensor
 from . import configs, files, hub, registry, tensors, text
 from .builder import build, resolve_device
 from .errors import CheckpointError, RequestError
+from .hub.settings import SCHEME
 from .network import Network
 from .specs import Config
 
@@ -27,8 +28,9 @@ def load(
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
-    name_or_path: a name of the registry (fetched if need be, hash-checked), or a folder with model.safetensors and
-    config.json; a word without a path separator that is in the registry is a name. dtype: of the parameters (default:
+    name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
+    of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
+    registry is a name. dtype: of the parameters (default:
     as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
     Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
@@ -57,6 +59,9 @@ def assemble(
 
 def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, dict[str, Path]]:
     """The config and the files, by name, that `load` loads, the bytes of a published checkpoint verified."""
+    if os.fspath(name_or_path).startswith(SCHEME):
+        files_of = hub.pull(os.fspath(name_or_path), revision).files
+        return configs.read(files_of[CONFIG]), files_of
     config = _config(name_or_path)
     if _is_folder(name_or_path):
         if revision is not None:
@@ -73,6 +78,8 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def _config(name_or_path: str | os.PathLike[str]) -> Config:
+    if os.fspath(name_or_path).startswith(SCHEME):
+        return locate(name_or_path)[0]
     if _is_folder(name_or_path):
         return configs.read(Path(name_or_path) / CONFIG)
     if os.sep in os.fspath(name_or_path):

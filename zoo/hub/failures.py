@@ -17,10 +17,10 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
     for found in chain:
         if isinstance(found, ZooError):  # raised by one of our hooks, wrapped by the client
             return found, False
-    names = {cls.__name__ for found in chain for cls in type(found).__mro__}
     for found in chain:
         if (answer := getattr(found, "response", None)) is not None:
-            return _refusal(names, answer, subject, endpoint)
+            return _refusal({cls.__name__ for cls in type(found).__mro__}, answer, subject, endpoint)
+    names = {cls.__name__ for found in chain for cls in type(found).__mro__}
     if "OfflineModeIsEnabled" in names:
         return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and pull again."), False
     if "LocalTokenNotFoundError" in names:

@@ -3,7 +3,8 @@
 What is sent was held against its pin, so the pin needs only the new commit afterwards, and a server cannot change it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import __version__, assets, pins, registry
@@ -200,12 +201,28 @@ def send(
         return made.oid, made.oid != head, made.pr_url
 
     try:
-        return hub.call(repo, commit)
+        with _no_bars():
+            return hub.call(repo, commit)
     except (ChangedError, NetworkError):
         now = _head(hub, repo, way.branch)
         if now is not None and now != head and holds(hub, repo, now, files):
             return now, True, None
         raise
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the bars of the client, which it draws whether or not anybody is there to see them."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 def holds(hub: Connection, repo: str, commit: str, files: Mapping[str, bytes], sizes_only: bool = False) -> bool:

@@ -25,7 +25,7 @@ SAY: Say = logging.getLogger("rnnzoo").warning
 Report = Callable[[int, int], None]
 """Called with the bytes of a file that are here, and its size."""
 
-LIBRARY = {"library_name": "rnnzoo", "library_version": __version__}
+LIBRARY: dict[str, Any] = {"library_name": "rnnzoo", "library_version": __version__}
 REQUEST_SECONDS = 30.0
 """For a request that the client gives no limit of its own."""
 AGAIN = (408, 409, 429, 500, 502, 503, 504)
@@ -72,12 +72,13 @@ class Connection:
         The client itself tries many requests again; this covers those that it does not, and bodies that break off.
         """
         began, tries = time.monotonic(), 0
+        expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *_transport_errors())
         while True:
             try:
                 return ask()
             except ZooError:
                 raise
-            except (*CLIENT_ERRORS, *_transport_errors()) as error:
+            except expected as error:
                 problem, passing = explain(error, subject, self.endpoint)
                 self._clock.fail()
                 wait, tries, spent = min(2.0**tries, MAX_WAIT), tries + 1, time.monotonic() - began
@@ -218,8 +219,8 @@ def _install_hooks() -> None:
         client = make()
         hooks = client.event_hooks
         client.event_hooks = {
-            "request": [*hooks["request"], lambda request: _active and _active.before(request)],
-            "response": [*hooks["response"], lambda response: _active and _active.after(response)],
+            "request": [*hooks["request"], _before],
+            "response": [*hooks["response"], _after],
         }
         return client
 
@@ -227,11 +228,21 @@ def _install_hooks() -> None:
     set_client_factory(factory)
 
 
+def _before(request: Any) -> None:
+    if _active is not None:
+        _active.before(request)
+
+
+def _after(response: Any) -> None:
+    if _active is not None:
+        _active.after(response)
+
+
 def _transport_errors() -> tuple[type[Exception], ...]:
     """The base of what the HTTP library raises, whichever of its versions the client uses."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    return (HfHubHTTPError.__mro__[1],)  # type: ignore[return-value]
+    return tuple(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
 
 
 def _bar(name: str, limit: int, report: Report) -> type:

@@ -14,6 +14,7 @@ TIMEOUT = 60.0
 """Seconds to go on trying while the Hub does not answer or fails."""
 SECRET = re.compile(r"hf_[A-Za-z0-9]{12,}")
 """What a token of the Hub looks like."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -68,11 +69,11 @@ def offline() -> bool:
 
 
 def redact(text: str) -> str:
-    """`text` without anything that is, or looks like, a token, and without control characters but line breaks."""
+    """`text` without anything that is, or looks like, a token, and without what would steer a terminal."""
     for secret in _secrets():
         text = text.replace(secret, "***")
     text = SECRET.sub("***", text)
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+    return CONTROL.sub("?", text)
 
 
 def has_secret(text: str) -> bool:
