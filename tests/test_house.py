@@ -27,7 +27,11 @@ METADATA = [
     "zoo.jobs",
     "zoo.cluster",
     "zoo.plots",
+    "zoo.configs",
     "zoo.hub",
+    "zoo.hub.caching",
+    "zoo.pins",
+    "zoo.tensors",
     "zoo.assets",
     "zoo.files",
 ]

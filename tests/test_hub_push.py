@@ -1,7 +1,6 @@
 """Pushing and verifying over real HTTP with the real client; tests named f01 to f33 are rows of the fault table."""
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -16,11 +15,12 @@ from loopback import READ, WRITE, Seen, git_oid
 
 from zoo import assets, cards, checkpoint, golden, hub, load, pins, registry, results, tensors
 from zoo.builder import build
-from zoo.errors import AccessError, ChangedError, CheckpointError, HubError, NetworkError, RequestError
+from zoo.errors import CheckpointError, HubError, RegistryError, RequestError
 from zoo.hub.digests import pin
 from zoo.network import Network
 from zoo.specs import Weights
 
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
 PUTS = r"/_cdn/|/commit/|/preupload/|objects/batch|repos/create|/branch/|/tag/"
 
 
@@ -44,8 +44,8 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     (here.card / "notes.txt").write_text("my own")
     before = (here.root / "registry.yaml").read_text()
     code, out, err = run("push", NAME, "--json")
+    assert code == 0, err
     (row,) = json.loads(out)
-    assert code == 0
     assert len(log(here)) == 2  # the Hub's first, and ours
     files = here.hub.repos[REPO].commits[row["commit"]]
     assert set(files) == PUSHED | {".gitattributes"}
@@ -234,7 +234,7 @@ def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here)
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == odd
     path = here.root / "registry.yaml"
     path.write_text(path.read_text().replace("title: row-by-row MNIST", 'title: "two\\nlines"'))
-    with pytest.raises(HubError.__mro__[2], match="title"):
+    with pytest.raises(RegistryError, match=r"tasks\.mnist-rows\.title"):
         registry.read(path)
 
 
@@ -392,7 +392,7 @@ def test_f29_the_token_is_nowhere(here: Here) -> None:
         texts += [out, err]
         assert code in (0, 1, 2)
     texts += here.said
-    assert "hf_" not in "".join(texts)
+    assert WRITE.removeprefix("hf_") not in "".join(texts)
     for path in here.root.parent.rglob("*"):
         assert not path.is_file() or WRITE.encode() not in path.read_bytes(), path
     for seen in here.hub.seen:
@@ -408,7 +408,7 @@ def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
     spoiled = before.model_copy(update={"command": "rnnzoo eval --token hf_abcdefghijklmnopqrst"})
     results.write(here.card, results.Results(evaluations=(spoiled,)))
     (here.card / "README.md").write_text(cards.card(registry.find(NAME), results.of(NAME), cards.counts(NAME)))
-    with pytest.raises(CheckpointError, match="what looks like a token in README.md|in results.json"):
+    with pytest.raises(CheckpointError, match=r"what looks like a token in (README\.md|results\.json)"):
         push(here)
     with pytest.raises(RequestError, match="looks like a token in the message"):
         build(NAME, device="cpu").push_to_hub("alice/mine", message="hf_abcdefghijklmnopqrst")
@@ -512,8 +512,8 @@ def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: He
     assert golden.deviation(other, path)[0] > 0.01
     parts = checkpoint.read_tensors(path)
     for name, value in (
-        ("output", parts["output"][:, :3]),
-        ("input", parts["input"][..., :3]),
+        ("output", parts["output"][:, :3].clone()),
+        ("input", parts["input"][..., :3].clone()),
         ("tolerance", torch.ones(2)),
     ):
         checkpoint.write_tensors(tmp_path / "odd", {**parts, name: value})

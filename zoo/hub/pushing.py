@@ -134,7 +134,7 @@ def _push(hub: Connection, package: Package, repo: str, state: State, way: Way) 
     same = state.head is not None and holds(hub, repo, state.head, files)
     if way.tag and state.tagged is not None and not (same and state.tagged == state.head):
         raise ChangedError(f"{repo}: tag {way.tag} is at commit {state.tagged} already, and tags stay. Choose another.")
-    expected = pin.revision if repo == pin.repo and way.branch == MAIN else None
+    expected = pin.revision if repo == pin.repo and way.branch == MAIN and not way.create_pr else None
     if not same and not way.force and expected is not None and state.head not in (None, expected):
         raise changed(f"{repo}: commit {state.head} is not the pinned {expected}")
     url = f"{hub.endpoint}/{repo}"

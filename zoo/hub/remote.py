@@ -80,6 +80,8 @@ class Connection:
                 raise
             except expected as error:
                 problem, passing = explain(error, subject, self.endpoint)
+                # the client may take an error page for an answer, and stumble over it
+                passing |= type(problem) is HubError and self._clock.failures > 0
                 self._clock.fail()
                 wait, tries, spent = min(2.0**tries, MAX_WAIT), tries + 1, time.monotonic() - began
                 if not passing:
@@ -206,11 +208,22 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
+class _Redact(logging.Filter):
+    """The client prints what servers say, and a server could say the token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = settings.redact(record.getMessage()), ()
+        return True
+
+
 def _install_hooks() -> None:
     """Have every client that the library makes from now on, by whatever factory is set, ask us first."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils import _http
 
+    for handler in logging.getLogger("huggingface_hub").handlers:
+        if not any(isinstance(found, _Redact) for found in handler.filters):
+            handler.addFilter(_Redact())
     make = _http._GLOBAL_CLIENT_FACTORY
     if getattr(make, "rnnzoo", False):
         return

@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
 Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1, max_length=32)]
-Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Text = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""One line: it goes into tables, cards and messages."""
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
 Count = Annotated[int, Field(ge=1, le=16384)]
 Shape = Annotated[tuple[Count, ...], Field(strict=False, max_length=3)]
