@@ -1,28 +1,14 @@
-"""`rnnzoo pull`, `rnnzoo card` and `rnnzoo adopt`: checkpoints and what is written about them."""
+"""`rnnzoo card` and `rnnzoo adopt`: checkpoints and what is written about them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zoo import assets, cards, files, hub, registry, results
+from zoo import assets, cards, files, registry, results
 
 from .catalogue import Name
 from .output import AsJson, emit, say
-
-
-def pull(
-    name: Name,
-    revision: Annotated[
-        str | None, typer.Option(help="Hub revision instead of the pinned one (not hash-checked).")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make sure a model's weights are on this machine, verified, and print where."""
-    entry = registry.find(name)
-    found = hub.resolve(entry, revision)
-    data = {"name": name, "files": {key: str(path) for key, path in found.items()}, "verified": revision is None}
-    emit(data, as_json, "\n".join(map(str, found.values())))
 
 
 def card(

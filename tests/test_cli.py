@@ -15,7 +15,10 @@ from zoo import __version__, benchmark, provenance, registry, results
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-VERBS = ["list", "show", "pull", "eval", "train", "compare", "inspect", "card", "adopt", "bench", "doctor"]
+VERBS = [
+    "list", "show", "pull", "push", "verify", "login-status", "eval", "train", "compare", "inspect", "card", "adopt", "bench",
+    "doctor",
+]  # fmt: skip
 
 
 def test_list_shows_every_model_and_filters(run: Run) -> None:

@@ -18,6 +18,7 @@ from huggingface_hub import constants
 
 from zoo import registry, spec
 from zoo.errors import DataError, MissingExtraError, RegistryError, RequestError
+from zoo.hub import remote
 from zoo.tasks import TASKS, mnist, task_data
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -393,6 +394,7 @@ def test_a_connection_that_breaks_off(monkeypatch, error):
         raise broken("connection reset by peer")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(remote, "MAX_TRIES", 1)
     with pytest.raises(DataError, match="Set RNNZOO_DATA"):
         small().split("train")
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from .base import Commit, Count, Key, Layers, Percent, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
 from .networks import Architecture, Embedding, Head, Init, Kernel, Merge, check_cell
 from .recipes import Recipe
@@ -23,6 +23,9 @@ class Reported(Spec):
     """What it was measured on."""
 
 
+FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
+
+
 class PinnedFile(Spec):
     sha256: Sha256
     size: Annotated[int, Field(ge=1, le=10**9)]
@@ -31,11 +34,11 @@ class PinnedFile(Spec):
 class Weights(Spec):
     """The pin of a published checkpoint: these bytes, wherever they come from."""
 
-    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+    repo: Repo
     revision: Commit | None = None
     """Full commit on the Hub; none while only the packaged copy exists."""
-    files: dict[Literal["model.safetensors", "config.json", "vocabulary.txt"], PinnedFile]
-    """The last where the input is text."""
+    files: dict[FileName, PinnedFile]
+    """The third where the input is text; the last has golden outputs."""
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
