@@ -563,7 +563,7 @@ def test_a_connection_that_breaks_off(home, tmp_path, monkeypatch, error):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(remote, "MAX_TRIES", 1)
-    with pytest.raises(NetworkError, match=r"no source has the pinned .* (cannot be reached|connection reset by peer)"):
+    with pytest.raises(NetworkError, match=r"no source has the pinned .*(cannot be reached|connection reset by peer)"):
         load(NAME)
 
 

@@ -2,13 +2,14 @@
 origin only, odd answers are refused before a byte is written, and errors are ours and say what to do."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from .. import __version__, configs
 from ..errors import CheckpointError, HubError, NetworkError, ZooError
@@ -150,12 +151,15 @@ class Connection:
             raise NetworkError(
                 f"{self.endpoint} has failed {self._clock.failures} times in a row; given up. Try later."
             )
-        asked = response.headers.get("retry-after", "")
-        if response.status_code in AGAIN and asked.isdigit() and int(asked) > self._clock.left(self.timeout):
+        asked = _asked_to_wait(response.headers)
+        if response.status_code in AGAIN and asked > self._clock.left(self.timeout):
             raise NetworkError(
-                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {int(asked):,} s, longer than we do. "
+                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {asked:,} s, longer than we do. "
                 "Try later, or with a longer --timeout."
             )
+        onwards = response.has_redirect_location and urljoin(str(response.request.url), response.headers["location"])
+        if onwards and _origin(onwards) == _origin(self.endpoint):
+            return  # the client goes there, and what it finds there counts
         if response.request.method == "HEAD" and response.status_code < 400:
             self._check_names(response)
 
@@ -164,7 +168,7 @@ class Connection:
         commit = response.headers.get("x-repo-commit")
         etag = response.headers.get("x-linked-etag") or response.headers.get("etag") or ""
         etag = etag.removeprefix("W/").strip('"')
-        if commit is None:  # the client refuses that itself, unless it is a redirect within the Hub
+        if commit is None:  # the client refuses that itself
             return
         if not settings.COMMIT.fullmatch(commit) or not 8 <= len(etag) <= 128 or not set(etag) <= ETAG:
             raise CheckpointError(f"{self.endpoint} gives a commit or an ETag that is not hexadecimal; refused.")
@@ -201,6 +205,15 @@ class _Clock(threading.local):
 
     def left(self, timeout: float) -> float:
         return timeout - self.troubled_for()
+
+
+def _asked_to_wait(headers: Any) -> int:
+    """Seconds, by either of the headers that the client obeys."""
+    given = [
+        headers.get("retry-after", ""),
+        *re.findall(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d+)", headers.get("ratelimit", "")),
+    ]
+    return max((int(number) for number in given if number.isdigit()), default=0)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
