@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zoo import assets, cards, files, registry, results
+from zoo import assets, cards, files, registry
 
 from .catalogue import Name
 from .output import AsJson, emit, say
@@ -17,7 +17,7 @@ def card(
     as_json: AsJson = False,
 ) -> None:
     """Print a model's card, Markdown generated from the registry and the recorded results."""
-    text = cards.card(registry.find(name), results.of(name), cards.counts(name))
+    text = cards.of(registry.find(name))
     if write:
         path = assets.path("cards", name, "README.md")
         files.replace(path, text.encode())

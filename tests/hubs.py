@@ -78,7 +78,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "counts.json").write_text(json.dumps(counts))
         for name in (NAME, OTHER):
             entry = registry.find(name)
-            text = cards.card(entry, results.of(name), cards.counts(name))
+            text = cards.of(entry)
             (root / "cards" / name / "README.md").write_text(text)
     finally:
         assets.ROOT = before

@@ -163,7 +163,7 @@ def adopt(here: Here, network: Network) -> None:
     files = {name: pin(here.card / name) for name in PINNED}
     pins.write(NAME, Weights(repo=REPO, revision=entry.weights.revision, files=files))
     results.write(here.card, results.Results())
-    (here.card / "README.md").write_text(cards.card(registry.find(NAME), results.of(NAME), cards.counts(NAME)))
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -407,7 +407,7 @@ def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
     (before,) = found.evaluations
     spoiled = before.model_copy(update={"command": "rnnzoo eval --token hf_abcdefghijklmnopqrst"})
     results.write(here.card, results.Results(evaluations=(spoiled,)))
-    (here.card / "README.md").write_text(cards.card(registry.find(NAME), results.of(NAME), cards.counts(NAME)))
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
     with pytest.raises(CheckpointError, match=r"what looks like a token in (README\.md|results\.json)"):
         push(here)
     with pytest.raises(RequestError, match="looks like a token in the message"):
@@ -492,7 +492,7 @@ def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) 
     (before,) = results.of(NAME).evaluations
     better = before.model_copy(update={"value": before.value + 0.002})
     results.write(here.card, results.Results(evaluations=(better,)))
-    (here.card / "README.md").write_text(cards.card(registry.find(NAME), results.of(NAME), cards.counts(NAME)))
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
     code, out, err = run("verify", NAME, "--metrics")
     assert code == 1
     assert re.search(r"metrics +FAILED +test accuracy .* recorded .* 0\.002 apart, 0\.001 is allowed", out)

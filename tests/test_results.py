@@ -35,7 +35,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     (row,) = json.loads(run("list", NAME, "--json")[1])
     assert row["measured"] == 0.25
     assert registry.list_models(trained=True) == []
-    card = cards.card(registry.find(NAME), results.of(NAME), cards.counts(NAME))
+    card = cards.of(registry.find(NAME))
     assert f"Only the figures are kept, not the weights: `rnnzoo train {NAME}`" in card
     assert "measured, test" in card
     assert [r.model for r in comparison.rows(measured=True)] == [NAME]
@@ -51,7 +51,7 @@ def test_figures_of_a_model_with_weights_are_kept_with_them(run, tmp_path):
 
 def row(kind, layers, **changes):
     known = {
-        "model": f"{kind}-{layers}x4-t", "kind": kind, "layers": layers, "units": 4, "task": "t", "task_title": "a task",
+        "model": f"{kind}-{layers}x4-t", "kind": kind, "layers": layers, "units": 4, "task": "t", "task_title": "a task", "dataset": "d",
         "metric": "accuracy", "measured": 0.5, "split": "test", "n": 1000, "recipe": "r", "epochs_done": 1, "epochs": 2,
     }  # fmt: skip
     return Row(**known | changes)

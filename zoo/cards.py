@@ -19,6 +19,7 @@ from .diagnostics import lattices
 from .diagnostics.base import Stored
 from .registry import Entry, registry
 from .results import Evaluation, Results
+from .results import of as recorded
 from .specs import Embedding, Paper, Recipe, Reported
 from .targets import METRICS, TARGETS
 
@@ -64,6 +65,11 @@ def card(entry: Entry, results: Results, count: Counts, lattice: Stored | None =
         f"## Sources\n\n{_sources(entry)}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def of(entry: Entry) -> str:
+    """The card of a registered model, from all that is recorded of it."""
+    return card(entry, recorded(entry.name), counts(entry.name), lattices.of(entry.name))
 
 
 def summary(entry: Entry, results: Results, count: Counts) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import assets, cards, configs, results, tensors
+from ..diagnostics import lattices
 from ..errors import CheckpointError
 from ..registry import Entry
 from ..specs import Weights
@@ -67,14 +68,15 @@ def _pinned(model: str, pin: Weights, name: str) -> Path:
 
 
 def _written(entry: Entry, pin: Weights) -> dict[str, bytes]:
-    """The card and the results, the latter about these weights and the former about the latter."""
+    """The card, what it shows, and the results: these about the weights, the card about them."""
     found = results.of(entry.name)
     if {e.checkpoint_sha256 for e in found.evaluations} - {pin.files[tensors.FILE].sha256}:
         raise CheckpointError(
             f"{entry.name}: {results.FILE} has figures of other weights. rnnzoo eval {entry.name} --record"
         )
+    drawn = () if lattices.of(entry.name) is None else (lattices.FILE, lattices.PICTURE)
     try:
-        content = {name: assets.path("cards", entry.name, name).read_bytes() for name in (CARD, results.FILE)}
+        content = {name: assets.path("cards", entry.name, name).read_bytes() for name in (CARD, results.FILE, *drawn)}
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror}); not pushed.") from error
     if problem := stale(entry):
@@ -89,5 +91,8 @@ def stale(entry: Entry) -> str | None:
         there = path.read_bytes()
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})"
-    wanted = cards.card(entry, results.of(entry.name), cards.counts(entry.name))
-    return None if there == wanted.encode() else f"{path} is not what the registry and the results say: make generated"
+    return (
+        None
+        if there == cards.of(entry).encode()
+        else f"{path} is not what the registry and the results say: make generated"
+    )
