@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo import cards, comparison, generated, registry, results
+from zoo import comparison, generated, pages, registry, results
 from zoo.comparison import METRICS, Metric, Row
 from zoo.errors import RequestError, UnknownNameError
 
@@ -90,7 +90,7 @@ def test_means_over_tasks_of_one_dataset() -> None:
     ]
     (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
     assert (mean.table, mean.kind, mean.tasks, mean.done) == ("T", "star-4x8", 3, 2)
-    assert (mean.reported, mean.measured) == (pytest.approx(0.4), 0.625)
+    assert (mean.reported, mean.measured, mean.expected) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
     assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
     assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
     found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
@@ -211,14 +211,14 @@ def test_without_matplotlib_it_says_what_to_install(run: Run, monkeypatch: pytes
 
 def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
     for paper in comparison.documents():
-        page = cards.comparison_page(paper, comparison.rows(paper=paper))
+        page = pages.comparison_page(paper, comparison.rows(paper=paper))
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
         assert f"({paper}.svg)" in page
         assert f"docs/{paper}.md" in (generated.assets.path("README.md")).read_text()
     assert (
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
-        in (cards.comparison_page("star", comparison.rows(paper="star")))
+        in (pages.comparison_page("star", comparison.rows(paper="star")))
     )
 
 

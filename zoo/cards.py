@@ -3,10 +3,9 @@
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,9 @@ from ruamel.yaml import YAML
 
 from . import assets
 from .cells import cell_row
-from .comparison import Mean, Row, means
 from .diagnostics import lattices
 from .diagnostics.base import Stored
-from .registry import Entry, registry
+from .registry import Entry
 from .results import Evaluation, Results
 from .results import of as recorded
 from .specs import Embedding, Paper, Recipe, Reported
@@ -117,63 +115,6 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
                 ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
             )
             for entry, results, count in rows
-        ],
-    )
-
-
-def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
-    """The README's links to the pages of `comparison_page`, by paper."""
-    papers = registry().papers
-    return "\n".join(
-        f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
-        for key, rows in pages.items()
-    )
-
-
-def _extent(rows: Sequence[Row]) -> str:
-    models, done = ({row.model for row in some} for some in (rows, [r for r in rows if r.measured is not None]))
-    return f"{len(done)} of {len(models)} models measured"
-
-
-def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
-    paper = registry().papers[key]
-    parts = [
-        f"# {paper.title}",
-        f"{paper.authors}. {paper.year}. {_link(paper)}".rstrip(),
-        f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
-        "difference is measured less reported, for accuracies in percentage points. "
-        f"`rnnzoo compare --paper {key}` prints the same.",
-        f"![{rows[0].unit.title} against depth]({key}.svg)",
-    ]
-    for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
-        parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
-    if found := means(rows):
-        parts.append(f"## Means over tasks\n\n{_means_table(found)}")
-    return "\n\n".join(parts) + "\n"
-
-
-def _means_table(rows: Sequence[Mean]) -> str:
-    header = ("table", "architecture", "tasks", "mean reported", "mean measured", "of tasks")
-    texts = [
-        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), "-" if r.measured is None else r.unit.text(r.measured),
-         str(r.done)) for r in rows
-    ]  # fmt: skip
-    return markdown(header, texts)
-
-
-def _comparison_table(rows: Sequence[Row]) -> str:
-    return markdown(
-        ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
-        [
-            (
-                f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
-                *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
-                "-" if r.n is None else f"{r.n:,}",
-                r.training_text or "-",
-                "-" if r.seed is None else str(r.seed),
-            )
-            for r in rows
         ],
     )
 
@@ -399,12 +340,13 @@ def _limits(entry: Entry, results: Results) -> str:
 
 
 def _sources(entry: Entry) -> str:
-    lines = [f"- {p.authors}. {p.title}. {p.year}. {_link(p)}".rstrip() for p in entry.papers.values()]
+    lines = [f"- {p.authors}. {p.title}. {p.year}. {link(p)}".rstrip() for p in entry.papers.values()]
     lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. License {entry.dataset.license}.")
     return "\n".join(lines)
 
 
-def _link(paper: Paper) -> str:
+def link(paper: Paper) -> str:
+    """Where a paper is to be read, if that is known."""
     return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or ""
 
 

@@ -161,6 +161,8 @@ class Mean:
     """Over the tasks that were measured."""
     done: int
     """How many those are."""
+    expected: float | None
+    """What is reported of those, on average."""
     unit: Metric
 
 
@@ -172,13 +174,17 @@ def means(table: Sequence[Row], least: int = 3) -> list[Mean]:
             groups.setdefault((r.table, r.dataset, r.kind, r.layers, r.units), []).append(r)
     found = []
     for (source, _, kind, layers, units), some in groups.items():
-        done = [r.measured for r in some if r.measured is not None]
-        measured = sum(done) / len(done) if done else None
-        reported = sum(r.reported or 0.0 for r in some) / len(some)
+        done = [r for r in some if r.measured is not None]
         if len(some) >= least:
-            name = f"{kind}-{layers}x{units}"
-            found.append(Mean(source, name, len(some), reported, measured, len(done), some[0].unit))
+            name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in some]) or 0.0
+            measured, expected = (_mean([getattr(r, way) for r in done]) for way in ("measured", "reported"))
+            found.append(Mean(source, name, len(some), reported, measured, len(done), expected, some[0].unit))
     return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
 
 
 def _kind(spec: Model) -> str:

@@ -44,9 +44,9 @@ def outputs() -> dict[Path, str]:
             drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
             text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
         documents = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-        text = _between(text, PAPERS, cards.papers_list(documents))
+        text = _between(text, PAPERS, pages.papers_list(documents))
         for paper, rows in documents.items():
-            generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
+            generated[assets.path("docs", f"{paper}.md")] = pages.comparison_page(paper, rows)
         own = [row for row in comparison.rows(measured=True) if row.paper is None]
         generated[assets.path(pages.PAGE)] = pages.measured_page(own)
         generated[readme] = text
