@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import MissingExtraError, RequestError
-from .base import Array, Result, Tick
+from .base import Array, Axis, Result, Tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,11 +21,11 @@ STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "svg.fonttype": "none", "svg.hashsalt": "rnnzoo", "legend.frameon": False,
 }  # fmt: skip
+LINES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
-    {"color": colour, "linestyle": line}
-    for line, colour in product(("-", "--", ":", "-."), ("#000000", "#0072b2", "#d55e00", "#777777"))
+    {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)]} for i in range(len(LINES) * len(COLOURS))
 )
-"""Colours that differ in grey too, then line styles."""
+"""No two alike, neighbours in different styles, so that lines are told apart in grey."""
 MAP = "cividis"
 """Its lightness rises evenly, so that it reads the same in grey."""
 
@@ -139,31 +139,70 @@ def _few(count: int) -> list[int]:
 
 
 def curves(shown: Shown) -> "Figure":
-    """A line along the last axis for every tick of the one before; a column a result, a row for everything else."""
+    """A panel for every array and place of its outer axes, lines along the last axis. Results of one line a panel share
+    it, a line each; others stand side by side, on one scale."""
     columns = [
         [(f"{name}, {where}" if where else name, part)
-         for name, array in result.arrays.items() if array.axes for where, part in _panels(array, min(2, len(array.axes)))]
+         for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"
+         for where, part in _panels(_thin(array), min(2, len(_thin(array).axes)))]
         for _, result in shown
     ]  # fmt: skip
+    titles = [title for title, _ in shown]
+    if len(shown) > 1 and all(len(part.axes) == 1 for column in columns for _, part in column):
+        return _shared(titles, columns)
     lines = max(map(len, columns))
-    figure = _figure(len(shown), lines, (3.0, 1.9))
-    grid = figure.subplots(lines, len(shown), squeeze=False)
-    for column, ((title, _), parts) in enumerate(zip(shown, columns, strict=True)):
-        for line, (name, part) in enumerate(parts):
-            _lines(grid[line][column], part)
-            grid[line][column].set_title(f"{title}\n{name}" if line == 0 else name)
-        for axes in grid[len(parts) :, column]:
-            axes.remove()
+    if len(shown) == 1:  # two side by side
+        cells = [(i // 2, i % 2, name, part) for i, (name, part) in enumerate(columns[0])]
+        figure, grid = _grid(-(-lines // 2), min(2, lines), False)
+    else:
+        cells = [
+            (line, column, f"{titles[column]}\n{name}" if line == 0 else name, part)
+            for column, parts in enumerate(columns) for line, (name, part) in enumerate(parts)
+        ]  # fmt: skip
+        figure, grid = _grid(lines, len(shown), True)
+    used = set()
+    for line, column, name, part in cells:
+        _lines(grid[line][column], part, part.axes[0].ticks if len(part.axes) == 2 else [None], part.axes[0].name)
+        grid[line][column].set_title(name)
+        used.add((line, column))
+    for line, row in enumerate(grid):
+        for column, axes in enumerate(row):
+            if (line, column) not in used:
+                axes.remove()
     return figure
 
 
-def _lines(axes: "Axes", part: Array) -> None:
+def _thin(array: Array) -> Array:
+    """Without a layer axis of one layer."""
+    return array.at(layer=1) if any(a.name == "layer" and a.ticks == (1,) for a in array.axes[:-1]) else array
+
+
+def _grid(lines: int, columns: int, shared: bool) -> tuple["Figure", Any]:
+    figure = _figure(columns, lines, (2.3 if columns > 2 else 3.1, 1.8))
+    return figure, figure.subplots(lines, columns, squeeze=False, sharey="row" if shared else False)
+
+
+def _shared(titles: list[str], columns: list[list[tuple[str, Array]]]) -> "Figure":
+    figure, grid = _grid(-(-len(columns[0]) // 2), min(2, len(columns[0])), False)
+    for place, parts in enumerate(zip(*columns, strict=True)):
+        axes = grid[place // 2][place % 2]
+        for i, (title, (name, part)) in enumerate(zip(titles, parts, strict=True)):
+            one = Array(part.values[None], (Axis("", (title,)), *part.axes), part.unit, part.log)
+            _lines(axes, one, [title], "", start=i)
+            axes.set_title(name)
+        if place == 0:
+            axes.legend(fontsize=6)
+    for axes in list(grid.flat)[len(columns[0]) :]:
+        axes.remove()
+    return figure
+
+
+def _lines(axes: "Axes", part: Array, labels: Sequence[Tick | None], of: str, start: int = 0) -> None:
     along = part.axes[-1]
     numeric = all(isinstance(t, int | float) for t in along.ticks)
-    places = list(along.ticks) if numeric else list(range(len(along.ticks)))
+    places: list[Any] = list(along.ticks) if numeric else list(range(len(along.ticks)))
     rows = part.values if len(part.axes) == 2 else part.values[None]
-    labels = part.axes[0].ticks if len(part.axes) == 2 else [None]
-    for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
+    for i, (row, label) in enumerate(zip(rows, labels, strict=True), start=start):
         marker = {"marker": "o", "markersize": 3} if len(places) <= 8 else {}
         axes.plot(places, row, label=None if label is None else str(label), **LOOKS[i % len(LOOKS)], **marker)
     if not numeric:
@@ -173,7 +212,7 @@ def _lines(axes: "Axes", part: Array) -> None:
     axes.set(xlabel=along.name, ylabel=part.unit)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
     if len(rows) > 1:
-        axes.legend(title=part.axes[0].name, fontsize=6, title_fontsize=6, ncols=1 if len(rows) < 5 else 3)
+        axes.legend(title=of, fontsize=6, title_fontsize=6, ncols=1 if len(rows) < 5 else 3)
 
 
 def histograms(shown: Shown) -> "Figure":

@@ -291,7 +291,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig53", "Fig. 5.3: Noh's indicator over steps, trained", "chen-steps",
-        "Toxic comments, 200 units, 64 test comments of up to 200 words, where the document has 300 steps.", "curves",
+        "Toxic comments, 200 units, 16 test comments of up to 200 words, where the document has 300 steps.", "curves",
         (Claim("RNN above LSTM and GRU throughout, GRU the smallest", _throughout),
          Claim("the same at start values", _larger(", start values")),
          Claim("the same on MNIST by rows, 1 x 128, trained", _larger(", MNIST rows")),

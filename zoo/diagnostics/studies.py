@@ -100,11 +100,11 @@ def chen_steps(runs: Path | None) -> Parts:
     """Chen 2022, Fig. 5.3, trained and not, on text, and on MNIST by rows."""
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x200-toxic-parts"
-        yield f"{cell}, trained", "noh", _of(name, "noh", _weights(runs, name), 64)
+        yield f"{cell}, trained", "noh", _of(name, "noh", _weights(runs, name), 16, points=25)
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x200-toxic-parts"
-        sample = subject.sample(name, subject.config_of(name), 64, untrained=True)
-        result = ANALYSES["noh"].function(*sample.given("data"))
+        sample = subject.sample(name, subject.config_of(name), 16, untrained=True)
+        result = ANALYSES["noh"].function(*sample.given("data"), points=25)
         yield (
             f"{cell}, start values",
             "noh",
@@ -112,10 +112,10 @@ def chen_steps(runs: Path | None) -> Parts:
         )
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x128-mnist-rows"
-        yield f"{cell}, MNIST rows", "noh", _of(name, "noh")
+        yield f"{cell}, MNIST rows", "noh", _of(name, "noh", examples=64)
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x128-mnist-rows"
-        yield f"{cell}, MNIST rows, v of signs", "noh", _of(name, "noh", probe="signs")
+        yield f"{cell}, MNIST rows, v of signs", "noh", _of(name, "noh", examples=64, probe="signs")
 
 
 def chen_epochs(runs: Path | None) -> Parts:
@@ -134,7 +134,7 @@ def chen_dependency(runs: Path | None) -> Parts:
     """Chen 2022, sections 4.2 and 4.4."""
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x200-toxic-parts"
-        yield cell, "dependency", _of(name, "dependency", _weights(runs, name), 500)
+        yield cell, "dependency", _of(name, "dependency", _weights(runs, name), 200)
 
 
 def chen_feedforward(runs: Path | None) -> Parts:
