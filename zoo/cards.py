@@ -13,8 +13,6 @@ from ruamel.yaml import YAML
 
 from . import assets
 from .cells import cell_row
-from .diagnostics import lattices
-from .diagnostics.base import Stored
 from .registry import Entry
 from .results import Evaluation, Results
 from .results import of as recorded
@@ -49,15 +47,15 @@ def _table_of_counts(path: Path) -> dict[str, list[int]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def card(entry: Entry, results: Results, count: Counts, lattice: Stored | None = None) -> str:
-    """The README.md of a model's repository: front matter, use, architecture, figures, gradients, training, limits."""
+def card(entry: Entry, results: Results, count: Counts, gradients: str = "") -> str:
+    """The README.md of a model's repository; gradients: its section about them, see diagnostics.lattices."""
     parts = [
         f"---\n{_front_matter(entry, results)}---",
         f"# {entry.name}\n\n{_sentence(entry)}",
         f"## Use\n\n{_usage(entry)}",
         f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
         f"## Figures\n\n{_figures(entry, results)}",
-        *([lattices.section(entry.name, lattice)] if lattice else []),
+        *filter(None, [gradients]),
         f"## Training\n\n{_training(entry, results)}",
         f"## Limits\n\n{_limits(entry, results)}",
         f"## Sources\n\n{_sources(entry)}",
@@ -67,7 +65,9 @@ def card(entry: Entry, results: Results, count: Counts, lattice: Stored | None =
 
 def of(entry: Entry) -> str:
     """The card of a registered model, from all that is recorded of it."""
-    return card(entry, recorded(entry.name), counts(entry.name), lattices.of(entry.name))
+    from .diagnostics import lattices  # and numpy with them, which most who read a card's facts can do without
+
+    return card(entry, recorded(entry.name), counts(entry.name), lattices.section(entry.name))
 
 
 def summary(entry: Entry, results: Results, count: Counts) -> str:

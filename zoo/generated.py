@@ -31,7 +31,7 @@ def outputs() -> dict[Path, str]:
     for name in registry.models():
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
         if row[0].weights or row[1].evaluations:
-            generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.of(name))
+            generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.section(name))
         if row[0].weights:
             trained.append(row)
     readme = assets.path("README.md")

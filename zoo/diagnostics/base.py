@@ -53,9 +53,9 @@ class Array:
             place = next((i for i, axis in enumerate(axes) if axis.name == name), None)
             if place is None or tick not in axes[place].ticks:
                 raise KeyError(f"{name}={tick!r}")
-            values = values.take(axes[place].ticks.index(tick), axis=place)
+            values = np.asarray(values.take(axes[place].ticks.index(tick), axis=place))
             del axes[place]
-        return Array(np.asarray(values), tuple(axes), self.unit, self.log)
+        return Array(values, tuple(axes), self.unit, self.log)
 
     def _place(self, name: str) -> int:
         return next(i for i, axis in enumerate(self.axes) if axis.name == name)

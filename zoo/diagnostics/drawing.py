@@ -203,7 +203,7 @@ def _lines(axes: "Axes", part: Array, labels: Sequence[Tick | None], of: str, st
     places: list[Any] = list(along.ticks) if numeric else list(range(len(along.ticks)))
     rows = part.values if len(part.axes) == 2 else part.values[None]
     for i, (row, label) in enumerate(zip(rows, labels, strict=True), start=start):
-        marker = {"marker": "o", "markersize": 3} if len(places) <= 8 else {}
+        marker: dict[str, Any] = {"marker": "o", "markersize": 3} if len(places) <= 8 else {}
         axes.plot(places, row, label=None if label is None else str(label), **LOOKS[i % len(LOOKS)], **marker)
     if not numeric:
         axes.set_xticks(places, [str(t) for t in along.ticks])

@@ -89,7 +89,7 @@ def lattice(
     )  # fmt: skip
 
 
-def node_gradients(ensemble: Ensemble, row: Callable[[int, str], int | None], biases: bool = True) -> Tensor:
+def node_gradients(ensemble: Ensemble, row: Callable[[int, str], int], biases: bool = True) -> Tensor:
     """|dL/dw| of each node's own copy of the parameters, (runs, loss, layer, step), float64.
 
     row(layer, name) says in which row of the lattice a parameter counts. Nothing but the recurrence over layers and steps

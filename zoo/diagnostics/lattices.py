@@ -43,10 +43,15 @@ def shown(name: str) -> Shown | None:
     return None if found is None else [(name, found.only("mean"))]
 
 
-def section(name: str, lattice: Stored) -> str:
-    """What a card says about the gradients of its architecture."""
+def section(name: str) -> str:
+    """What a card says about the gradients of its architecture, if that was computed."""
+    lattice = of(name)
     return (
-        f"## Gradients\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"
-        f"Of this architecture at orthogonal start values and zero biases, not of these weights; {lattice.setting['runs']} random "
-        f"networks (Turkoglu et al. 2019, section 3.1). `rnnzoo inspect {name}` computes it."
+        ""
+        if lattice is None
+        else (
+            f"## Gradients\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"
+            f"Of this architecture at orthogonal start values and zero biases, not of these weights; {lattice.setting['runs']} random "
+            f"networks (Turkoglu et al. 2019, section 3.1). `rnnzoo inspect {name}` computes it."
+        )
     )

@@ -86,7 +86,11 @@ class Sample:
 
     def given(self, needs: str) -> list[Any]:
         """Arguments of an analysis with these needs."""
-        rest = {"network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target]}
+        rest: dict[str, list[Any]] = {
+            "network": [],
+            "data": [self.x, self.lengths],
+            "labels": [self.x, self.y, self.lengths, self.target],
+        }
         return [self.network, *rest[needs]]
 
 
@@ -118,12 +122,11 @@ def sample(
             y = y[:, :steps] if config.interface.readout == "every" else y
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} {split} examples of {task.title}")
     generator = torch.Generator().manual_seed(seed)
-    noise = 0.5 * torch.randn(examples, steps or 10, *config.interface.input, generator=generator)
-    x = [noise[:, 0]]
-    for z in noise.unbind(1)[1:]:
-        x.append(0.5 * x[-1] + z)
+    process = list((0.5 * torch.randn(examples, steps or 10, *config.interface.input, generator=generator)).unbind(1))
+    for t in range(1, len(process)):
+        process[t] = 0.5 * process[t - 1] + process[t]
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
-    return Sample(network, torch.stack(x, 1), y, None, "class", f"{weights}; random inputs")
+    return Sample(network, torch.stack(process, 1), y, None, "class", f"{weights}; random inputs")
 
 
 def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import assets, cards, configs, results, tensors
-from ..diagnostics import lattices
 from ..errors import CheckpointError
 from ..registry import Entry
 from ..specs import Weights
@@ -74,6 +73,8 @@ def _written(entry: Entry, pin: Weights) -> dict[str, bytes]:
         raise CheckpointError(
             f"{entry.name}: {results.FILE} has figures of other weights. rnnzoo eval {entry.name} --record"
         )
+    from ..diagnostics import lattices
+
     drawn = () if lattices.of(entry.name) is None else (lattices.FILE, lattices.PICTURE)
     try:
         content = {name: assets.path("cards", entry.name, name).read_bytes() for name in (CARD, results.FILE, *drawn)}
