@@ -6,12 +6,22 @@ ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnost
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
-from .base import Array, Axis, Result
+
+if TYPE_CHECKING:
+    from .base import Array, Axis, Result
 
 __all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
+
+
+def __getattr__(name: str) -> Any:
+    """Array, Axis and Result, which need numpy: nobody who only asks what there is should wait for it."""
+    if name not in ("Array", "Axis", "Result"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.base"), name)
+
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
 
@@ -39,7 +49,7 @@ class Analysis:
     """Whether training can record it: the module has `per_epoch(network, x, y, lengths, target)`, a number a layer."""
 
     @property
-    def function(self) -> Callable[..., Result]:
+    def function(self) -> "Callable[..., Result]":
         """The function, imported when asked for."""
         module, _, name = self.path.rpartition(".")
         return getattr(import_module(f"{__name__}.{module}"), name)
