@@ -7,7 +7,6 @@ from typing import Any
 from .. import configs, registry, results
 from ..errors import MissingError
 from . import settings
-from .failures import no_token
 from .remote import Connection
 
 LIBRARY_NAME = "rnnzoo"
@@ -31,10 +30,6 @@ class Identity:
 
 def identity(hub: Connection) -> Identity:
     """Whose token it is. AccessError if there is none, before any request, or if the Hub does not accept it."""
-    from huggingface_hub import get_token
-
-    if get_token() is None:
-        raise no_token()
     said: dict[str, Any] = hub.call("login", hub.api.whoami)
     token = (said.get("auth") or {}).get("accessToken") or {}
     orgs = tuple(org["name"] for org in said.get("orgs") or () if isinstance(org, dict) and "name" in org)

@@ -24,7 +24,8 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
     if "OfflineModeIsEnabled" in names:
         return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and pull again."), False
     if "LocalTokenNotFoundError" in names:
-        return no_token(), False
+        text = "There is no token to push with. Make one with write access: hf auth login, or set HF_TOKEN."
+        return AccessError(text), False
     if "TimeoutException" in names:
         return NetworkError(f"{subject}: {endpoint} does not answer in time. Check the network."), True
     if "ConnectError" in names or "ProxyError" in names:
@@ -101,11 +102,6 @@ def _line(error: BaseException) -> str:
 def changed(subject: str) -> ChangedError:
     """The remote repository has a commit that we do not know of."""
     return ChangedError(f"{subject}: the remote has changed. Look at it, then pull, or push again with --force.")
-
-
-def no_token() -> AccessError:
-    """Nothing to show the Hub."""
-    return AccessError("There is no token to push with. Make one with write access: hf auth login, or set HF_TOKEN.")
 
 
 WHY = {

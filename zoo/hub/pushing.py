@@ -187,11 +187,6 @@ def send(
         head = _head(hub, repo, way.branch)
 
     def commit() -> tuple[str, bool, str | None]:
-        now = _head(hub, repo, way.branch)
-        if now != head:  # somebody else was faster, or we were and did not hear of it
-            if now is not None and holds(hub, repo, now, files):
-                return now, False, None
-            raise changed(f"{repo}@{way.branch}")
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
         made = hub.api.create_commit(
             repo, operations, commit_message=message, revision=way.branch, parent_commit=head, create_pr=way.create_pr
@@ -203,10 +198,10 @@ def send(
     try:
         with _no_bars():
             return hub.call(repo, commit)
-    except (ChangedError, NetworkError):
+    except (ChangedError, NetworkError) as error:  # somebody else was faster, or we were and did not hear of it
         now = _head(hub, repo, way.branch)
         if now is not None and now != head and holds(hub, repo, now, files):
-            return now, True, None
+            return now, isinstance(error, NetworkError), None
         raise
 
 
