@@ -53,7 +53,7 @@ def test_show(run: Run) -> None:
     data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
     assert data["architecture"]["units"] == 64
     assert data["task"]["name"] == "pmnist"
-    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4}]
+    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4, "split": "test"}]
 
 
 @pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card", "bench"])
