@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -131,8 +132,13 @@ class Here:
         """The command line in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "rnnzoo_cli", *arguments], env={**self.env, **env}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_interruptible,
         )  # fmt: skip
+
+
+def _interruptible() -> None:
+    """A test run that is in the background ignores SIGINT, which its children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:

@@ -266,6 +266,13 @@ def test_f09_a_commit_in_between_is_noticed_by_the_server(here: Here, run: Run) 
     assert registry.find(NAME).weights.revision is None
 
 
+def test_f09_a_commit_in_between_of_the_same_bytes_is_as_good_as_ours(here: Here) -> None:
+    here.hub.fault("POST", "/commit/", "then", do=lambda: here.hub.add(REPO, here.content()))
+    done = push(here)[0]
+    assert (done.commit, done.created, done.pinned) == (here.hub.repos[REPO].refs["main"], False, True)
+    assert len(log(here)) == 2
+
+
 def test_f09_two_pushes_of_the_same_at_once_make_one_commit(here: Here) -> None:
     done = [finish(process) for process in [here.spawn("push", NAME), here.spawn("push", NAME)]]
     assert [code for code, _, _ in done] == [0, 0], done

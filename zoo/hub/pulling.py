@@ -133,8 +133,10 @@ def _here(model: str, pin: Weights, name: str, file: PinnedFile, problems: list[
 
 def _fetch(hub: Connection, model: str, pin: Weights, name: str, file: PinnedFile, ask: Ask) -> Path:
     """A pinned file from the Hub; one that is another is thrown away and fetched once more."""
-    damaged = local.cached(pin.repo, name, pin.revision)
-    again = ask.force or damaged is not None  # else the client would return it as it is
+    there = local.cached(pin.repo, name, pin.revision)
+    if there is not None and not ask.force and differs(there, file) is None:
+        return there  # another process was faster
+    again = ask.force or there is not None  # else the client would return it as it is
     for last in (False, True):
         path = hub.download(
             pin.repo, name, pin.revision or "", size=file.size, force=again,
