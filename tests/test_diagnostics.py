@@ -194,7 +194,7 @@ def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) ->
     code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
     assert code == 0
     assert "layer 3" in out
-    assert "3 layers down and 5 steps back" in out
+    assert "times the gradient of layer 3, step 5" in out
     assert f"Wrote {path}" in err
     assert 3000 < path.stat().st_size < 150_000
 

@@ -101,7 +101,7 @@ def evolution(
         if update % every == 0 or update == updates - 1:
             of = [[p.grad for p in layer.parameters() if p.grad is not None] for layer in network.stack]
             norms.append([_norm(group) for group in of])
-            losses.append(float(loss))
+            losses.append(float(loss.detach()))
             at.append(update + 1)
         if recipe.clip is not None:
             torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)

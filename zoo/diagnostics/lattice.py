@@ -44,11 +44,10 @@ class Lattice(Result):
         for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
             ratio, depth = (float(a.at(loss=loss).values) for a in (self.ratio, self.depth))
             high = float(self.spread.at(loss=loss).values.max())
-            way = f"{layers} layers down and {steps} steps back" if layers > 1 else f"{steps} steps back"
+            low = f"layer 1, step 1 gets {times(ratio)} times the gradient of layer {layers}, step {steps}"
+            below = f", layer 1 at step {steps} {times(depth)} times" if layers > 1 else ""
             found.append(
-                f"Loss {text}: {way} the gradient is {times(ratio)} times as large"
-                + (f" ({times(depth)} times at the last step)" if layers > 1 else "")
-                + f"; over runs it varies by up to {times(high)} of its mean."
+                f"Loss {text}: {low}{below}; over runs the norm varies by up to {100 * high:.0f} % of its mean."
             )
         return found
 

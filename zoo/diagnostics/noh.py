@@ -46,9 +46,11 @@ def _power(logarithm: float) -> str:
 
 @dataclass(frozen=True)
 class History(Result):
-    """indicator: (layer, epoch), the indicator at the last step after each epoch of a run, as Noh has it."""
+    """indicator: (layer, epoch), the indicator at the last step after each epoch of a run, as Noh has it; metric: (epoch,),
+    the metric on the validation data, an accuracy being a fraction."""
 
     indicator: Array
+    metric: Array
 
     paper = "chen"
     where = "section 5.1, Fig. 5.1 and 5.2"
@@ -69,7 +71,8 @@ def history(folder: Path) -> History:
     rows = np.array([[np.nan if v is None else v for v in row.diagnostics["noh"]] for row in training.history]).T
     axes = (Axis.counted("layer", len(rows)), Axis("epoch", tuple(row.epoch for row in training.history)))
     setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
-    return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"))
+    metric = np.array([row.validation_metric for row in training.history])
+    return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"), Array(metric, axes[1:], training.metric))
 
 
 def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:

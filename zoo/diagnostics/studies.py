@@ -20,7 +20,7 @@ from .noh import history
 Parts = Iterator[tuple[str, str, Result]]
 """Heading, row of ANALYSES and result of each part of a study."""
 FOLDER = ("docs", "diagnostics")
-RUNS = 1_000
+RUNS = 10_000
 
 
 def write(name: str, parts: Parts) -> Path:
@@ -138,9 +138,14 @@ def chen_dependency(runs: Path | None) -> Parts:
 
 
 def chen_feedforward(runs: Path | None) -> Parts:
-    """Chen 2022, Fig. 3.3-3.10."""
+    """Chen 2022, Fig. 3.3-3.10, on the features as they are and standardised."""
     for tag in ("sigmoid", "prelu-tuned"):
-        yield tag, "feedforward", _of(f"mlp-3x8-pima.{tag}", "feedforward")
+        for text, standardize in (("", False), (", standardised", True)):
+            name = f"mlp-3x8-pima.{tag}"
+            config = subject.config_of(name)
+            architecture = config.architecture.model_copy(update={"standardize": standardize})
+            given = subject.course(name, config.model_copy(update={"architecture": architecture}))
+            yield f"{tag}{text}", "feedforward", ANALYSES["feedforward"].function(*given)
 
 
 def _weights(runs: Path | None, name: str) -> str | None:

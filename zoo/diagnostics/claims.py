@@ -1,0 +1,238 @@
+"""Tests of what the documents found on our numbers: each gives the numbers in words, and whether they say the same."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .base import Stored
+
+Results = Mapping[str, Stored]
+"""The parts of a study by their headings."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One finding of a document: its words, our numbers, and whether they say the same."""
+
+    text: str
+    check: Callable[[Results], tuple[str, bool]]
+
+
+def _corner(results: Results, cell: str, loss: str) -> float:
+    return float(results[cell].arrays["ratio"].at(loss=loss).values)
+
+
+def ratio(cell: str, low: float, high: float) -> Callable[[Results], tuple[str, bool]]:
+    """Whether the ratio of the bottom left to the top right lies between, for both losses."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        pair = [_corner(results, cell, loss) for loss in ("last", "all")]
+        return "bottom left over top right: {:.3g} (last), {:.3g} (all)".format(*pair), all(
+            low < v < high for v in pair
+        )
+
+    return check
+
+
+def lstm_through_time(results: Results) -> tuple[str, bool]:
+    """The LSTM's gradients at the far ends of time, in the top layer, and of depth, at the last step."""
+    mean = results["lstm"].arrays["mean"].at(loss="last").values
+    back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
+    return (
+        f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}",
+        back > 100 * down,
+    )
+
+
+def mitigated(results: Results) -> tuple[str, bool]:
+    """Whether both of GRU and LSTM w/f lose less than the LSTM, by a factor of two at least."""
+    values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
+    text = ", ".join(f"{cell} {v:.3g}" for cell, v in values.items())
+    return f"ratio: {text}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
+
+
+def much_spread(results: Results) -> tuple[str, bool]:
+    """Whether both of GRU and LSTM w/f vary over runs one and a half times as much as STAR."""
+    values = {c: float(results[c].arrays["spread"].values.max()) for c in ("lstm-f", "gru", "star")}
+    text = ", ".join(f"{cell} {v:.2g}" for cell, v in values.items())
+    return f"largest spread: {text}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
+
+
+def singular(cell: str, expected: float) -> Callable[[Results], tuple[str, bool]]:
+    """Whether all singular values are the expected one, to 1e-6."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        v = results[cell].arrays["values"].values
+        return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
+
+    return check
+
+
+def first_norms(cell: str, low: float, high: float) -> Callable[[Results], tuple[str, bool]]:
+    """Whether the first update's norm of layer 1 over that of the last layer lies between."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        norm = results[cell].arrays["norm"].values[:, 0]
+        return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
+
+    return check
+
+
+def early_loss(results: Results) -> tuple[str, bool]:
+    """Whether STAR's loss over the last ten updates is the lowest."""
+    last = {c: float(r.arrays["loss"].values[-10:].mean()) for c, r in results.items()}
+    text = ", ".join(f"{c} {v:.3g}" for c, v in last.items())
+    return f"mean loss of the last ten updates: {text} (chance {np.log(10):.3g})", min(
+        last, key=last.__getitem__
+    ) == "star"
+
+
+def close_to_zero(against: str) -> Callable[[Results], tuple[str, bool]]:
+    """Whether the means are within half a standard deviation of the same differences, after the first step."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        sizes, spreads = {}, {}
+        for part, result in results.items():
+            mean, variance = (result.arrays[k].at(against=against).values[:, 1:] for k in ("mean", "variance"))
+            sizes[part], spreads[part] = float(np.nanmax(np.abs(mean))), float(np.nanmax(variance)) ** 0.5
+        text = "; ".join(f"{part}: at most {sizes[part]:.2g}, sd {spreads[part]:.2g}" for part in sizes)
+        return text, all(sizes[part] < 0.5 * spreads[part] for part in sizes)
+
+    return check
+
+
+def only(part: str, check: Callable[[Results], tuple[str, bool]]) -> Callable[[Results], tuple[str, bool]]:
+    """A check on one part of a study."""
+    return lambda results: check({part: results[part]})
+
+
+def late_variance(results: Results) -> tuple[str, bool]:
+    """Whether the variance of RIN's moves in the last third of the steps is one and a half times that before."""
+    v = results["rin-1x100-mnist-rows"].arrays["variance"].at(against="previous").values[0]
+    third = len(v) // 3
+    early, late = float(v[1:-third].mean()), float(v[-third:].mean())
+    return f"RIN: {late:.3g} in the last third, {early:.3g} before", late > 1.5 * early
+
+
+def _final(stored: Stored) -> float:
+    return float(stored.arrays["indicator"].values[0, -1])
+
+
+def larger(suffix: str, over: Sequence[str] = ("lstm", "gru")) -> Callable[[Results], tuple[str, bool]]:
+    """Whether the plain RNN's indicator at the last step is above the others'."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        values = {cell: _final(results[f"{cell}{suffix}"]) for cell in ("rnn", *over)}
+        text = ", ".join(f"{cell} {v:.2f}" for cell, v in values.items())
+        return f"log10 at the last step: {text}", values["rnn"] > max(values[cell] for cell in over)
+
+    return check
+
+
+def throughout(results: Results) -> tuple[str, bool]:
+    """At how many steps the RNN's indicator is the largest and the GRU's the smallest; both at more than 90 %?"""
+    rows = {c: results[f"{c}, trained"].arrays["indicator"].values[0] for c in ("rnn", "lstm", "gru")}
+    above = np.mean([rows["rnn"] > np.maximum(rows["lstm"], rows["gru"])])
+    least = np.mean([rows["gru"] < np.minimum(rows["lstm"], rows["rnn"])])
+    text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
+    return text, bool(above > 0.9 and least > 0.9)
+
+
+def over_epochs(results: Results) -> tuple[str, bool]:
+    """Whether the RNN's median over the epochs is above the others', beside what the networks learned."""
+    rows = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
+    text = ", ".join(f"{c} {v:.2f}" for c, v in rows.items())
+    learned = ", ".join(f"{c} {results[c].arrays['metric'].values[-1]:.2f}" for c in rows)
+    return f"median log10 over the epochs: {text}; validation accuracy at the end: {learned}", bool(
+        rows["rnn"] > max(rows["lstm"], rows["gru"])
+    )
+
+
+def gates(results: Results) -> tuple[str, bool]:
+    """Whether every norm of the GRU's is below the RNN's, input maps with input maps and recurrent ones with recurrent ones."""
+
+    def finals(cell: str) -> dict[str, float]:
+        norm = results[cell].arrays["norm"]
+        return dict(zip(map(str, norm.axis("weights").ticks), norm.values[0, :, -1], strict=True))
+
+    rnn, gru = finals("rnn"), finals("gru")
+    text = "; ".join(
+        f"{c}: " + ", ".join(f"{k} {v:.3g}" for k, v in f.items()) for c, f in (("rnn", rnn), ("gru", gru))
+    )
+    inputs = max(v for k, v in gru.items() if k.startswith("input")) <= rnn["input"]
+    return text, inputs and max(v for k, v in gru.items() if not k.startswith("input")) <= rnn["recurrent"]
+
+
+def inputs(tag: str, check: Callable[[Stored], tuple[str, bool]]) -> Callable[[Results], tuple[str, bool]]:
+    """A check on the features as they are, which decides, and beside it what comes out with standardised ones."""
+
+    def both(results: Results) -> tuple[str, bool]:
+        (raw, same), (other, also) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
+        return f"{raw}. Standardised: {other} ({'yes' if also else 'no'})", same
+
+    return both
+
+
+def lower_vanish(sigmoid: Stored) -> tuple[str, bool]:
+    """Whether layer 1 gets less than a tenth of the output layer's gradient, in the median epoch."""
+    m = np.median(sigmoid.arrays["gradient"].values, axis=1)
+    return "median |dy/dW|, layers 1 to 3 and output: " + ", ".join(f"{v:.2g}" for v in m), bool(m[0] < 0.1 * m[-1])
+
+
+def little(sigmoid: Stored) -> tuple[str, bool]:
+    """Whether the first 60 epochs bring less than a quarter of what the loss gains at all."""
+    loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
+    text = f"loss {loss[0]:.3f} to {loss[59]:.3f}, then {loss[-1]:.3f}; accuracy {accuracy[0]:.3f} to {accuracy[59]:.3f}, then {accuracy[-1]:.3f}"
+    return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
+
+
+def saturated(sigmoid: Stored) -> tuple[str, bool]:
+    """Whether 30 % of layer 1's outputs are within a tenth of 0 or 1, and more than of the third's."""
+    last = sigmoid.arrays["last"]
+    edges = np.array(last.axes[-1].ticks, dtype=float)
+    ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
+    text = "share of outputs below 0.1 or above 0.9, layers 1 to 3: " + ", ".join(f"{v:.2g}" for v in ends)
+    return text, ends[0] > 0.3 and ends[0] > ends[-1]
+
+
+def means(results: Results) -> tuple[str, bool]:
+    """Whether the mean output of layer 1 is of tens."""
+    last = results["prelu-tuned"].arrays["last"]
+    edges = np.array(last.axes[-1].ticks, dtype=float)
+    means = last.values @ (edges + (edges[1] - edges[0]) / 2)
+    return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in means), bool(np.abs(means[0]) > 10)
+
+
+def significant(results: Results) -> tuple[str, bool]:
+    """Whether layer 1 of the PReLU network gets three times the gradient of the sigmoid network's."""
+    values = {tag: np.median(results[tag].arrays["gradient"].values[0]) for tag in ("sigmoid", "prelu-tuned")}
+    text = ", ".join(f"{tag} {v:.2g}" for tag, v in values.items())
+    return f"layer 1, median: {text}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
+
+
+def quick(prelu: Stored) -> tuple[str, bool]:
+    """Whether 20 epochs bring more than half of what the loss gains in 150."""
+    loss = prelu.arrays["loss"].values
+    done = (loss[0] - loss[19]) / (loss[0] - loss[-1])
+    return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(done > 0.5)
+
+
+def stable(prelu: Stored) -> tuple[str, bool]:
+    """Whether no layer's mean output changes by more than a quarter after epoch 20."""
+    h = prelu.arrays["outputs"].values
+    drift = np.abs(h[:, -1] / h[:, 19] - 1)
+    return "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift), bool(
+        drift.max() < 0.25
+    )
+
+
+def forgets(results: Results) -> tuple[str, bool]:
+    """Whether the RNN loses more accuracy than both others."""
+    found = {}
+    for cell, r in results.items():
+        metric = r.arrays["metric"]
+        found[cell] = (float(metric.at(end="last", share=0.0).values), float(metric.at(end="last", share=0.3).values))
+    text = ", ".join(f"{c} {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
+    drops = {c: a - b for c, (a, b) in found.items()}
+    return f"accuracy whole to diluted: {text}", drops["rnn"] > max(drops["lstm"], drops["gru"])
