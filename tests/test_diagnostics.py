@@ -63,9 +63,13 @@ def test_noh_is_the_column_sum_of_the_jacobian_of_the_memory(cell: str) -> None:
 
 def test_noh_ends_where_each_sequence_ends() -> None:
     net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
-    alone = [noh(net, x[i : i + 1, :n]).indicator.values[:, -1] for i, n in enumerate(LENGTHS.tolist())]
-    expected = np.log10(np.mean(10 ** np.array(alone), axis=0))
-    np.testing.assert_allclose(noh(net, x, LENGTHS).indicator.values[:, -1], expected)
+    found = noh(net, x, LENGTHS)
+    alone = [noh(net, x[i : i + 1, :n]) for i, n in enumerate(LENGTHS.tolist())]
+    np.testing.assert_allclose(10**found.end.values, np.mean([10**a.end.values for a in alone], 0))
+    np.testing.assert_allclose(alone[0].end.values, alone[0].indicator.values[:, -1])
+    for t, going in ((2, [0, 1, 2]), (4, [0, 2]), (5, [2])):
+        each = [10 ** alone[i].indicator.at(step=t).values for i in going]
+        np.testing.assert_allclose(10 ** found.indicator.at(step=t).values, np.mean(each, 0))
 
 
 def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:

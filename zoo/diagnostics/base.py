@@ -48,7 +48,7 @@ class Array:
 
     def at(self, **where: Tick) -> "Array":
         """The part at one tick of each axis named: `lattice.mean.at(loss="last", step=10)`; KeyError if there is none."""
-        values, axes = self.values, list(self.axes)
+        values, axes = np.asarray(self.values), list(self.axes)
         for name, tick in where.items():
             place = next((i for i, axis in enumerate(axes) if axis.name == name), None)
             if place is None or tick not in axes[place].ticks:

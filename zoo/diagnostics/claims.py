@@ -79,6 +79,23 @@ def first_norms(cell: str, low: float, high: float) -> Callable[[Results], tuple
     return check
 
 
+def between(results: Results) -> tuple[str, bool]:
+    """Whether STAR's ratio of layer 1 to the last lies between the LSTM's and the vRNN's."""
+    values = {c: r.arrays["norm"].values[0, 0] / r.arrays["norm"].values[-1, 0] for c, r in results.items()}
+    text = ", ".join(f"{c} {v:.3g}" for c, v in values.items())
+    return f"layer 1 over the last: {text}", bool(values["lstm"] < values["star"] < values["rnn"])
+
+
+def stable_norms(results: Results) -> tuple[str, bool]:
+    """Whether STAR's norms change least, as a factor, from the first ten updates to the last ten."""
+    changes = {}
+    for cell, result in results.items():
+        logs = np.log10(result.arrays["norm"].values)
+        changes[cell] = float(np.abs(logs[:, -10:].mean(1) - logs[:, :10].mean(1)).mean())
+    text = ", ".join(f"{c} {10**v:.3g}" for c, v in changes.items())
+    return f"change of the norms, mean factor over the layers: {text}", min(changes, key=changes.__getitem__) == "star"
+
+
 def early_loss(results: Results) -> tuple[str, bool]:
     """Whether STAR's loss over the last ten updates is the lowest."""
     last = {c: float(r.arrays["loss"].values[-10:].mean()) for c, r in results.items()}

@@ -143,7 +143,7 @@ def curves(shown: Shown) -> "Figure":
     it, a line each; others stand side by side, on one scale."""
     columns = [
         [(f"{name}, {where}" if where else name, part)
-         for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"
+         for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from" and len(array.axes[-1].ticks) > 1
          for where, part in _panels(_thin(array), min(2, len(_thin(array).axes)))]
         for _, result in shown
     ]  # fmt: skip
@@ -161,14 +161,24 @@ def curves(shown: Shown) -> "Figure":
         ]  # fmt: skip
         figure, grid = _grid(lines, len(shown), True)
     used = set()
+    kinds = {part.axes[0] for _, _, _, part in cells if len(part.axes) == 2}
     for line, column, name, part in cells:
-        _lines(grid[line][column], part, part.axes[0].ticks if len(part.axes) == 2 else [None], part.axes[0].name)
+        _lines(grid[line][column], part, part.axes[0].ticks if len(part.axes) == 2 else [None])
         grid[line][column].set_title(name)
         used.add((line, column))
     for line, row in enumerate(grid):
         for column, axes in enumerate(row):
             if (line, column) not in used:
                 axes.remove()
+    labelled = [axes for axes in figure.axes if axes.get_legend_handles_labels()[0]]
+    if len(kinds) == 1:  # the same lines everywhere
+        handles, labels = labelled[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, title=next(iter(kinds)).name, loc="outside right upper", fontsize=6, title_fontsize=6
+        )
+    else:
+        for axes in labelled:
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6)
     return figure
 
 
@@ -188,16 +198,16 @@ def _shared(titles: list[str], columns: list[list[tuple[str, Array]]]) -> "Figur
         axes = grid[place // 2][place % 2]
         for i, (title, (name, part)) in enumerate(zip(titles, parts, strict=True)):
             one = Array(part.values[None], (Axis("", (title,)), *part.axes), part.unit, part.log)
-            _lines(axes, one, [title], "", start=i)
+            _lines(axes, one, [title], start=i)
             axes.set_title(name)
-        if place == 0:
-            axes.legend(fontsize=6)
     for axes in list(grid.flat)[len(columns[0]) :]:
         axes.remove()
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize=6)
     return figure
 
 
-def _lines(axes: "Axes", part: Array, labels: Sequence[Tick | None], of: str, start: int = 0) -> None:
+def _lines(axes: "Axes", part: Array, labels: Sequence[Tick | None], start: int = 0) -> None:
     along = part.axes[-1]
     numeric = all(isinstance(t, int | float) for t in along.ticks)
     places: list[Any] = list(along.ticks) if numeric else list(range(len(along.ticks)))
@@ -211,8 +221,6 @@ def _lines(axes: "Axes", part: Array, labels: Sequence[Tick | None], of: str, st
         axes.set_yscale("log")
     axes.set(xlabel=along.name, ylabel=part.unit)
     axes.grid(axis="y", color="0.9", linewidth=0.6)
-    if len(rows) > 1:
-        axes.legend(title=of, fontsize=6, title_fontsize=6, ncols=1 if len(rows) < 5 else 3)
 
 
 def histograms(shown: Shown) -> "Figure":

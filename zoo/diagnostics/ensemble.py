@@ -132,15 +132,23 @@ def draw(
     shape = config.interface.input
     own = {"input": init["input"], "recurrent": init["recurrent"]}
     weights = [_weights(node, own, runs, steps, generator, dtype) for node in nodes]
-    noise = (1 - correlation) * torch.randn(runs, steps, *shape, generator=generator, dtype=dtype)
-    x = [noise[:, 0]]
-    for z in noise.unbind(1)[1:]:
-        x.append(correlation * x[-1] + z)
+    x = process((runs, steps, *shape), generator, dtype, correlation)
     cell = nodes[-1].way.cell
     width = cell.channels(cell.states[0], nodes[-1].way.units)
     errors = torch.randn(runs, steps, width, *shape[1:], generator=generator, dtype=dtype)
     errors /= errors.flatten(2).norm(dim=2).reshape(runs, steps, *[1] * (errors.dim() - 2))
-    return Ensemble(nodes, weights, torch.stack(x, 1), errors)
+    return Ensemble(nodes, weights, x, errors)
+
+
+def process(
+    shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype = torch.float32, correlation: float = 0.5
+) -> Tensor:
+    """x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, of shape (runs, steps, ...)."""
+    noise = (1 - correlation) * torch.randn(shape, generator=generator, dtype=dtype)
+    x = [noise[:, 0]]
+    for z in noise.unbind(1)[1:]:
+        x.append(correlation * x[-1] + z)
+    return torch.stack(x, 1)
 
 
 def _weights(

@@ -97,4 +97,4 @@ def _array(layers: list[list[Tensor]]) -> Array:
     longest = max(len(v) for pair in layers for v in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
     axes = (Axis("which", WHICH), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
-    return Array(np.array(padded).swapaxes(0, 1), axes)
+    return Array(np.array(padded).swapaxes(0, 1), axes, "singular value")

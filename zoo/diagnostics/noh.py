@@ -1,5 +1,6 @@
 """Noh's indicator: what the state at step t still owes to the first one. Chen 2022, sections 4.2.2 and 5.1, Fig. 5.1-5.3."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,10 +24,12 @@ Probe = Literal["ones", "signs"]
 
 @dataclass(frozen=True)
 class Noh(Result):
-    """indicator: (layer, step), log10 of the mean absolute value of v^T ds_t/ds_0 over units and sequences; s is the memory,
-    c where the cell has one, else h. Pure numbers; NaN where not one derivative differs from zero."""
+    """indicator: (layer, step), log10 of the mean absolute value of v^T ds_t/ds_0 over units and the sequences that have a
+    step t; s is the memory, c where the cell has one, else h. end: (layer,), the same of every sequence's own last step.
+    Pure numbers; NaN where not one derivative differs from zero."""
 
     indicator: Array
+    end: Array
 
     paper = "chen"
     where = "sections 4.2.2 and 5.1, Fig. 5.1-5.3"
@@ -79,21 +82,23 @@ def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe
     """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
 
     probe: v. "ones" is what the thesis computes, the gradient of the sum of s_t; a sum lets derivatives of different signs
-    cancel, so "signs", fixed random ones, tells whether that matters. With lengths, a sequence counts while it lasts.
-    Raises RequestError for bidirectional networks.
+    cancel, so "signs", fixed random ones, tells whether that matters. Raises RequestError for bidirectional networks.
     """
-    steps = x.shape[1]
+    steps = x.shape[1] if lengths is None else int(lengths.max())
     at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
-    rows = [[_log(value) for value in row] for row in _values(network, x, lengths, probe, at)]
-    axes = (Axis.counted("layer", len(rows)), Axis("step", tuple(at)))
+    rows = np.array([[_log(value) for value in row] for row in _values(network, x, lengths, probe, [*at, None])])
+    layers = Axis.counted("layer", len(rows))
+    unit = "log10 |ds_t/ds_0|"
     setting = {"of": described(network.config), "sequences": len(x), "v": probe}
-    return Noh(setting, Array(np.array(rows), axes, "log10 |ds_t/ds_0|"))
+    return Noh(
+        setting, Array(rows[:, :-1], (layers, Axis("step", tuple(at))), unit), Array(rows[:, -1], (layers,), unit)
+    )
 
 
 def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
-    """The indicator at the last step of each layer, for the history of a training run; None for a zero."""
+    """The indicator at each sequence's end, of each layer, for the history of a training run; None for a zero."""
     training = network.training
-    values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [x.shape[1]])]
+    values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [None])]
     network.train(training)
     return [value if np.isfinite(value) else None for value in values]
 
@@ -102,8 +107,10 @@ def _log(value: float) -> float:
     return float(np.log10(value)) if value > 0 else float("nan")
 
 
-def _values(network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, at: list[int]) -> list[list[float]]:
-    """Means of |v^T ds_t/ds_0|, one row a layer. With lengths, the last step asked for is each sequence's own last."""
+def _values(
+    network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, at: Sequence[int | None]
+) -> list[list[float]]:
+    """Means of |v^T ds_t/ds_0|, a row a layer, for every t asked for; None is each sequence's own last step."""
     if network.config.architecture.bidirectional:
         raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
     network.eval()
@@ -114,22 +121,15 @@ def _values(network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, a
         place = carrier(way)
         first = tuple(s.requires_grad_() for s in layer.initial_state(below[0]))
         with torch.enable_grad():
-            states = unrolled(way, below, first)
-        shape = states[-1][place].shape[1:]
-        v = (
-            torch.ones(shape)
-            if probe == "ones"
-            else torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
-        )
+            memory = [state[place] for state in unrolled(way, below, first)]
+        v = torch.ones(memory[0].shape[1:])
+        if probe == "signs":
+            v = torch.randn(memory[0].shape[1:], generator=torch.Generator().manual_seed(0)).sign()
         row = []
         for t in at:
-            if t == at[-1]:  # of every sequence at its own end
-                wanted = torch.stack([states[int(e)][place][i] for i, e in enumerate(ends)])
-                alive = torch.ones(len(x), dtype=torch.bool)
-            else:
-                wanted, alive = states[t][place], ends >= t
-            errors = v.to(wanted).expand_as(wanted) * alive.to(wanted).reshape(-1, *[1] * (wanted.dim() - 1))
-            (g,) = torch.autograd.grad(wanted, first[place], errors, retain_graph=True)
-            row.append(float(g.detach()[alive].double().abs().mean()))
+            chosen = torch.arange(len(x)) if t is None else (ends >= t).nonzero().squeeze(1)
+            wanted = torch.stack([memory[int(ends[i])][i] for i in chosen]) if t is None else memory[t][chosen]
+            (g,) = torch.autograd.grad(wanted, first[place], v.to(wanted).expand_as(wanted), retain_graph=True)
+            row.append(float(g.detach()[chosen].double().abs().mean()))
         rows.append(row)
     return rows

@@ -19,6 +19,7 @@ from ..specs import Architecture, Config, Interface
 from ..targets import Target
 from ..tasks import task_data
 from ..tasks.base import SplitName
+from .ensemble import process
 
 SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d+)x(?P<units>\d+)")
 IMAGE = 8
@@ -87,10 +88,8 @@ class Sample:
     def given(self, needs: str) -> list[Any]:
         """Arguments of an analysis with these needs."""
         rest: dict[str, list[Any]] = {
-            "network": [],
-            "data": [self.x, self.lengths],
-            "labels": [self.x, self.y, self.lengths, self.target],
-        }
+            "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
+        }  # fmt: skip
         return [self.network, *rest[needs]]
 
 
@@ -122,11 +121,9 @@ def sample(
             y = y[:, :steps] if config.interface.readout == "every" else y
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} {split} examples of {task.title}")
     generator = torch.Generator().manual_seed(seed)
-    process = list((0.5 * torch.randn(examples, steps or 10, *config.interface.input, generator=generator)).unbind(1))
-    for t in range(1, len(process)):
-        process[t] = 0.5 * process[t - 1] + process[t]
+    x = process((examples, steps or 10, *config.interface.input), generator)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
-    return Sample(network, torch.stack(process, 1), y, None, "class", f"{weights}; random inputs")
+    return Sample(network, x, y, None, "class", f"{weights}; random inputs")
 
 
 def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
