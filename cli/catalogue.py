@@ -1,27 +1,36 @@
 """`rnnzoo list` and `rnnzoo show`: what there is. Neither imports torch."""
 
+import fnmatch
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from zoo import cards, registry, results
-from zoo.targets import TARGETS
+from zoo import cards, hub, registry, results
+from zoo.errors import RequestError
+from zoo.hub.settings import SCHEME
+from zoo.targets import METRICS, TARGETS
 
 from .output import AsJson, columns, emit, say
 
 
-def _complete(incomplete: str) -> list[str]:
+def complete(incomplete: str) -> list[str]:
+    """Names of models that begin so, for the shell."""
     return [name for name in registry.models() if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=_complete)]
-Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=_complete)]
+Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=complete)]
+NameOrAddress = Annotated[
+    str,
+    typer.Argument(help="Name of a model, see `rnnzoo list`, or hf://org/name[@revision].", autocompletion=complete),
+]
+Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=complete)]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
 CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
 NameOrPattern = Annotated[
-    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=_complete)
+    str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=complete)
 ]
-NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=_complete)]
+NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=complete)]
 
 
 def list_(
@@ -31,14 +40,21 @@ def list_(
     trained: Annotated[
         bool | None, typer.Option("--trained/--untrained", help="Only models with, or without, weights.")
     ] = None,
+    remote: Annotated[bool, typer.Option("--remote", help="Ask the Hub what it has instead.")] = False,
+    namespace: Annotated[str, typer.Option(help="With --remote: of whom.")] = "rnnzoo",
     as_json: AsJson = False,
 ) -> None:
     """List the models that match."""
+    if remote:
+        if task or cell or trained is not None:
+            raise RequestError("--remote lists what the Hub says, which knows no --task, --cell or --trained.")
+        _list_remote(pattern, namespace, as_json)
+        return
     rows: list[dict[str, Any]] = []
     table = []
     for name in registry.list_models(pattern, task=task, cell=cell, trained=trained):
         entry, count = registry.find(name), cards.counts(name)
-        measured = results.of(name).measured() if entry.weights else None
+        measured = results.of(name).measured()
         value = measured.value if measured else None
         reported = [figure.percent for figure in entry.model.reported]
         rows.append({
@@ -60,8 +76,27 @@ def list_(
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED"), table))
 
 
-def show(name: Name, as_json: AsJson = False) -> None:
+def _list_remote(pattern: str, namespace: str, as_json: bool) -> None:
+    found = [r for r in hub.catalogue(namespace) if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
+    pinned = {pin.repo: pin.revision for pin in registry.registry().weights.values()}
+    if not found:
+        say(f"{namespace} has no model of this library on the Hub that matches.")
+    rows = [{**asdict(r), "pinned": pinned.get(r.repo) == r.revision is not None} for r in found]
+    table = [
+        (
+            f"{SCHEME}{r.repo}", r.revision and r.revision[:8], r.modified and r.modified[:10],
+            "private" if r.private else None, "pinned" if row["pinned"] else None,
+        )
+        for r, row in zip(found, rows, strict=True)
+    ]  # fmt: skip
+    emit(rows, as_json, columns(("ADDRESS", "COMMIT", "MODIFIED", "", ""), table))
+
+
+def show(name: NameOrAddress, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, reported and measured figures."""
+    if there := hub.settings.address(name):
+        _show_remote(name, *there, as_json)
+        return
     entry = registry.find(name)
     found = results.of(name)
     counts = cards.counts(name)
@@ -77,3 +112,26 @@ def show(name: Name, as_json: AsJson = False) -> None:
         "weights": entry.weights.model_dump(mode="json") if entry.weights else None,
     }
     emit(data, as_json, cards.summary(entry, found, counts))
+
+
+def _show_remote(name: str, repo: str, revision: str | None, as_json: bool) -> None:
+    """What a repository on the Hub says of itself, its config.json and results.json read as strictly as ours."""
+    found = hub.describe(repo, revision)
+    said, spec = found.remote, found.config["architecture"]
+    rows: list[tuple[str, object]] = [
+        ("commit", said.revision),
+        ("modified", said.modified),
+        ("private", {True: "yes", False: "no", None: None}[said.private]),
+        ("model", found.config["name"]),
+        ("architecture", f"{spec['cell']}, {spec['layers']} x {spec['units']}"),
+        ("task", found.config["task"]),
+        ("tags", ", ".join(said.tags) or None),
+    ]
+    rows += [
+        ("measured", f"{METRICS[e.metric].text(e.value)} on {e.n:,} {e.split} examples") for e in found.evaluations
+    ]
+    rows += [("file", file if size is None else f"{file}, {size:,} bytes") for file, size in found.files.items()]
+    evaluations = [e.model_dump(mode="json") for e in found.evaluations]
+    data = {"name": name, **asdict(said), "config": found.config, "measured": evaluations, "files": found.files}
+    emit(data, as_json, columns((name, ""), rows))
+    say("No pin of the registry vouches for any of this.")

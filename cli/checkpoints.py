@@ -1,28 +1,14 @@
-"""`rnnzoo pull`, `rnnzoo card` and `rnnzoo adopt`: checkpoints and what is written about them."""
+"""`rnnzoo card` and `rnnzoo adopt`: checkpoints and what is written about them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zoo import assets, cards, files, hub, registry, results
+from zoo import assets, cards, files, registry
 
 from .catalogue import Name
 from .output import AsJson, emit, say
-
-
-def pull(
-    name: Name,
-    revision: Annotated[
-        str | None, typer.Option(help="Hub revision instead of the pinned one (not hash-checked).")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make sure a model's weights are on this machine, verified, and print where."""
-    entry = registry.find(name)
-    found = hub.resolve(entry, revision)
-    data = {"name": name, "files": {key: str(path) for key, path in found.items()}, "verified": revision is None}
-    emit(data, as_json, "\n".join(map(str, found.values())))
 
 
 def card(
@@ -31,7 +17,7 @@ def card(
     as_json: AsJson = False,
 ) -> None:
     """Print a model's card, Markdown generated from the registry and the recorded results."""
-    text = cards.card(registry.find(name), results.of(name), cards.counts(name))
+    text = cards.of(registry.find(name))
     if write:
         path = assets.path("cards", name, "README.md")
         files.replace(path, text.encode())
@@ -41,11 +27,18 @@ def card(
 
 def adopt(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished or stopped `rnnzoo train`.")],
+    only_results: Annotated[
+        bool,
+        typer.Option("--results", help="Only what was measured, as `rnnzoo eval FOLDER --record` did; no weights."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take a trained checkpoint into cards/NAME and pin it in registry.yaml (for maintainers, in a checkout)."""
     from zoo import release
 
-    name = release.adopt(folder)
+    name = (release.keep_results if only_results else release.adopt)(folder)
     emit({"name": name, "folder": str(assets.path("cards", name))}, as_json, str(assets.path("cards", name)))
-    say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record, then make generated.")
+    if only_results:
+        say("Kept without weights. Next: make generated.")
+    else:
+        say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record, then make generated.")

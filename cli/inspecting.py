@@ -7,14 +7,14 @@ import typer
 
 from zoo.diagnostics import ANALYSES, analysis
 
-from .catalogue import _complete
+from .catalogue import complete
 from .output import AsJson, emit, progress, say
 
 Subject = Annotated[
     str,
     typer.Argument(
         help="Name of a model, a checkpoint's folder, or CELL-LxH for start values: lstm-12x32.",
-        autocompletion=_complete,
+        autocompletion=complete,
     ),
 ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zoo import cards, registry
+from zoo.errors import RequestError
 
 from .catalogue import Name
 from .output import AsJson, columns, emit, progress, say
@@ -37,6 +38,8 @@ def bench(
     Peers flush denormal numbers to zero, as rnnzoo does; see --unflushed.
     """
     entry = registry.find(name)  # before torch is imported
+    if entry.task.readout == "none":
+        raise RequestError(f"{name} has no time steps, and bench times recurrent networks.")
     import torch
 
     from zoo import benchmark, builder

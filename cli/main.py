@@ -4,6 +4,8 @@ Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
 
 import sys
+import traceback
+from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -11,7 +13,7 @@ import typer
 from zoo import __version__
 from zoo.errors import ZooError
 
-from . import catalogue, checkpoints, comparing, inspecting, machine, work
+from . import caching, catalogue, checkpoints, comparing, inspecting, machine, transfer, work
 from .output import say
 
 app = typer.Typer(
@@ -20,7 +22,10 @@ app = typer.Typer(
 )  # fmt: skip
 app.command("list")(catalogue.list_)
 app.command("show")(catalogue.show)
-app.command("pull")(checkpoints.pull)
+app.command("pull")(transfer.pull)
+app.command("push")(transfer.push)
+app.command("verify")(transfer.verify)
+app.command("login-status")(transfer.login_status)
 app.command("eval")(work.evaluate)
 app.command("train")(work.train)
 app.command("compare")(comparing.compare)
@@ -29,6 +34,7 @@ app.command("card")(checkpoints.card)
 app.command("adopt")(checkpoints.adopt)
 app.command("bench")(machine.bench)
 app.command("doctor")(machine.doctor)
+app.add_typer(caching.app, name="cache")
 
 
 def _version(asked: bool) -> None:
@@ -51,6 +57,10 @@ def options(
 _settings = {"debug": False}
 
 
+def _traceback(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    say("".join(traceback.format_exception(kind, error, at)).rstrip())
+
+
 def main() -> None:
     """Run the command line and exit."""
     try:
@@ -59,6 +69,7 @@ def main() -> None:
         sys.exit(130)
     except (ZooError, OSError) as error:
         if _settings["debug"]:
+            sys.excepthook = _traceback
             raise
         say(f"rnnzoo: {error}")
         sys.exit(error.exit_code if isinstance(error, ZooError) else 1)

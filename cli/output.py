@@ -1,4 +1,4 @@
-"""The one place that writes: data to stdout, talk to stderr."""
+"""The one place that writes: data to stdout, talk to stderr; a token to neither."""
 
 import json
 import sys
@@ -10,17 +10,19 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from zoo.hub.settings import redact
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 
 
 def emit(data: Any, as_json: bool, text: str) -> None:
     """Print `data` as JSON if asked for, else `text`."""
-    sys.stdout.write((json.dumps(data, indent=2) if as_json else text) + "\n")
+    sys.stdout.write(redact(json.dumps(data, indent=2) if as_json else text) + "\n")
 
 
 def say(text: str) -> None:
     """A line of talk."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{redact(text)}\n")
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from zoo import cards, registry
 from zoo.errors import RequestError
+from zoo.hub.settings import SCHEME
 from zoo.targets import METRICS, TARGETS
 
 from . import many
@@ -38,6 +39,8 @@ def evaluate(
 
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
+    if record and name.startswith(SCHEME):
+        raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
     with progress(f"eval {name}") as bar:
         found = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+os.environ.pop("HF_TOKEN", None)
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
 from ruamel.yaml import YAML
 
 from zoo import assets, registry
 from zoo.tasks import mnist
 
-os.environ.pop("HF_TOKEN", None)
-os.environ["HF_HUB_OFFLINE"] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 3, "clip": 1.0}

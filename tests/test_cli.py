@@ -15,7 +15,10 @@ from zoo import __version__, benchmark, provenance, registry, results
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-VERBS = ["list", "show", "pull", "eval", "train", "compare", "inspect", "card", "adopt", "bench", "doctor"]
+VERBS = [
+    "list", "show", "pull", "push", "verify", "login-status", "eval", "train", "compare", "inspect", "card", "adopt", "bench",
+    "doctor",
+]  # fmt: skip
 
 
 def test_list_shows_every_model_and_filters(run: Run) -> None:
@@ -50,7 +53,7 @@ def test_show(run: Run) -> None:
     data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
     assert data["architecture"]["units"] == 64
     assert data["task"]["name"] == "pmnist"
-    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4}]
+    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4, "split": "test"}]
 
 
 @pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card", "bench"])

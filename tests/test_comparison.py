@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from zoo import cards, comparison, generated, registry, results
+from zoo import comparison, generated, pages, registry, results
 from zoo.comparison import METRICS, Metric, Row
 from zoo.errors import RequestError, UnknownNameError
 
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
-ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "accuracy")
+ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "mnist", "accuracy")
 
 
 def _measured(name: str) -> str:
@@ -32,10 +32,10 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
     expected = sorted((name, f.table, f.percent) for name, m in registry.models().items() for f in m.reported)
     found = [r for r in rows if r.reported is not None]
     assert sorted((r.model, r.table, round(100 * (r.reported or 0), 8)) for r in found) == expected
-    assert {r.model for r in rows if r.measured is not None} == set(registry.list_models(trained=True))
-    assert {r.model for r in rows if r.paper is None} == {
-        n for n in registry.list_models(trained=True) if not registry.models()[n].reported
-    }
+    measured = {name for name in registry.models() if results.of(name).measured()}
+    assert measured >= set(registry.list_models(trained=True))
+    assert {r.model for r in rows if r.measured is not None} == measured
+    assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
 
 
 def test_a_measured_row_says_how_it_came_about() -> None:
@@ -57,7 +57,7 @@ def test_a_measured_row_says_how_it_came_about() -> None:
 
 def test_filters() -> None:
     assert {r.paper for r in comparison.rows(paper="rin")} == {"rin"}
-    assert {r.kind for r in comparison.rows(cell="star")} == {"star"}
+    assert {r.kind for r in comparison.rows(cell="star")} == {"convstar", "star"}
     assert {r.task for r in comparison.rows("*", task="smnist")} == {"smnist"}
     assert all(r.measured is not None for r in comparison.rows(measured=True))
     assert comparison.rows("nothing-*") == []
@@ -71,6 +71,31 @@ def test_a_figure_of_a_stand_in_has_no_difference() -> None:
     other = replace(row, stand_in="20BN-Jester")
     assert other.difference is None
     assert other.measured_text == "75.00 % (on a stand-in for 20BN-Jester)"
+
+
+def test_a_figure_of_training_is_beside_one_of_training() -> None:
+    name = "rnn-1x50-toxic-short"
+    evaluation = results.of("rnn-1x128-mnist-rows").measured()
+    assert evaluation is not None
+    for split, expected in (("train", evaluation.value), ("test", None)):
+        found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
+        (row,) = comparison.rows(name, of=lambda _, found=found: found)  # type: ignore[misc]
+        assert (row.table, row.reported, row.measured) == ("section 4.2.1", 0.9812, expected)
+
+
+def test_means_over_tasks_of_one_dataset() -> None:
+    rows = [
+        replace(ROW, task=f"t{n}", table="T", reported=r, measured=m)
+        for n, (r, m) in enumerate([(0.2, 0.5), (0.3, None), (0.7, 0.75)])
+    ]
+    (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
+    assert (mean.table, mean.kind, mean.tasks, mean.done) == ("T", "star-4x8", 3, 2)
+    assert (mean.reported, mean.measured, mean.expected) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
+    assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
+    assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
+    found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
+    assert found["Table 3", "rin-1x100"] == 52.55
+    assert len(found) == 5
 
 
 def test_a_metric_where_lower_is_better(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -101,7 +126,7 @@ def test_compare_as_json(run: Run) -> None:
     code, out, _ = run("compare", "--measured", "--json")
     rows = json.loads(out)
     assert code == 0
-    assert {row["model"] for row in rows} == set(registry.list_models(trained=True))
+    assert {row["model"] for row in rows} == {name for name in registry.models() if results.of(name).measured()}
     assert set(rows[0]) == {*Row.__dataclass_fields__, "difference"}
     assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
 
@@ -186,14 +211,14 @@ def test_without_matplotlib_it_says_what_to_install(run: Run, monkeypatch: pytes
 
 def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
     for paper in comparison.documents():
-        page = cards.comparison_page(paper, comparison.rows(paper=paper))
+        page = pages.comparison_page(paper, comparison.rows(paper=paper))
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
         assert f"({paper}.svg)" in page
         assert f"docs/{paper}.md" in (generated.assets.path("README.md")).read_text()
     assert (
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
-        in (cards.comparison_page("star", comparison.rows(paper="star")))
+        in (pages.comparison_page("star", comparison.rows(paper="star")))
     )
 
 

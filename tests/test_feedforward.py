@@ -339,3 +339,9 @@ def test_the_real_rows():
     torch.testing.assert_close(
         train.std(0, correction=0), torch.tensor(known.tasks["pima"].std).double(), rtol=1e-3, atol=0
     )
+
+
+def test_bench_times_recurrent_networks_only(run):
+    code, _, err = run("bench", "mlp-3x8-pima.sigmoid")
+    assert code == 2
+    assert "has no time steps" in err

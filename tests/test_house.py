@@ -24,10 +24,15 @@ METADATA = [
     "zoo.results",
     "zoo.cards",
     "zoo.comparison",
+    "zoo.pages",
     "zoo.jobs",
     "zoo.cluster",
     "zoo.plots",
+    "zoo.configs",
     "zoo.hub",
+    "zoo.hub.caching",
+    "zoo.pins",
+    "zoo.tensors",
     "zoo.assets",
     "zoo.files",
     "zoo.diagnostics",
@@ -115,6 +120,16 @@ def test_every_public_function_has_a_docstring() -> None:
         and len(ast.unparse(node).splitlines()) > 6
     ]
     assert missing == []
+
+
+def test_results_without_weights_are_whole() -> None:
+    for name in list_models(trained=False):
+        found = results.of(name)
+        if found.training or found.evaluations:
+            assert found.measured() is not None, name
+            assert found.training is not None, name
+            assert found.training.parameters == cards.counts(name).parameters, name
+            assert not (ROOT / "cards" / name / "model.safetensors").exists(), name
 
 
 @pytest.mark.parametrize("name", list_models(trained=True))

@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
@@ -23,6 +24,36 @@ STAR_TABLE_3 = """
 16  11.1 11.0 11.3  0   99.0    9.7 11.3 11.3  0   92.6
 """
 # Table 1 of "Gating revisited", the rows of cells that the registry has: MNIST, pMNIST
+STAR_TABLE_4 = """
+1 81.5 82.4 83.1 72.5 81.8 66.3 68.2 68.3 68.0 68.1
+2 83.5 85.3 85.4 59.5 85.1 68.5 70.1 70.0 69.5 70.6
+4 84.9 85.5 86.1 70.3 86.3 68.8 70.0 70.0 70.3 71.9
+8 85.2 47.2 85.3 67.8 86.5 33.8 33.8 69.4 70.4 71.0
+12 84.6 47.2 84.8 69.0 86.3 33.7 33.8 34.9 70.1 70.7
+16 84.2 42.5 47.5 68.6 86.1 33.7 33.8 34.8 50.6 38.7
+"""  # cells of STAR_CELLS per time step, then per sequence
+RIN_TABLE_3 = """
+51.9 48.4 50.3 48.2 50
+18.7 18.7 19 15.8 20
+18.5 15.3 22.9 19.1 20
+71.2 72.6 71.6 75.8 61
+16.4 18.9 36.4 33.7 70
+50.3 50.3 52.3 49 48
+48.8 48.8 48.9 48 49
+33.6 33.6 33.6 33.6 45
+64.6 64.7 63.8 63.2 64
+45.1 43.7 45.1 43.9 44
+71.6 67.8 78.4 68.8 72
+70.6 71.4 75.3 73 74
+94.4 94.2 94.4 93.9 94
+36.7 17.6 23.2 19.7 27
+54.8 54.1 26.7 54.9 21
+48.8 49 25.8 46.6 23
+53.9 53.4 52 60.5 51
+92.6 46.9 93 91.3 52
+10.5 10.9 9.9 10 8
+98 98.2 97.3 97.4 91
+"""  # RIN, IRNN, LSTM, Jing et al. 2017, Weston et al. 2015; a row for each of the 20 tasks
 STAR_TABLE_1 = """
 rnn-1x128   24.3 44.0
 lstm-4x128  99.0 91.5
@@ -193,6 +224,29 @@ def test_reported_figures_are_the_printed_ones():
     assert reported("star", "Table 1") == {
         f"{prefix}-{task}": float(figure) for prefix, *pair in rows for task, figure in zip(TASKS, pair, strict=True)
     }
+
+
+def test_table_4_and_the_thesis_are_the_printed_ones():
+    rows = (line.split() for line in STAR_TABLE_4.strip().splitlines())
+    assert reported("star", "Table 4") == {
+        f"{cell}-{layers}x128-{task}": float(figure)
+        for layers, *figures in rows
+        for (task, cell), figure in zip(product(("tum-steps", "tum"), STAR_CELLS), figures, strict=True)
+    }
+    assert reported("chen", "section 4.2.1") == {"rnn-1x50-toxic-short": 98.12, "rnn-1x50-toxic-long": 96.15}
+    assert {f.split for m in registry.models().values() for f in m.reported if f.paper == "chen"} == {"train"}
+
+
+def test_the_answers_to_questions_are_the_printed_ones():
+    columns = [tuple(map(float, line.split())) for line in RIN_TABLE_3.strip().splitlines()]
+    assert len(columns) == 20
+    for column, (table, cell) in enumerate(
+        [("Table 3", "rin"), ("Table 3", "irnn"), ("Table 3", "lstm"), ("Table 3 (Jing et al. 2017)", "goru"),
+         ("Table 3 (Weston et al. 2015)", "lstm")]
+    ):  # fmt: skip
+        found = {k: v for k, v in reported("rin", table).items() if k.startswith(f"{cell}-1x100")}
+        assert found == {f"{cell}-1x100-babi-{n:02}": row[column] for n, row in enumerate(columns, 1)}
+        assert round(sum(found.values()) / 20, 1) == (52.5, 48.9, 51.0, 52.3, 49.2)[column]  # it prints 52.6 for 52.55
 
 
 def test_no_table_reports_two_figures_of_one_model():

@@ -18,6 +18,7 @@ from huggingface_hub import constants
 
 from zoo import registry, spec
 from zoo.errors import DataError, MissingExtraError, RegistryError, RequestError
+from zoo.hub import remote
 from zoo.tasks import TASKS, mnist, task_data
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -393,6 +394,7 @@ def test_a_connection_that_breaks_off(monkeypatch, error):
         raise broken("connection reset by peer")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(remote, "MAX_TRIES", 1)
     with pytest.raises(DataError, match="Set RNNZOO_DATA"):
         small().split("train")
 
@@ -446,3 +448,10 @@ def test_the_real_training_images():
     counts = torch.cat([validation.targets, train.targets]).bincount().tolist()
     assert counts == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert validation.targets[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+
+
+def test_data_that_cannot_be_had_are_said_to_be_so():
+    for name in ("tum", "tum-steps", "toxic-short", "toxic-long"):
+        known = registry.registry()
+        with pytest.raises(DataError, match=r"cannot be had freely.*https://.*\.com"):
+            task_data(known.tasks[name], known.datasets[known.tasks[name].dataset]).split("test")

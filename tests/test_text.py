@@ -394,7 +394,7 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
     text = (text_zoo / "registry.yaml").read_text()
     assert hashlib.sha256(kept).hexdigest() in text
     registry.registry().tasks["spooky"] = task("spooky")
-    assert set(hub.resolve(registry.find(NAME))) == {"config.json", "model.safetensors", FILE}
+    assert set(hub.resolve(registry.find(NAME))) == {"check.safetensors", "config.json", "model.safetensors", FILE}
     assert checkpoint.load(NAME, device="cpu").tokenizer.content() == kept
 
 

@@ -9,6 +9,9 @@ ROOT = Path(os.environ.get("RNNZOO_ROOT") or _OWN)
 """A wheel carries copies in zoo/assets (see setup.py); an editable install and a checkout use the repository's own.
 RNNZOO_ROOT names another folder with a registry.yaml and cards/, for a zoo of one's own."""
 
+PACKAGED = ROOT == _PACKAGE / "assets"
+"""Whether it is the copy in an installed package, which nobody should write to."""
+
 
 def path(*parts: str) -> Path:
     """The file or folder `parts` of the repository root, such as path("cards", "star-16x64-pmnist")."""

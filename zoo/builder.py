@@ -14,6 +14,7 @@ from .network import Network
 from .reader import Reader
 from .recurrence import Direction
 from .specs import Config, Init
+from .stack import Stack
 
 MAX_PARAMETERS = 200_000_000
 """Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
@@ -94,9 +95,10 @@ def counts(name: str) -> tuple[int, int]:
 def initialise(network: Network, generator: torch.Generator) -> None:
     """Set every parameter as the network's Init says, drawing from `generator` in the order of the modules."""
     spec, steps = network.config.architecture, network.interface.steps
-    for depth, layer in enumerate(network.stack):
-        for direction in layer.directions:
-            _begin(direction, spec.init, spec.init.resolved(spec.cell, depth), steps, generator)
+    for part in (module for module in network.modules() if isinstance(module, Stack)):
+        for depth, layer in enumerate(part.stack):
+            for direction in layer.directions:
+                _begin(direction, spec.init, spec.init.resolved(spec.cell, depth), steps, generator)
     for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
         _fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
         hidden.start()

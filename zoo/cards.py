@@ -3,26 +3,21 @@
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from . import assets
 from .cells import cell_row
-from .comparison import Row
-from .diagnostics import lattices
-from .registry import Entry, registry
+from .registry import Entry
 from .results import Evaluation, Results
+from .results import of as recorded
 from .specs import Embedding, Paper, Recipe, Reported
 from .targets import METRICS, TARGETS
-
-if TYPE_CHECKING:
-    from .diagnostics.base import Stored
 
 COUNTS = "counts.json"
 LICENSE = "apache-2.0"
@@ -52,20 +47,27 @@ def _table_of_counts(path: Path) -> dict[str, list[int]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def card(entry: Entry, results: Results, count: Counts, lattice: "Stored | None" = None) -> str:
-    """The README.md of a model's repository: front matter, use, architecture, figures, gradients, training, limits."""
+def card(entry: Entry, results: Results, count: Counts, gradients: str = "") -> str:
+    """The README.md of a model's repository; gradients: its section about them, see diagnostics.lattices."""
     parts = [
         f"---\n{_front_matter(entry, results)}---",
         f"# {entry.name}\n\n{_sentence(entry)}",
         f"## Use\n\n{_usage(entry)}",
-        f"## Architecture\n\n{_table(('', ''), _architecture(entry, count))}",
+        f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
         f"## Figures\n\n{_figures(entry, results)}",
-        *([lattices.section(entry.name, lattice)] if lattice else []),
+        *filter(None, [gradients]),
         f"## Training\n\n{_training(entry, results)}",
         f"## Limits\n\n{_limits(entry, results)}",
         f"## Sources\n\n{_sources(entry)}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def of(entry: Entry) -> str:
+    """The card of a registered model, from all that is recorded of it."""
+    from .diagnostics import lattices  # and numpy with them, which most who read a card's facts can do without
+
+    return card(entry, recorded(entry.name), counts(entry.name), lattices.section(entry.name))
 
 
 def summary(entry: Entry, results: Results, count: Counts) -> str:
@@ -102,7 +104,7 @@ def citation(paper: Paper) -> str:
 
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     """The README's table of models with weights."""
-    return _table(
+    return markdown(
         ("model", "task", "parameters", "measured", "reported"),
         [
             (
@@ -117,59 +119,13 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     )
 
 
-def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
-    """The README's links to the pages of `comparison_page`, by paper."""
-    papers = registry().papers
-    return "\n".join(
-        f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
-        for key, rows in pages.items()
-    )
-
-
-def _extent(rows: Sequence[Row]) -> str:
-    models, done = ({row.model for row in some} for some in (rows, [r for r in rows if r.measured is not None]))
-    return f"{len(done)} of {len(models)} models measured"
-
-
-def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
-    paper = registry().papers[key]
-    parts = [
-        f"# {paper.title}",
-        f"{paper.authors}. {paper.year}. {_link(paper)}".rstrip(),
-        f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
-        "difference is measured less reported, for accuracies in percentage points. "
-        f"`rnnzoo compare --paper {key}` prints the same.",
-        f"![{rows[0].unit.title} against depth]({key}.svg)",
-    ]
-    for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
-        parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
-    return "\n\n".join(parts) + "\n"
-
-
-def _comparison_table(rows: Sequence[Row]) -> str:
-    return _table(
-        ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
-        [
-            (
-                f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
-                *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
-                "-" if r.n is None else f"{r.n:,}",
-                r.training_text or "-",
-                "-" if r.seed is None else str(r.seed),
-            )
-            for r in rows
-        ],
-    )
-
-
 def speed_table(data: dict[str, Any]) -> str:
     """The README's tables of benchmarks/stacks.json, one for each size of stack; ratios are to the first row of each."""
     parts = []
     for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
         rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
         header, table = speed_rows(rows)
-        parts += [_table((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
+        parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
     machine = data["machine"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     parts.append(
@@ -282,7 +238,10 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         *((f"option {key}", str(value)) for key, value in spec.options.items()),
         ("depth" if cell_row(spec.cell).layers_inside else "layers", str(spec.layers)),
         ("units", str(spec.units)),
-        ("stacks", _FORMS[entry.task.form]),
+        (
+            "stacks",
+            "one for the story, one for the question, one for both outputs" if entry.task.form == "question" else "",
+        ),
         ("convolution", f"{spec.kernel} x {spec.kernel}" if spec.kernel else ""),
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", entry.task.example_text),
@@ -301,13 +260,6 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
     return [(key, value) for key, value in rows if value]
 
 
-_FORMS = {
-    "sequence": "",
-    "question": "three: of a story and a question about it, one each, and of what both put out",
-}
-"""The stacks of a network, where they are several, by specs.Shapes.form."""
-
-
 def _embedding_text(spec: Embedding | None) -> str:
     if spec is None:
         return ""
@@ -320,7 +272,7 @@ def _figures(entry: Entry, results: Results) -> str:
     for e in results.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", _value(e), how))
-    return _table((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
+    return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
 def _training(entry: Entry, results: Results) -> str:
@@ -343,7 +295,7 @@ def _training(entry: Entry, results: Results) -> str:
     if document is not None and (rows := _departures(document, training.recipe)):
         why = f" {entry.recipe.why}" if entry.recipe.why else ""
         text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows or entry.model.recipe}`.{why}\n\n"
-        text += _table(("", "document", "this checkpoint"), rows)
+        text += markdown(("", "document", "this checkpoint"), rows)
     return text
 
 
@@ -376,6 +328,8 @@ def _limits(entry: Entry, results: Results) -> str:
         if not results.training.finished:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
+        if entry.weights is None:
+            lines.append(f"Only the figures are kept, not the weights: `rnnzoo train {entry.name}` makes them again.")
     else:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:
@@ -386,16 +340,17 @@ def _limits(entry: Entry, results: Results) -> str:
 
 
 def _sources(entry: Entry) -> str:
-    lines = [f"- {p.authors}. {p.title}. {p.year}. {_link(p)}".rstrip() for p in entry.papers.values()]
+    lines = [f"- {p.authors}. {p.title}. {p.year}. {link(p)}".rstrip() for p in entry.papers.values()]
     lines.append(f"- Data: {entry.dataset.title}. {entry.dataset.citation}. License {entry.dataset.license}.")
     return "\n".join(lines)
 
 
-def _link(paper: Paper) -> str:
+def link(paper: Paper) -> str:
+    """Where a paper is to be read, if that is known."""
     return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or ""
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table; a bar inside a cell is escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -5,23 +5,21 @@ import os
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from . import files, hub, registry, text
+from . import configs, files, hub, registry, tensors, text
 from .builder import build, resolve_device
-from .errors import CheckpointError, RequestError, first_problem
+from .errors import CheckpointError, RequestError
+from .hub.settings import SCHEME
 from .network import Network
 from .specs import Config
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS, CONFIG = tensors.FILE, configs.FILE
 FILES = (WEIGHTS, CONFIG, text.FILE)
 """What a checkpoint is; the last only where the network reads text."""
-MAX_CONFIG_BYTES = 1_000_000
-MAX_HEADER_BYTES = 10_000_000
 
 
 def load(
@@ -30,8 +28,9 @@ def load(
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
-    name_or_path: a name of the registry (fetched if need be, hash-checked), or a folder with model.safetensors and
-    config.json; a word without a path separator that is in the registry is a name. dtype: of the parameters (default:
+    name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
+    of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
+    registry is a name. dtype: of the parameters (default:
     as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
     Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
@@ -60,13 +59,16 @@ def assemble(
 
 def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, dict[str, Path]]:
     """The config and the files, by name, that `load` loads, the bytes of a published checkpoint verified."""
+    if os.fspath(name_or_path).startswith(SCHEME):
+        files_of = hub.pull(os.fspath(name_or_path), revision).files
+        return configs.read(files_of[CONFIG]), files_of
     config = _config(name_or_path)
     if _is_folder(name_or_path):
         if revision is not None:
             raise RequestError(f"{name_or_path} is a folder, which has no revisions.")
         return config, files_in(Path(name_or_path))
     found = hub.resolve(registry.find(os.fspath(name_or_path)), revision)
-    must_agree(read_config(found[CONFIG]), config, found[CONFIG])
+    configs.must_agree(configs.read(found[CONFIG]), config, found[CONFIG])
     return config, found
 
 
@@ -76,8 +78,10 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def _config(name_or_path: str | os.PathLike[str]) -> Config:
+    if os.fspath(name_or_path).startswith(SCHEME):
+        return locate(name_or_path)[0]
     if _is_folder(name_or_path):
-        return read_config(Path(name_or_path) / CONFIG)
+        return configs.read(Path(name_or_path) / CONFIG)
     if os.sep in os.fspath(name_or_path):
         raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.")
     return registry.find(os.fspath(name_or_path)).config
@@ -100,18 +104,6 @@ def save(network: Network, folder: Path) -> None:
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """A safetensors file, replaced atomically. Its one metadata key keeps the bytes reproducible."""
     files.replace(path, save_tensors(tensors, metadata={"format": "pt"}))
-
-
-def read_config(path: Path) -> Config:
-    """Read and validate a config.json; raises CheckpointError."""
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise CheckpointError(f"{path}: larger than a config.json can be.")
-        return Config.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
-    except ValidationError as error:
-        raise CheckpointError(f"{path}: not a valid config.json: {first_problem(error)}.") from error
 
 
 def load_weights(network: Network, path: Path) -> None:
@@ -138,40 +130,10 @@ def load_weights(network: Network, path: Path) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file. Anything else (pickles, error pages, damaged files) is a CheckpointError."""
+    tensors.header(path)
     try:
-        _refuse_duplicates(path)
         return load_file(path)
-    except (SafetensorError, ValueError, RecursionError) as error:
+    except (SafetensorError, ValueError) as error:
         raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def _refuse_duplicates(path: Path) -> None:
-    """safetensors takes the last of two equal names; nothing that we wrote has any."""
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            raise ValueError("a name occurs twice in its header")
-        return dict(pairs)
-
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > min(path.stat().st_size, MAX_HEADER_BYTES):
-            raise ValueError("its header is longer than it can be")
-        json.loads(file.read(length), object_pairs_hook=unique)
-
-
-def must_agree(found: Config, expected: Config, path: Path) -> None:
-    """Raise CheckpointError, listing what differs, unless a config.json says what the registry says."""
-    if found == expected:
-        return
-    a, b = found.model_dump(), expected.model_dump()
-    differ = [
-        f"{part}.{key} is {value!r} there and {b[part][key]!r} in the registry"
-        for part in ("architecture", "interface")
-        for key, value in a[part].items()
-        if value != b[part][key]
-    ] or [f"{key} is {a[key]!r} there and {b[key]!r} in the registry" for key in ("name", "task") if a[key] != b[key]]
-    raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differ)}.")

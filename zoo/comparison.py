@@ -51,6 +51,7 @@ class Row:
     units: int
     task: str
     task_title: str
+    dataset: str
     metric: str
     paper: str | None = None
     table: str | None = None
@@ -126,19 +127,64 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
     metric = TARGETS[task.target].metric
     row = Row(
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
-        metric=metric, stand_in=entry.dataset.stands_in_for,
+        dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
-    if evaluation := found.measured():
-        row = replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
-        if training := found.training:
-            row = replace(
-                row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs
-            )
+    if training := found.training:
+        row = replace(row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs)
     figures = [
-        replace(row, paper=figure.paper, table=figure.table, reported=round(figure.percent / 100, 10))
+        replace(
+            _measured(row, found.measured(figure.split)),
+            paper=figure.paper, table=figure.table, reported=round(figure.percent / 100, 10),
+        )
         for figure in spec.reported
-    ]
-    return figures or ([row] if evaluation else [])
+    ]  # fmt: skip
+    evaluation = found.measured()
+    return figures or ([_measured(row, evaluation)] if evaluation else [])
+
+
+def _measured(row: Row, evaluation: results.Evaluation | None) -> Row:
+    """The row with what was measured, or without how the weights came about."""
+    if evaluation is None:
+        return replace(row, recipe=None, epochs_done=None, epochs=None)
+    return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Figures of one architecture on the tasks of one dataset, each task weighing the same."""
+
+    table: str | None
+    kind: str
+    tasks: int
+    reported: float
+    measured: float | None
+    """Over the tasks that were measured."""
+    done: int
+    """How many those are."""
+    expected: float | None
+    """What is reported of those, on average."""
+    unit: Metric
+
+
+def means(table: Sequence[Row], least: int = 3) -> list[Mean]:
+    """A row for each table and architecture of which `least` tasks of one dataset, or more, have a reported figure."""
+    groups: dict[tuple[str | None, str, str, int, int], list[Row]] = {}
+    for r in table:
+        if r.reported is not None:
+            groups.setdefault((r.table, r.dataset, r.kind, r.layers, r.units), []).append(r)
+    found = []
+    for (source, _, kind, layers, units), some in groups.items():
+        done = [r for r in some if r.measured is not None]
+        if len(some) >= least:
+            name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in some]) or 0.0
+            measured, expected = (_mean([getattr(r, way) for r in done]) for way in ("measured", "reported"))
+            found.append(Mean(source, name, len(some), reported, measured, len(done), expected, some[0].unit))
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
 
 
 def _kind(spec: Model) -> str:

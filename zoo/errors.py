@@ -47,6 +47,34 @@ class CheckpointError(ZooError):
     """Weights or their config.json are missing, damaged, or belong to another architecture."""
 
 
+class HubError(CheckpointError):
+    """The Hub could not give or take a checkpoint: its answer makes no sense, or it refuses what was sent."""
+
+
+class NetworkError(HubError):
+    """The Hub cannot be reached, breaks off, or fails for longer than we wait."""
+
+
+class AccessError(HubError):
+    """There is no token, the Hub does not accept it, or it may not do this; or the repository is gated."""
+
+
+class MissingError(HubError):
+    """What was asked for is not on the Hub: a repository or a revision (exit code 2), or a file of one (1)."""
+
+    def __init__(self, message: str, exit_code: int = 2):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ChangedError(HubError):
+    """The remote repository is not what it was: somebody else has pushed, or a tag is already elsewhere."""
+
+
+class StorageError(ZooError):
+    """A file cannot be written or read where it should be: no space, no permission, no folder."""
+
+
 class DataError(ZooError):
     """A dataset file is missing or is not, byte for byte, the pinned one."""
 

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import assets, builder, cards, comparison, files, plots, registry, results
+from . import assets, builder, cards, comparison, files, pages, plots, registry, results
 from .diagnostics import drawing, lattices
-from .diagnostics.pages import pages as analysis_pages
-from .diagnostics.pages import pictures
+from .diagnostics import pages as studies
 
 MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
 END = "<!-- end of generated -->"
@@ -29,10 +28,12 @@ def outputs() -> dict[Path, str]:
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(counts)}" for name, counts in table.items())
     generated = {assets.path(cards.COUNTS): "{\n" + lines + "\n}\n"}
     trained = []
-    for name in registry.list_models(trained=True):
+    for name in registry.models():
         row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
-        trained.append(row)
-        generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.of(name))
+        if row[0].weights or row[1].evaluations:
+            generated[assets.path("cards", name, "README.md")] = cards.card(*row, lattices.section(name))
+        if row[0].weights:
+            trained.append(row)
     readme = assets.path("README.md")
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -42,12 +43,14 @@ def outputs() -> dict[Path, str]:
             measured = cards.speed_table(json.loads(speed.read_text(encoding="utf-8")))
             drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
             text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
-        pages = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-        text = _between(text, PAPERS, cards.papers_list(pages))
-        for paper, rows in pages.items():
-            generated[assets.path("docs", f"{paper}.md")] = cards.comparison_page(paper, rows)
+        documents = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
+        text = _between(text, PAPERS, pages.papers_list(documents))
+        for paper, rows in documents.items():
+            generated[assets.path("docs", f"{paper}.md")] = pages.comparison_page(paper, rows)
+        own = [row for row in comparison.rows(measured=True) if row.paper is None]
+        generated[assets.path(pages.PAGE)] = pages.measured_page(own)
         generated[readme] = text
-        generated |= analysis_pages()
+        generated |= studies.pages()
     return generated
 
 
@@ -70,7 +73,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
     """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
-    wanted = pictures() if assets.path("README.md").exists() else {}
+    wanted = studies.pictures() if assets.path("README.md").exists() else {}
     for name in registry.list_models(trained=True):
         if shown := lattices.shown(name):
             wanted[assets.path("cards", name, lattices.PICTURE)] = shown, "maps"

@@ -45,6 +45,29 @@ class Network(Stack):
         """What a time step of the input goes through, once."""
         return (self,)
 
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> "Network":  # fmt: skip
+        """A network with weights: of the registry, of a folder, or of a repository on the Hub (org/name).
+
+        As `zoo.load`, strict in the same way: no tensor is left out or left over, nothing is unpickled.
+        """
+        from .hub.networks import from_pretrained
+
+        return from_pretrained(name_or_path, revision, device, dtype)
+
+    def push_to_hub(
+        self, repo: str, *, message: str | None = None, private: bool = False, revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:  # fmt: skip
+        """Push these weights, config and words to a repository (org/name) in one commit; returns the address of what was
+        made. Raises CheckpointError for values that are not finite, and HubError."""
+        from .hub.networks import push_to_hub
+
+        return push_to_hub(self, repo, message, private, revision, create_pr)
+
     @property
     def interface(self) -> Interface:
         return self.config.interface

@@ -121,10 +121,15 @@ class Results(Spec):
 def read(folder: Path) -> Results:
     """The results in a checkpoint's folder, empty if there are none. Raises CheckpointError for a damaged file."""
     path = folder / FILE
-    if not path.is_file():
-        return Results()
+    return parse(path) if path.is_file() else Results()
+
+
+def parse(path: Path) -> Results:
+    """A results.json; raises CheckpointError for a damaged one."""
     try:
         return Results.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
         raise CheckpointError(f"{path}: {first_problem(error)}.") from error
 

@@ -17,10 +17,16 @@ class Measure:
     loss: str
     """What training minimises and chooses the best weights by, with its unit."""
     text: Callable[[float], str]
+    tolerance: Callable[[float], float]
+    """How far a value may be from itself when it is measured again, on another machine."""
 
 
 TARGETS: dict[Target, Measure] = {
-    "class": Measure("accuracy", "accuracy", "cross-entropy in nats", lambda value: f"{100 * value:.2f} %"),
-    "value": Measure("mse", "mean squared error", "squared error", lambda value: f"{value:.3g}"),
+    "class": Measure(
+        "accuracy", "accuracy", "cross-entropy in nats", lambda value: f"{100 * value:.2f} %", lambda value: 1e-3
+    ),
+    "value": Measure(
+        "mse", "mean squared error", "squared error", lambda value: f"{value:.3g}", lambda value: 0.01 * value
+    ),
 }
 METRICS: dict[Metric, Measure] = {measure.metric: measure for measure in TARGETS.values()}

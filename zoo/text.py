@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from . import configs
 from .errors import CheckpointError, RequestError
 
-FILE = "vocabulary.txt"
+FILE = configs.VOCABULARY
 PADDING, UNKNOWN = 0, 1
 RESERVED = ("<padding>", "<unknown>")
-MAX_BYTES = 10_000_000
+MAX_BYTES = configs.MAX_VOCABULARY_BYTES
 
 
 def words_of(text: str) -> list[str]:

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import RequestError, UnknownNameError
 
 if TYPE_CHECKING:
-    from .base import Result
+    from .base import Array, Axis, Result
 
-__all__ = ["ANALYSES", "Analysis", "Recorder", "analysis", "recorder"]
+__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
+
+
+def __getattr__(name: str) -> Any:
+    """Array, Axis and Result, which need numpy: nobody who only asks what there is should wait for it."""
+    if name not in ("Array", "Axis", "Result"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.base"), name)
+
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
 

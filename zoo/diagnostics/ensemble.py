@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -182,9 +183,8 @@ def fill(block: Tensor, name: str, generator: torch.Generator) -> None:
         block.copy_(orthogonal(runs, rows, inputs * area, generator, block.dtype).reshape(block.shape))
     elif name == "identity":
         block.zero_()
-        middle = area // 2  # of an odd kernel
-        for i in range(min(rows, inputs)):
-            block[:, i, i].reshape(runs, area)[:, middle] = 1.0
+        centre: tuple[Any, ...] = (..., *(side // 2 for side in image))
+        block[centre].diagonal(dim1=1, dim2=2).fill_(1.0)
     elif kind == "normal" or name == "he-normal":
         std = float(number) if kind == "normal" else math.sqrt(2 / (inputs * area))
         block.normal_(0.0, std, generator=generator)

@@ -1,19 +1,15 @@
 """The gradient lattice of a published checkpoint's architecture, kept beside its card: numbers by a program, the picture and
-the lines from them. No torch until something is computed,
-and no numpy until numbers are read."""
+the lines from them. No torch until something is computed."""
 
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .. import assets, files
 from ..cells import FEEDFORWARD
 from ..registry import Entry
-
-if TYPE_CHECKING:
-    from .base import Stored
-    from .drawing import Shown
+from .base import Stored
+from .drawing import Shown
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
@@ -30,29 +26,32 @@ def write(entry: Entry, folder: Path) -> None:
     files.replace(folder / FILE, (json.dumps(found.data(), separators=(",", ":")) + "\n").encode())
 
 
-def of(name: str) -> "Stored | None":
+def of(name: str) -> Stored | None:
     """The lattice kept in the card of a registered model, if there is one."""
     path = assets.path("cards", name, FILE)
     return _read(path) if path.exists() else None
 
 
 @cache
-def _read(path: Path) -> "Stored":
-    from .base import Stored
-
+def _read(path: Path) -> Stored:
     return Stored.of(json.loads(path.read_text(encoding="utf-8")))
 
 
-def shown(name: str) -> "Shown | None":
+def shown(name: str) -> Shown | None:
     """What the picture of a card shows: the means for both losses."""
     found = of(name)
     return None if found is None else [(name, found.only("mean"))]
 
 
-def section(name: str, lattice: "Stored") -> str:
-    """What a card says about the gradients of its architecture."""
+def section(name: str) -> str:
+    """What a card says about the gradients of its architecture, if that was computed."""
+    lattice = of(name)
     return (
-        f"## Gradients\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"
-        f"Of this architecture at orthogonal start values and zero biases, not of these weights; {lattice.setting['runs']} random "
-        f"networks (Turkoglu et al. 2019, section 3.1). `rnnzoo inspect {name}` computes it."
+        ""
+        if lattice is None
+        else (
+            f"## Gradients\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"
+            f"Of this architecture at orthogonal start values and zero biases, not of these weights; {lattice.setting['runs']} random "
+            f"networks (Turkoglu et al. 2019, section 3.1). `rnnzoo inspect {name}` computes it."
+        )
     )

@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from .. import checkpoint, registry
+from .. import checkpoint, configs, registry
 from ..builder import build
 from ..cells import CELLS, FEEDFORWARD, cell_class
 from ..errors import RequestError, UnknownNameError, first_problem
@@ -34,7 +34,7 @@ def config_of(name: str) -> Config:
     if name in registry.models():
         return registry.find(name).config
     if os.path.isdir(name):
-        return checkpoint.read_config(Path(name) / checkpoint.CONFIG)
+        return configs.read(Path(name) / configs.FILE)
     found = SPELLING.fullmatch(name)
     if found is None or found["cell"] not in CELLS:
         hint = "It can also be CELL-LxH, such as lstm-12x32."

@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
 Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1, max_length=32)]
-Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Text = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""One line: it goes into tables, cards and messages."""
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
 Count = Annotated[int, Field(ge=1, le=16384)]
 Shape = Annotated[tuple[Count, ...], Field(strict=False, max_length=3)]
@@ -23,6 +24,7 @@ Positive = Annotated[float, Field(gt=0.0, lt=math.inf, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^https://")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+Repo = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$")]
 
 
 class Spec(BaseModel):

@@ -100,6 +100,8 @@ class Shapes(Spec):
         """One example in words."""
         if self.readout == "none":
             return f"{self.step_text} values"
+        if self.form == "question":
+            return f"a story and a question, up to {self.steps} words together"
         return f"{'up to ' if self.vocabulary else ''}{self.steps} steps of {self.step_text}"
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from .base import Commit, Count, Key, Layers, Percent, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
 from .networks import Architecture, Embedding, Head, Init, Kernel, Merge, check_cell
 from .recipes import Recipe
@@ -19,6 +19,11 @@ class Reported(Spec):
     table: Text
     percent: Percent
     """Accuracy in percent, as printed."""
+    split: Literal["train", "test"] = "test"
+    """What it was measured on."""
+
+
+FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
 
 
 class PinnedFile(Spec):
@@ -29,11 +34,11 @@ class PinnedFile(Spec):
 class Weights(Spec):
     """The pin of a published checkpoint: these bytes, wherever they come from."""
 
-    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")]
+    repo: Repo
     revision: Commit | None = None
     """Full commit on the Hub; none while only the packaged copy exists."""
-    files: dict[Literal["model.safetensors", "config.json", "vocabulary.txt"], PinnedFile]
-    """The last where the input is text."""
+    files: dict[FileName, PinnedFile]
+    """The third where the input is text; the last has golden outputs."""
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
@@ -67,6 +72,7 @@ class ReportedTable(Spec):
 
     paper: Key
     table: Text
+    split: Literal["train", "test"] = "test"
     percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
 
 
@@ -117,7 +123,9 @@ class Grid(Spec):
     def _reported(self, column: int, row: str, task: str) -> list[Reported]:
         found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
         figures = ((table, row[column]) for table, row in found if row)
-        return [Reported(paper=t.paper, table=t.table, percent=float(f)) for t, f in figures if f is not None]
+        return [
+            Reported(paper=t.paper, table=t.table, split=t.split, percent=float(f)) for t, f in figures if f is not None
+        ]
 
     @model_validator(mode="after")
     def _cells_exist(self) -> "Grid":

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .base import TaskData
 
 TASKS: dict[str, str] = {
+    "absent": "absent.Absent",
     "adding": "adding.Adding",
     "babi": "babi.Babi",
     "circles": "tables.Circles",

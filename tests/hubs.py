@@ -1,0 +1,176 @@
+"""Fixtures for tests of the Hub: a loopback server, and a small zoo of one published model that can be pushed there."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import pytest
+from huggingface_hub import constants, file_download
+from huggingface_hub.utils import _http
+from loopback import WRITE, Loopback
+from ruamel.yaml import YAML
+
+from zoo import assets, cards, checkpoint, configs, evaluation, golden, hub, pins, registry, results, tensors
+from zoo.builder import build
+from zoo.cells import CELLS
+from zoo.hub import remote
+from zoo.hub.digests import pin
+from zoo.specs import Weights
+
+NAME, OTHER = "rnn-1x8-mnist-rows", "gru-1x8-mnist-rows"
+REPO = f"rnnzoo/{NAME}"
+PINNED = [configs.GOLDEN, configs.FILE, tensors.FILE]
+PUSHED = {*PINNED, "README.md", "results.json"}
+ROOT = Path(__file__).parent.parent
+
+
+def clear() -> None:
+    for cached in (registry.registry, registry.models):
+        cached.cache_clear()
+
+
+def small_registry() -> dict[str, object]:
+    """What the real one has of row-by-row MNIST, and two models."""
+    data = YAML(typ="safe", pure=True).load((ROOT / "registry.yaml").read_text())
+    task = data["tasks"]["mnist-rows"]
+    recipe = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 1}
+    entry = {"layers": 1, "units": 8, "task": "mnist-rows", "recipe": "r"}
+    return {
+        "papers": {CELLS[cell].paper: data["papers"][CELLS[cell].paper] for cell in ("rnn", "gru")}, "datasets": {task["dataset"]: data["datasets"][task["dataset"]]},
+        "tasks": {"mnist-rows": task}, "recipes": {"r": recipe},
+        "models": {OTHER: {"cell": "gru", **entry}, NAME: {"cell": "rnn", **entry}}, "grids": {}, "weights": {},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def hub_server() -> Iterator[Loopback]:
+    server = Loopback()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A zoo with two models, adopted, measured and with their cards; on no Hub yet."""
+    root = tmp_path_factory.mktemp("template")
+    with (root / "registry.yaml").open("w") as file:
+        YAML(typ="safe", pure=True).dump(small_registry(), file)
+    before, assets.ROOT = assets.ROOT, root
+    clear()
+    try:
+        for seed, name in enumerate((NAME, OTHER)):
+            home = root / "cards" / name
+            network = build(name, device="cpu", seed=seed).eval()
+            checkpoint.save(network, home)
+            golden.write(network, home / golden.FILE)
+            weights = {"repo": f"rnnzoo/{name}", "files": {file: pin(home / file) for file in PINNED}}
+            pins.write(name, Weights.model_validate(weights))
+            results.write(home, results.Results(evaluations=(evaluation.evaluate(name, device="cpu"),)))
+        counts = {name: [cards.counts(name).parameters, cards.counts(name).multiply_adds] for name in (NAME, OTHER)}
+        (root / "counts.json").write_text(json.dumps(counts))
+        for name in (NAME, OTHER):
+            entry = registry.find(name)
+            text = cards.of(entry)
+            (root / "cards" / name / "README.md").write_text(text)
+    finally:
+        assets.ROOT = before
+        clear()
+    return root
+
+
+@dataclass
+class Here:
+    """A machine with the small zoo, an empty cache, and the loopback Hub as the only one."""
+
+    root: Path
+    cache: Path
+    hub: Loopback
+    env: dict[str, str]
+    slept: list[float] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def card(self) -> Path:
+        return self.root / "cards" / NAME
+
+    @property
+    def ask(self) -> hub.Ask:
+        return hub.Ask(say=self.said.append)
+
+    def way(self, **options: object) -> hub.Way:
+        return hub.Way(**{"say": self.said.append, **options})
+
+    def content(self, name: str = NAME) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (self.root / "cards" / name).iterdir()}
+
+    def publish(self, name: str = NAME, keep: bool = False) -> str:
+        """Put a model on the Hub and pin it, as if pushed before; by default its packaged copy is gone then."""
+        commit = self.hub.add(f"rnnzoo/{name}", self.content(name))
+        self.pin(commit, name)
+        for file in () if keep else PINNED:
+            (self.root / "cards" / name / file).unlink()
+        return commit
+
+    def pin(self, commit: str, name: str = NAME) -> None:
+        files = registry.find(name).weights.files
+        pins.write(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
+
+    def blobs(self) -> list[Path]:
+        """Every file of content in the cache, whole or not."""
+        return [path for path in self.cache.glob("hub/models--*/blobs/*") if path.is_file()]
+
+    def spawn(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        """The command line in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "rnnzoo_cli", *arguments], env={**self.env, **env}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_interruptible,
+        )  # fmt: skip
+
+
+def _interruptible() -> None:
+    """A test run that is in the background ignores SIGINT, which its children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture
+def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """The small zoo on this machine, in this process and for others, and the real client; only waiting is left out."""
+    root, cache = tmp_path / "zoo", tmp_path / "hf"
+    shutil.copytree(template, root)
+    hub_server.reset()
+    settings = {
+        "HF_ENDPOINT": hub_server.endpoint, "HF_HOME": str(cache), "HF_TOKEN": WRITE, "RNNZOO_ROOT": str(root),
+        "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_OFFLINE": "0",
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(assets, "ROOT", root)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
+    clear()
+    machine = Here(root, cache, hub_server, {**os.environ})
+    quick = SimpleNamespace(**{name: getattr(time, name) for name in dir(time) if not name.startswith("_")})
+    quick.sleep = machine.slept.append
+    for module in (_http, file_download, remote):
+        monkeypatch.setattr(module, "time", quick)
+    yield machine
+    huggingface_hub.close_session()
+    clear()
+
+
+Run = Callable[..., tuple[int, str, str]]

@@ -1,0 +1,82 @@
+"""Networks of one's own to and from the Hub, as users of transformers know it; what Network's two methods do."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+
+from .. import __version__, checkpoint, configs, golden, tensors
+from ..errors import CheckpointError, RequestError
+from ..network import Network
+from . import settings
+from .browsing import identity
+from .package import CARD
+from .pushing import State, Way, holds, look, send
+from .remote import Connection
+
+
+def from_pretrained(
+    name_or_path: str, revision: str | None = None, device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Network:  # fmt: skip
+    """As `zoo.load`, where org/name is a repository on the Hub unless there is such a folder."""
+    name = os.fspath(name_or_path)
+    if settings.REPO.fullmatch(name) and not os.path.isdir(name):
+        name = f"{settings.SCHEME}{name}"
+    return checkpoint.load(name, revision=revision, device=device, dtype=dtype)
+
+
+def push_to_hub(
+    network: Network, repo: str, message: str | None = None, private: bool = False, revision: str | None = None,
+    create_pr: bool = False,
+) -> str:  # fmt: skip
+    """Push a network's weights, config, words and golden outputs in one commit; a card only where there is none.
+
+    Returns the address of the commit, hf://org/name@commit, or of the pull request. Raises CheckpointError for values
+    that are not finite, RequestError for a repository's name that is none, and HubError.
+    """
+    settings.check_repo(repo)
+    text = message or f"{network.config.name}, by rnnzoo {__version__}"
+    if settings.has_secret(text):
+        raise RequestError("There is what looks like a token in the message; not pushed.")
+    way = Way(private=private, revision=revision, create_pr=create_pr)
+    files = {**_content(network), CARD: _card(network.config.name, repo)}
+    with Connection(settings.current()) as hub:
+        state = look(hub, repo, way, identity(hub))
+        if state.head is not None and CARD in hub.listing(repo, [CARD], state.head):
+            del files[CARD]
+        if state.head is not None and holds(hub, repo, state.head, files):
+            return f"{settings.SCHEME}{repo}@{state.head}"
+        commit, _, pull_request = send(hub, repo, files, State(state.exists, state.head), way, text)
+        return pull_request or f"{settings.SCHEME}{repo}@{commit}"
+
+
+def _content(network: Network) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        checkpoint.save(network, folder)
+        if odd := tensors.not_finite(folder / tensors.FILE):
+            raise CheckpointError(f"{', '.join(odd[:5])} has values that are not finite; not pushed.")
+        golden.write(network, folder / golden.FILE)
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def _card(name: str, repo: str) -> bytes:
+    return f"""\
+---
+library_name: rnnzoo
+tags:
+  - rnn
+---
+
+# {repo.partition("/")[2]}
+
+The recurrent network `{name}`; {configs.FILE} says what it is.
+
+```python
+from zoo import load
+
+model = load("{settings.SCHEME}{repo}")
+```
+""".encode()

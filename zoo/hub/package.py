@@ -1,0 +1,99 @@
+"""What a push would send, checked before anybody is asked: the files of cards/NAME, and nothing else that lies there."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import assets, cards, configs, results, tensors
+from ..errors import CheckpointError
+from ..registry import Entry
+from ..specs import Weights
+from . import local, settings
+from .digests import differs
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class Package:
+    """The content of a checkpoint's repository."""
+
+    entry: Entry
+    pin: Weights
+    files: dict[str, bytes]
+
+
+def pack(entry: Entry) -> Package:
+    """Read and check all that a push of a model would send.
+
+    CheckpointError for what is unpinned, differs from its pin, from the registry or from its card, is not finite, has a
+    token in it, or is a link: a card's folder must hold its own files.
+    """
+    pin = entry.weights
+    if pin is None:
+        raise CheckpointError(f"{entry.name} has no weights to push. To train it: rnnzoo train {entry.name}")
+    refuse_links(assets.path("cards", entry.name))
+    if configs.GOLDEN not in pin.files:
+        raise CheckpointError(f"{entry.name}: no {configs.GOLDEN} is pinned. `rnnzoo adopt` its folder again.")
+    found = {name: _pinned(entry.name, pin, name) for name in pin.files}
+    configs.must_agree(configs.read(found[configs.FILE]), entry.config, found[configs.FILE])
+    if odd := tensors.not_finite(found[tensors.FILE]):
+        raise CheckpointError(f"{entry.name}: {', '.join(odd[:5])} has values that are not finite; not pushed.")
+    content = {name: path.read_bytes() for name, path in found.items()}
+    content |= _written(entry, pin)
+    for name, data in content.items():
+        if not name.endswith(".safetensors") and settings.has_secret(data.decode(errors="replace")):
+            raise CheckpointError(f"{entry.name}: there is what looks like a token in {name}; not pushed. Take it out.")
+    return Package(entry, pin, content)
+
+
+def refuse_links(folder: Path) -> None:
+    """CheckpointError if a folder, or anything in it, is a symbolic link."""
+    found = [folder, *(Path(at) / name for at, folders, names in os.walk(folder) for name in (*folders, *names))]
+    for path in found:
+        if path.is_symlink():
+            raise CheckpointError(
+                f"{path} is a symbolic link; what is pushed must be here itself. Replace it by a copy."
+            )
+
+
+def _pinned(model: str, pin: Weights, name: str) -> Path:
+    """The copy of a pinned file to send: the folder's own, which must be the pinned one, else the cache's."""
+    for path in reversed(local.copies(model, pin, name)):
+        if problem := differs(path, pin.files[name]):
+            raise CheckpointError(f"{path} {problem}, by its pin. `rnnzoo adopt` pins a new checkpoint; not pushed.")
+        return path
+    raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
+
+
+def _written(entry: Entry, pin: Weights) -> dict[str, bytes]:
+    """The card, what it shows, and the results: these about the weights, the card about them."""
+    found = results.of(entry.name)
+    if {e.checkpoint_sha256 for e in found.evaluations} - {pin.files[tensors.FILE].sha256}:
+        raise CheckpointError(
+            f"{entry.name}: {results.FILE} has figures of other weights. rnnzoo eval {entry.name} --record"
+        )
+    from ..diagnostics import lattices
+
+    drawn = () if lattices.of(entry.name) is None else (lattices.FILE, lattices.PICTURE)
+    try:
+        content = {name: assets.path("cards", entry.name, name).read_bytes() for name in (CARD, results.FILE, *drawn)}
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror}); not pushed.") from error
+    if problem := stale(entry):
+        raise CheckpointError(f"{entry.name}: {problem}; not pushed.")
+    return content
+
+
+def stale(entry: Entry) -> str | None:
+    """What is wrong with the card of a model, if it is not, byte for byte, what its results and the registry make it."""
+    path = assets.path("cards", entry.name, CARD)
+    try:
+        there = path.read_bytes()
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror})"
+    return (
+        None
+        if there == cards.of(entry).encode()
+        else f"{path} is not what the registry and the results say: make generated"
+    )

@@ -1,0 +1,116 @@
+"""The pages in docs/: what documents report beside what was measured, and what was measured alone; no torch."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from .cards import citation, link, markdown
+from .comparison import Mean, Row, means
+from .registry import registry
+
+PAGE = "docs/measured.md"
+
+
+def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
+    """The README's links to the pages of `comparison_page`, by paper."""
+    papers = registry().papers
+    return "\n".join(
+        f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
+        for key, rows in pages.items()
+    )
+
+
+def _extent(rows: Sequence[Row]) -> str:
+    models, done = ({row.model for row in some} for some in (rows, [r for r in rows if r.measured is not None]))
+    return f"{len(done)} of {len(models)} models measured"
+
+
+def comparison_page(key: str, rows: Sequence[Row]) -> str:
+    """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
+    paper = registry().papers[key]
+    parts = [
+        f"# {paper.title}",
+        f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),
+        f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
+        "difference is measured less reported, for accuracies in percentage points. "
+        f"`rnnzoo compare --paper {key}` prints the same.",
+        f"![{rows[0].unit.title} against depth]({key}.svg)",
+    ]
+    for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
+        parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
+    if found := means(rows):
+        parts.append(f"## Means over tasks\n\n{_means_table(found)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _means_table(rows: Sequence[Mean]) -> str:
+    header = (
+        "table",
+        "architecture",
+        "tasks",
+        "mean reported",
+        "measured tasks",
+        "mean reported of these",
+        "mean measured",
+    )
+    texts = [
+        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), str(r.done),
+         *("-" if value is None else r.unit.text(value) for value in (r.expected, r.measured))) for r in rows
+    ]  # fmt: skip
+    return markdown(header, texts)
+
+
+def _comparison_table(rows: Sequence[Row]) -> str:
+    return markdown(
+        ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
+        [
+            (
+                f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
+                *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
+                "-" if r.n is None else f"{r.n:,}",
+                r.training_text or "-",
+                "-" if r.seed is None else str(r.seed),
+            )
+            for r in rows
+        ],
+    )
+
+
+def measured_page(rows: Sequence[Row]) -> str:
+    """docs/measured.md: a table for each task, of rows with a measured figure and no reported one; cells against depths where there are several depths."""
+    parts = [
+        "# Measured here",
+        "Models of which no document reports a figure on the same data, each trained in one run and measured on the whole "
+        "test set; what differs by little differs by chance. `rnnzoo compare --measured` prints the same, `rnnzoo show` "
+        "has the recipe of each.",
+    ]
+    for _, some in groupby(sorted(rows, key=_section), key=_section):
+        found = list(some)
+        depths = sorted({r.layers for r in found})
+        parts += [_heading(found[0]), _by_depth(found, depths) if len(depths) > 1 else _listed(found)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(row: Row) -> tuple[str, int, str]:
+    return row.task, row.units, row.training_text or ""
+
+
+def _heading(row: Row) -> str:
+    stand_in = f" They stand in for {row.stand_in}, and figures on the two do not compare." if row.stand_in else ""
+    return (
+        f"## {row.task_title[0].upper()}{row.task_title[1:]} (`{row.task}`), {row.units} units\n\n"
+        f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {row.training_text}.{stand_in}"
+    )
+
+
+def _link(row: Row) -> str:
+    return f"[{row.unit.text(row.measured or 0.0)}](../cards/{row.model}/README.md)"
+
+
+def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:
+    kinds = list(dict.fromkeys(r.kind for r in rows))
+    at = {(r.kind, r.layers): _link(r) for r in rows}
+    return markdown(("layers", *kinds), [(str(d), *(at.get((kind, d), "-") for kind in kinds)) for d in depths])
+
+
+def _listed(rows: Sequence[Row]) -> str:
+    return markdown(("model", rows[0].unit.title), [(f"`{r.model}`", _link(r)) for r in rows])

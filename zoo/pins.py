@@ -1,0 +1,54 @@
+"""The `weights` section of registry.yaml, its last: the pins of the published checkpoints, written by programs."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from . import assets, files, registry
+from .specs import Weights
+
+MARK = "\nweights:"
+
+
+def write(name: str, weights: Weights) -> bool:
+    """Pin a checkpoint in registry.yaml, in place of an older pin; False if that is what it said already.
+
+    The other pins are read anew, alone, so that two programs that write at once both have their way. Raises OSError.
+    """
+    path = assets.path("registry.yaml")
+    with _alone(path.parent):
+        everything = registry.read(path).weights
+        if everything.get(name) == weights:
+            return False
+        text = path.read_text(encoding="utf-8").partition(MARK)[0] + _section({**everything, name: weights})
+        files.replace(path, text.encode())
+    registry.registry.cache_clear()
+    registry.models.cache_clear()
+    return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process is in here for this folder, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    at = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(at, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(at)
+
+
+def _section(weights: dict[str, Weights]) -> str:
+    text = io.StringIO()
+    data = {name: weights[name].model_dump(mode="json", exclude_none=True) for name in sorted(weights)}
+    YAML().dump({"weights": data}, text)
+    return "\n" + text.getvalue()
