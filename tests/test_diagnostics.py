@@ -249,6 +249,9 @@ def test_pages_show_every_figure_and_verdict() -> None:
         assert figure.title in shown[path], figure.study
         for claim in figure.claims:
             assert claim.text in shown[path]
+    for text in shown.values():
+        rows = [line for line in text.splitlines() if line.startswith("| ")]
+        assert {line.replace("\\|", "").count("|") for line in rows} == {4}  # three columns, whatever stands in them
     for path in pages.pictures():
         assert path.stat().st_size < 150_000
 

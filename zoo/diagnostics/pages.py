@@ -222,7 +222,6 @@ def _verdicts(figure: Figure, results: Results) -> str:
     rows = ["| the document found | here | agrees |", "| --- | --- | --- |"]
     for claim in figure.claims:
         numbers, same = claim.check(results)
-        rows.append(
-            f"| {claim.text} | {numbers} | {'yes' if same else '**no**'} |".replace("|d", "\\|d").replace("W|", "W\\|")
-        )
+        cells = (claim.text, numbers, "yes" if same else "**no**")
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows)
