@@ -18,7 +18,7 @@ from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
 from ruamel.yaml import YAML
 
-from zoo import assets, registry
+from zoo import assets, builder, registry
 from zoo.tasks import mnist
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
@@ -30,7 +30,7 @@ TRAIN, VALIDATION = 160, 40
 @pytest.fixture(autouse=True)
 def _fresh_registry() -> Any:
     yield
-    for cached in (registry.registry, registry.models):
+    for cached in (registry.registry, registry.models, builder.counts):
         cached.cache_clear()
 
 
@@ -65,7 +65,7 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         monkeypatch.setattr(assets, "ROOT", root)
         monkeypatch.setenv("RNNZOO_ROOT", str(root))
         monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
-        for cached in (registry.registry, registry.models):
+        for cached in (registry.registry, registry.models, builder.counts):
             cached.cache_clear()
         return root
 
