@@ -1,4 +1,4 @@
-"""Drawing what zoo.comparison compares; the only module that imports matplotlib (the extra `plots`)."""
+"""Drawing what zoo.comparison compares. Needs matplotlib (the extra `plots`)."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -33,14 +33,10 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     Single points are drawn only if there is no curve. Raises RequestError for an empty comparison or a format that
     matplotlib has not, and MissingExtraError.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    kind, known = path.suffix.removeprefix(".").lower(), Figure().canvas.get_supported_filetypes()
-    if kind not in known:
-        raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(sorted(known))}.")
+    kind = drawable(path)
+    import matplotlib
+    from matplotlib.figure import Figure
+
     if not rows:
         raise RequestError("There is nothing to plot: no model that matches has a reported or measured figure.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +47,18 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
             figure.savefig(path, format=kind, metadata=metadata)
         else:
             figure.savefig(path, format=kind, dpi=200)
+
+
+def drawable(path: Path) -> str:
+    """The format of a picture at `path`, "svg" say; RequestError if matplotlib has none such, and MissingExtraError."""
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    kind, known = path.suffix.removeprefix(".").lower(), matplotlib.figure.Figure().canvas.get_supported_filetypes()
+    if kind not in known:
+        raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(sorted(known))}.")
+    return kind
 
 
 def _draw(rows: Sequence[Row], new: Callable[..., "Figure"]) -> "Figure":

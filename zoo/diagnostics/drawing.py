@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import __version__
-from ..errors import MissingExtraError, RequestError
+from ..plots import drawable
 from .base import Array, Axis, Result, Tick
 
 if TYPE_CHECKING:
@@ -39,14 +39,9 @@ def draw(shown: Shown, how: str, path: Path) -> None:
     An SVG or PNG carries `digest(shown)`, which tells a stale one. Raises RequestError for a format that matplotlib has
     not, and MissingExtraError.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
-    kind, known = path.suffix.removeprefix(".").lower(), Figure().canvas.get_supported_filetypes()
-    if kind not in known:
-        raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(sorted(known))}.")
+    kind = drawable(path)
+    import matplotlib
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = HOW[how](shown)
