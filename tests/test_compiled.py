@@ -308,7 +308,9 @@ def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) ->
     for many, units in ((1, 19), (40, 16)):
         net = small(case, units=units, layers=3, readout=readout, mean=0.5, std=2.0, standardize=many == 1).eval()
         x = normal(many, 5, 2, dtype=torch.float32)
-        assert compiled.stepper(None, net.layers, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)])
+        assert compiled.stepper(
+            None, net.layers, None, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)]
+        )
         whole = net(x)
         found = stepped(net, x)
         close(found[-1], whole[:, -1] if readout == "every" else whole)
@@ -336,6 +338,16 @@ def test_a_stream_sees_every_change_of_the_network() -> None:
     check()
     net.layers[0] = copy.deepcopy(net.layers[0])
     net.layers[0].ahead.input.weight.neg_()
+    check()
+    net.head.bias.data = net.head.bias.data + 1
+    check()
+    net.head.register_forward_hook(lambda module, args, out: out * 2)
+    check()
+    net.reset_head(20)
+    check()
+    net.head = nn.Linear(net.head.in_features, 3, bias=False)
+    check()
+    nn.utils.parametrizations.weight_norm(net.head)
     check()
     net.layers[1].ahead.input.register_forward_hook(lambda module, args, out: out + 1)
     check()

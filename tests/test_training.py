@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from zoo.builder import build
 from zoo.errors import RequestError, TrainingError
 from zoo.evaluation import evaluate
 from zoo.specs import Optimizer, Schedule
+from zoo.tasks.base import Split, shifted
 from zoo.training import STATE, Progress, make_optimizer, schedule, train
 
 NAME = "rnn-1x8-mnist-rows"
@@ -78,6 +80,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
         ({"truncate": 7, "precision": "bf16"}, {"cell": "lstm"}),
+        ({"then": {"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "shift": 2}}, {}),
     ],
 )
 def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
@@ -237,6 +240,63 @@ def test_unequal_shares_are_refused(small_zoo: Zoo, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Accelerator, "num_processes", 2)
     with pytest.raises(TrainingError, match="cannot be shared equally by 2 processes"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_a_second_stage(small_zoo: Zoo, tmp_path: Path) -> None:
+    first = {"name": "cosine", "epochs": 4}
+    then = {"after": 2, "lr": 0.02, "schedule": {"name": "polynomial", "power": 1.0}, "shift": 2}
+    small_zoo({"epochs": 4, "schedule": first, "then": then})
+    entry, rates = registry.find(NAME), []
+    train(entry, tmp_path / "whole", device="cpu", report=lambda at: rates.append(at.finished))
+    rates = [row.lr / 0.01 for row in rates if row is not None]
+    last = 7  # steps of an epoch before its last
+    cosine = [(1 + math.cos(math.pi * (epoch * 8 + last) / 32)) / 2 for epoch in range(2)]
+    assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16)])
+    # a run of the first epochs alone is the same run
+    for epochs in (1, 2):
+        train(entry, tmp_path / f"{epochs}", device="cpu", overrides={"epochs": epochs})
+        assert history(tmp_path / f"{epochs}") == history(tmp_path / "whole")[:epochs]
+
+    # what comes after does not depend on the optimizer's state before, and it sees other images
+    for folder, shift in (("forgets", 2), ("unmoved", None)):
+        small_zoo({"epochs": 4, "schedule": first, "then": {**then, "shift": shift}})
+        shutil.copytree(tmp_path / "2", tmp_path / folder)
+        tensors = checkpoint.read_tensors(tmp_path / folder / STATE)
+        tensors = {k: -t if k.endswith("exp_avg") else t for k, t in tensors.items()}
+        recipe = registry.find(NAME).recipe.model_dump(mode="json", exclude={"paper", "follows", "why"})
+        facts = json.loads(bytes(tensors["facts"].tolist()))
+        facts["identity"]["recipe"] = recipe
+        tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+        checkpoint.write_tensors(tmp_path / folder / STATE, tensors)
+        train(registry.find(NAME), tmp_path / folder, device="cpu")
+    assert history(tmp_path / "forgets") == history(tmp_path / "whole")
+    assert history(tmp_path / "unmoved") != history(tmp_path / "whole")
+
+
+def test_shifted_images() -> None:
+    images = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 3, 4).expand(400, 3, 4)
+    seen = set()
+    for image in shifted(images, 1):
+        moves = [
+            (down, right)
+            for down in (-1, 0, 1)
+            for right in (-1, 0, 1)
+            if all(
+                image[i, j] == (images[0, i - down, j - right] if 0 <= i - down < 3 and 0 <= j - right < 4 else 0)
+                for i in range(3)
+                for j in range(4)
+            )
+        ]
+        assert len(moves) == 1
+        seen |= set(moves)
+    assert len(seen) == 9
+    assert torch.equal(shifted(images, 0), images)
+
+
+def test_only_images_are_shifted() -> None:
+    numbers = Split(torch.zeros(3, 4), torch.zeros(3), {}, lambda raw: raw)
+    with pytest.raises(RequestError, match="Only images can be shifted"):
+        numbers.batch(torch.arange(2), torch.device("cpu"), shift=1)
 
 
 def test_schedules() -> None:

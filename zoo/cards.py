@@ -16,7 +16,7 @@ from .cells import cell_row
 from .registry import Entry
 from .results import Evaluation, Results
 from .results import of as recorded
-from .specs import Embedding, Paper, Recipe, Reported
+from .specs import Embedding, Paper, Recipe, Reported, Stage
 from .targets import METRICS, TARGETS
 
 COUNTS = "counts.json"
@@ -301,24 +301,34 @@ def _training(entry: Entry, results: Results) -> str:
 
 def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
     """The settings in which two recipes differ."""
-    a, b = _flat(document), _flat(own)
-    skip = ("paper", "follows", "why", "seed")
-    return [(key, str(a[key]), str(b[key])) for key in a if a[key] != b[key] and key not in skip]
+    skip = {"paper", "follows", "why", "seed"}
+    a, b = (_flat(recipe.model_dump(exclude=skip)) for recipe in (document, own))
+    return [(key, str(a.get(key)), str(b.get(key))) for key in a | b if a.get(key) != b.get(key)]
 
 
-def _flat(recipe: Recipe) -> dict[str, Any]:
+def _flat(given: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for key, value in recipe.model_dump().items():
-        flat |= {f"{key} {k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    for key, value in given.items():
+        flat |= {f"{key} {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
     return flat
 
 
 def _recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
+    later = recipe.then
+    then = (
+        ""
+        if later is None
+        else (f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}")
+    )
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
-        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}"
+        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{_moved(recipe)}{then}"
     )
+
+
+def _moved(stage: Recipe | Stage) -> str:
+    return f", images moved by up to {stage.shift} px" if stage.shift else ""
 
 
 def _limits(entry: Entry, results: Results) -> str:

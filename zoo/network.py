@@ -140,17 +140,20 @@ class Network(Stack):
         if state is None or self._stepper is None or not self._stepper.continues(x, state):
             state = self._check_step(x, state)
         if self.interface.readout != "mean":
-            new = self._step(self._embedded(x), state)
-            return self._read(new[-1][0]), new
+            logits, new = self._step(self._embedded(x), state, self.head)
+            return self._read(new[-1][0]) if logits is None else logits, new
         *layers, (total, count) = state
-        new = self._step(self._embedded(x), tuple(layers))
+        _, new = self._step(self._embedded(x), tuple(layers), None)
         seen = (total + new[-1][0], count + 1)
         return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
 
-    def _step(self, h: Tensor, state: NetworkState) -> NetworkState:
-        """New states of the layers for one time step, h: (batch, features, ...), not yet standardised."""
+    def _step(self, h: Tensor, state: NetworkState, head: nn.Module | None) -> tuple[Tensor | None, NetworkState]:
+        """New states of the layers for one time step, h: (batch, features, ...), not yet standardised.
+
+        With them what the head makes of the top layer, where the fast step computes that in the same go.
+        """
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            fast = self._stepper = compiled.stepper(self._stepper, self.layers, h, state)
+            fast = self._stepper = compiled.stepper(self._stepper, self.layers, head, h, state)
             if fast is not None:
                 return fast.step(h, *self._standard, state)
         h, new = self._standardized(h), []
@@ -159,7 +162,7 @@ class Network(Stack):
             now = way.step(way.cell.prepare(way.input(h)), old)
             h = self.dropout(now[0])
             new.append(now)
-        return tuple(new)
+        return None, tuple(new)
 
     def reset_head(self, classes: int) -> None:
         """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights.

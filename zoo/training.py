@@ -152,11 +152,15 @@ class Run:
         Returns whether any process wants to stop, so that all stop after the same step.
         """
         accelerator = self.accelerator
+        stage, length = self.recipe.stage(self.step // self.per_epoch)
+        past = self.step - stage.after * self.per_epoch
+        if past == 0:
+            self.optimizer.state.clear()
         torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
         share = batch.chunk(accelerator.num_processes)[accelerator.process_index]
-        x, y, lengths = self.train.batch(share, self.device)
+        x, y, lengths = self.train.batch(share, self.device, stage.shift)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.optimizer.lr * schedule(self.recipe.schedule, self.step, self.total)
+            group["lr"] = stage.lr * schedule(stage.schedule, past, length * self.per_epoch)
         self.model.train()
         loss, metric, targets = score(self.entry.task.target, self.model(x, lengths), y)
         sums = accelerator.reduce(torch.stack([loss.detach(), metric, targets, targets.new_tensor(stop)]), "sum")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..cells.base import State
 from ..recurrence import Direction
 from .plans import Plan, plan
-from .shared import differentiable, maps, only_equations, parameters
+from .shared import differentiable, hooked, maps, only_equations, parameters
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 """What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
@@ -59,6 +59,12 @@ class _Job(ctypes.Structure):
     ]
 
 
+class _Head(ctypes.Structure):
+    """Head of native/scan.cpp, field by field."""
+
+    _fields_ = [("weight", _pointer), ("bias", _pointer), ("outputs", _int), ("logits", _pointer)]
+
+
 def libraries() -> dict[str, Path]:
     """The libraries that were built, by instruction set."""
     folder = Path(__file__).parent
@@ -82,7 +88,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
     lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
-    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 3]
+    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 4]
     lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
     return lib
 
@@ -236,21 +242,21 @@ def _pair(tensors: Sequence[Tensor | None]) -> Any:
 class Stepper:
     """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds."""
 
-    def __init__(self, stack: nn.ModuleList, x: Tensor):
-        """For layers of one direction and inputs like x: (batch, features); see `supports`."""
-        self.key = _key(x)
+    def __init__(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor):
+        """For layers of one direction, the head that reads them, if it is to, and inputs like x, (batch, features)."""
+        self.stack, self.head, self.key = stack, head, _key(x)
         directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
         plans = [plan(d.cell) for d in directions]
-        used = [m for d, made in zip(directions, plans, strict=True) if made for m in maps(d, made)]
+        used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) if made for m in maps(d, made)]
+        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
+        used += [] if head is None else [head]
         places = [(m._modules, name) for m in stack.modules() for name in m._modules]
         self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
         values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
         self.weights = tuple(zip(*values, strict=True))
-        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         self.addresses = self._addresses()
-        counts = [len(d.cell.states) for d in directions]
-        self.slices = [slice(sum(counts[:i]), sum(counts[: i + 1])) for i in range(len(counts))]
-        self.shape = (sum(counts), x.shape[0], directions[0].units)
+        self.states = len(directions[0].cell.states)
+        self.shape = (self.states * len(directions), x.shape[0], directions[0].units)
         self.jobs, self.held = (_Job * len(directions))(), []
         h = x
         for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
@@ -261,6 +267,9 @@ class Stepper:
             self.jobs[i].threads = 1
             self.held.append(held)
             h = start[0]
+        self.reader: _Head | None = None
+        if head is not None:
+            self.reader = _Head(_address(head.weight), _address(head.bias), head.out_features, None)
         lib = library()
         assert lib is not None
         self.run = lib.rnnzoo_step
@@ -270,14 +279,16 @@ class Stepper:
     def _addresses(self) -> list[int]:
         return list(map(Tensor.data_ptr, map(dict.__getitem__, *self.weights)))
 
-    def fits(self, x: Tensor) -> bool:
+    def fits(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
         """Whether the jobs are still those of such an input, of these modules and of their parameters."""
         try:
             addresses = self._addresses()
         except (KeyError, TypeError):  # a parameter that is none any more
             return False
         return (
-            self.key == _key(x)
+            stack is self.stack
+            and head is self.head
+            and self.key == _key(x)
             and list(map(dict.get, *self.parts[:2])) == self.parts[2]
             and not any(self.hooks)
             and self.addresses == addresses
@@ -291,33 +302,44 @@ class Stepper:
         """Copied and pickled as None: it knows addresses in this process, of one network."""
         return type(None), ()
 
-    def step(self, x: Tensor, mean: float, std: float, state: Sequence[State]) -> tuple[State, ...]:
-        """The new states of all layers after (x - mean) / std; x: (batch, features), contiguous as are the states."""
-        new = x.new_empty(self.shape)
+    def step(
+        self, x: Tensor, mean: float, std: float, state: Sequence[State]
+    ) -> tuple[Tensor | None, tuple[State, ...]]:
+        """The head's outputs and the new states of all layers after (x - mean) / std; x: (batch, features), contiguous
+        as are the states."""
+        new, logits, reader = x.new_empty(self.shape), None, None
+        if self.reader is not None:
+            logits = x.new_empty(x.shape[0], self.reader.outputs)
+            self.reader.logits, reader = logits.data_ptr(), ctypes.byref(self.reader)
         before, old = None, None
         if state is self.latest:
             before = self.block.data_ptr()
         else:
             old = (_pointer * self.shape[0])(*[s.data_ptr() for own in state for s in own])
-        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr())
-        parts = new.unbind(0)
-        self.block, self.latest = new, tuple([parts[own] for own in self.slices])
-        return self.latest
+        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr(), reader)
+        self.block, self.latest = new, tuple(zip(*[iter(new.unbind(0))] * self.states, strict=True))
+        return logits, self.latest
 
 
 def _key(x: Tensor) -> tuple[object, ...]:
     return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
 
 
-def stepper(known: Stepper | None, stack: nn.ModuleList, x: Tensor, state: Sequence[State]) -> Stepper | None:
-    """The stepper of a stack of layers, made anew where the known one does not fit; None where there can be none."""
+def stepper(
+    known: Stepper | None, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, state: Sequence[State]
+) -> Stepper | None:
+    """The stepper of a stack of layers, made anew where the known one does not fit; None where there can be none.
+
+    It computes the head too, where that is a torch.nn.Linear and nothing else.
+    """
     if torch.is_grad_enabled() or torch.jit.is_tracing() or not x.is_contiguous():  # type: ignore[attr-defined]
         return None
     ours = known is not None and state is known.latest  # made by the step before, as in any stream
     if not ours and not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
         return None
-    if known is None or not known.fits(x):
+    reader = head if type(head) is nn.Linear and head.bias is not None and not hooked(head) else None
+    if known is None or not known.fits(stack, reader, x):
         if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type]
             return None
-        known = Stepper(stack, x)
+        known = Stepper(stack, reader, x)
     return known

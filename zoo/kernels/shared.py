@@ -30,11 +30,11 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
         and not direction.regularised
         and direction.cell.axis == -1
         and direction.input.norm is None
-        and not any(_hooked(m) for m in (direction, direction.cell, *maps(direction, made)))
+        and not any(hooked(m) for m in (direction, direction.cell, *maps(direction, made)))
     )
 
 
-def _hooked(module: nn.Module) -> bool:
+def hooked(module: nn.Module) -> bool:
     """Whether something (pruning, a user's hook) is to happen when the module is called, as a fused scan does not."""
     return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
 

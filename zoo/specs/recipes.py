@@ -28,7 +28,7 @@ class Optimizer(Spec):
 
 
 class Schedule(Spec):
-    """Learning rate as a multiple of the optimizer's over the whole run, after a linear warm-up."""
+    """Learning rate as a multiple of the optimizer's over the whole run or stage, after a linear warm-up."""
 
     name: Literal["constant", "cosine", "one-cycle", "polynomial"] = "constant"
     warmup: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -37,6 +37,19 @@ class Schedule(Spec):
     """Multiple that the decay ends at."""
     power: Positive = 1.0
     """Polynomial only."""
+    epochs: Count | None = None
+    """Epochs that the decay is laid out for, where the run or stage is not as long."""
+
+
+class Stage(Spec):
+    """A part of a run, which begins with a fresh optimizer."""
+
+    after: Annotated[int, Field(ge=0)] = 0
+    """Epochs that come before it."""
+    lr: Positive
+    schedule: Schedule = Schedule()
+    shift: Count | None = None
+    """Each training image is moved by up to this many pixels, up or down and left or right, black moving in."""
 
 
 class Recipe(Spec):
@@ -62,6 +75,10 @@ class Recipe(Spec):
     """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
     omega: Positive | None = None
     """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.regularisers."""
+    shift: Count | None = None
+    """As a stage's; of the first, where there is another."""
+    then: Stage | None = None
+    """What follows after some epochs."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -70,3 +87,14 @@ class Recipe(Spec):
         if (self.follows is None) != (self.why is None):
             raise ValueError("'follows' and 'why' go together: a departure from a document's recipe is explained")
         return self
+
+    def stage(self, epoch: int) -> tuple[Stage, int]:
+        """The stage of an epoch (0-based), and the epochs that its schedule is laid out for."""
+        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, shift=self.shift)
+        if self.then is None:
+            now, end = first, self.epochs
+        elif epoch < self.then.after:
+            now, end = first, self.then.after
+        else:
+            now, end = self.then, self.epochs
+        return now, now.schedule.epochs or end - now.after

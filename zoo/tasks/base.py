@@ -32,7 +32,9 @@ class Split:
     """Examples of one split, kept in the compact form they are stored in.
 
     raw: (n, ...), any dtype; targets: classes, (n,), or (n, time) where every step has one, IGNORED where it has none,
-    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,), or (n, 2) of story and question, or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch, time, *input).
+    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,), or (n, 2) of story and
+    question, or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch,
+    time, *input); image: (height, width) where the raw examples are images, (n, height * width).
     """
 
     raw: Tensor
@@ -40,14 +42,33 @@ class Split:
     digests: dict[str, str]
     prepare: Callable[[Tensor], Tensor]
     lengths: Tensor | None = None
+    image: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.raw)
 
-    def batch(self, indices: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-        """x, y and lengths of the examples at `indices`, on `device`."""
+    def batch(
+        self, indices: Tensor, device: torch.device, shift: int | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x, y and lengths of the examples at `indices`, on `device`; shift: see `shifted`."""
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
-        return self.prepare(self.raw[indices].to(device)), self.targets[indices].to(device), lengths
+        raw = self.raw[indices]
+        if shift is not None:
+            if self.image is None:
+                raise RequestError("Only images can be shifted, and these examples are none.")
+            raw = shifted(raw.unflatten(1, self.image), shift).flatten(1)
+        return self.prepare(raw.to(device)), self.targets[indices].to(device), lengths
+
+
+def shifted(images: Tensor, most: int) -> Tensor:
+    """(n, height, width) images, each moved by -most to most pixels down and right, zeros moving in.
+
+    How far is drawn, evenly and for each image and direction, from torch's global generator.
+    """
+    n, *size = images.shape
+    rows, columns = (torch.randint(2 * most + 1, (n, 1)) + torch.arange(length) for length in size)
+    padded = torch.nn.functional.pad(images, [most] * 4)
+    return padded[torch.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 class TaskData(ABC):

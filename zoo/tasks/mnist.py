@@ -40,7 +40,7 @@ class MNIST(TaskData):
         held = self.dataset.validation
         chosen = {"test": slice(None), "validation": slice(held), "train": slice(held, None)}[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
-        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare)
+        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare, image=(28, 28))
 
     def _prepare(self, raw: Tensor) -> Tensor:
         """(batch, 784) bytes to (batch, time, features) in [0, 1]."""

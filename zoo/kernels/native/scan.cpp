@@ -38,6 +38,12 @@ struct Job {
     float *x_gradient, *weight_gradient, *bias_gradient, *start_gradient[2];
 };
 
+struct Head {  // of a network that is streamed
+    const float *weight, *bias;  // (outputs, units), (outputs)
+    int64_t outputs;
+    float* logits;  // (batch, outputs)
+};
+
 namespace {
 
 constexpr long TILE = 9 * ROWS;  // sequences in a tile
@@ -333,8 +339,8 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
 void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
 
 // One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
-// old ones lie so in `before`, or where that is null at the addresses `old`.
-void rnnzoo_step(Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old, float* now) {
+// old ones lie so in `before`, or where that is null at the addresses `old`. head: null where it is another's to compute.
+void rnnzoo_step(Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old, float* now, const Head* head) {
     std::vector<float> standard(given, given + jobs->batch * jobs->inputs);
     for (float& value : standard) value = (value - mean) / std;
     const float* x = standard.data();
@@ -348,6 +354,12 @@ void rnnzoo_step(Job* jobs, int64_t count, const float* given, float mean, float
         }
         cell->forward(*job);
     }
+    if (!head) return;
+    const int64_t batch = jobs->batch, outputs = head->outputs, units = jobs[count - 1].units, pad = padded(outputs);
+    Buffer sum(batch * pad);
+    copy(sum, pad, head->bias, 0, batch, outputs);
+    dots(Out(sum, pad), batch, x, units, head->weight, 1, outputs, units);
+    copy(head->logits, outputs, sum, pad, batch, outputs);
 }
 
 void rnnzoo_backward(const Job* job) { find(job->cell)->backward(*job); }
