@@ -1,5 +1,6 @@
 """Text: tokens and back, what a network does with them, the words that travel with it, and the datasets of sentences."""
 
+import copy
 import csv
 import gzip
 import hashlib
@@ -15,6 +16,8 @@ from zoo.builder import build, counts, parameters
 from zoo.cells import CELLS
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.evaluation import evaluate
+from zoo.kernels import compiled
+from zoo.recurrence import Rows
 from zoo.specs import Config, Task
 from zoo.tasks import task_data
 from zoo.text import FILE, RESERVED, Tokenizer, words_of
@@ -102,6 +105,60 @@ def test_a_token_is_its_vector(cell):
         expected, dense_state = dense.step(vectors[:, t], dense_state)
         same(y, expected)
     same(y, net(X))
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize("ways", [None, "concat"])
+@pytest.mark.parametrize("trainable", [False, True])
+def test_the_fused_scan_looks_vectors_up(trainable, ways, lengths, monkeypatch):
+    net = tokens(embedding={"trainable": trainable}, bidirectional=ways).float().train()
+    net.backend = "fused"
+    exact = copy.deepcopy(net).double()
+    exact.backend = "plain"
+    answers = []
+    for network in (net, exact):
+        with monkeypatch.context() as patch:
+            if network is net:
+                patch.setattr(Rows, "vectors", lambda rows: pytest.fail("all vectors were looked up"))
+            logits = network(X, lengths)
+        loss = logits.square().sum()
+        loss.backward()
+        answers.append([t.double() for t in (logits, *(p.grad for p in network.parameters() if p.requires_grad))])
+    same(*answers, tolerance=1e-5)
+    assert not trainable or not net.embedding.weight.grad[0].any()
+
+    # gradients of gradients, which go by the plain scan
+    used = net.embedding.weight if trainable else net.layers[0].ahead.input.weight
+    twice = []
+    for network in (net, exact):
+        weight = dict(network.named_parameters())[next(n for n, p in net.named_parameters() if p is used)]
+        (slope,) = torch.autograd.grad(network(X, lengths).square().sum(), weight, create_graph=True)
+        twice.append(torch.autograd.grad(slope.square().sum(), weight)[0].double())
+    same(*twice, tolerance=1e-4)
+
+
+def test_vectors_are_looked_up_again_when_states_are_recomputed():
+    slopes = []
+    for every in (None, 2):
+        net = tokens(embedding={"trainable": True}).train()
+        net.recompute = every
+        net(X, LENGTHS).square().sum().backward()
+        slopes.append(net.embedding.weight.grad)
+    same(*slopes)
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+@torch.no_grad()
+def test_an_embedding_that_does_more_is_asked():
+    net = tokens().float()
+    plain = net(X)
+    net.embedding.register_forward_hook(lambda module, given, out: out * 0)
+    assert not torch.allclose(net(X), plain)
+    net.embedding._forward_hooks.clear()
+    same(net(X), plain, 0)
+    net.embedding.max_norm = 0.1
+    assert not torch.allclose(net(X), plain)
 
 
 @pytest.mark.parametrize("ways", [None, "sum"])

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from .errors import RequestError, first_problem
 from .kernels import compiled
+from .kernels.shared import PADDING
 from .neck import Neck
-from .recurrence import Direction, Outputs, stacked
+from .recurrence import Direction, Outputs, Rows, Steps, stacked
 from .specs import Config, Embedding, Interface
 from .stack import NetworkState, Stack
 from .text import Tokenizer
@@ -83,8 +84,8 @@ class Network(Stack):
         "last" is then each sequence's own end, "mean" the mean over its own steps, and "every" gives zeros beyond it.
         Raises RequestError if the shapes are not what the network was built for.
         """
-        x, lengths = self._check(x, lengths)
-        outputs, _ = self.run(x, self.start(x), lengths)
+        steps, lengths = self._check(x, lengths)
+        outputs, _ = self.run(steps, self.start(steps), lengths)
         return self._logits(outputs, lengths)
 
     def encode(
@@ -94,9 +95,9 @@ class Network(Stack):
 
         With lengths, outputs beyond each sequence's end are zero and the states are those at its end.
         """
-        x, lengths = self._check(x, lengths)
+        given, lengths = self._check(x, lengths)
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        outputs, final = self.run(x, state[: len(self.layers)], lengths)
+        outputs, final = self.run(given, state[: len(self.layers)], lengths)
         steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "mean":
             final = (*final, tuple(old + new for old, new in zip(state[-1], _sums(steps, lengths), strict=True)))
@@ -113,7 +114,8 @@ class Network(Stack):
         By the plain scan, so that the output of one step is part of what follows from it: the gradient of a loss with
         respect to it is the whole error that arrives there, through later steps and through higher layers.
         """
-        x, lengths = self._check(x, lengths)
+        given, lengths = self._check(x, lengths)
+        x = given.vectors() if isinstance(given, Rows) else given
         found: list[tuple[Tensor, list[Tensor]]] = []
         outputs, _ = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
         return self._logits(outputs, lengths), found
@@ -217,16 +219,18 @@ class Network(Stack):
         """Logits of (..., width), or of (..., width, height, width) through the neck."""
         return self.head(h if self.config.architecture.kernel is None else self.neck(h))
 
-    def _vectors(self, x: Tensor) -> Tensor:
+    def _read_in(self, x: Tensor) -> Steps:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""
-        return self._standardized(self._embedded(x))
+        return self._standardized(x) if self.embedding is None else self._rows(x, self.embedding)
+
+    def _rows(self, x: Tensor, embedding: nn.Embedding) -> Rows:
+        if x.min() < 0 or x.max() >= embedding.num_embeddings:
+            raise RequestError(f"{self.config.name} has tokens from 0 to {embedding.num_embeddings - 1}.")
+        return Rows(embedding, x)
 
     def _embedded(self, x: Tensor) -> Tensor:
-        if self.embedding is None:
-            return x
-        if x.min() < 0 or x.max() >= self.embedding.num_embeddings:
-            raise RequestError(f"{self.config.name} has tokens from 0 to {self.embedding.num_embeddings - 1}.")
-        return self.embedding(x)
+        """One step of input, the vectors of tokens looked up."""
+        return x if self.embedding is None else self._rows(x, self.embedding).vectors()
 
     def _standardized(self, h: Tensor) -> Tensor:
         mean, std = self._standard
@@ -235,18 +239,18 @@ class Network(Stack):
     def _input_text(self, before: str) -> str:
         return ", ".join([before, *map(str, self.interface.input)])
 
-    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Steps, Tensor | None]:
         """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
         self._check_input(x)
         if lengths is None:
-            return self._vectors(x), None
+            return self._read_in(x), None
         lengths = torch.as_tensor(lengths, device=x.device)
         if not are_counts(lengths) or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
         if self.embedding is None:
-            return mask(self._vectors(x), lengths), lengths
-        return self._vectors(mask(x, lengths)), lengths  # token 0 has the zero vector
+            return mask(self._standardized(x), lengths), lengths
+        return self._rows(mask(x, lengths), self.embedding), lengths  # token 0 has the zero vector
 
     def _check_input(self, x: Tensor) -> None:
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
@@ -258,7 +262,7 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     """The vectors of the tokens, that of the padding zero; no parameters of the network unless they are trainable."""
     if spec is None or vocabulary is None:
         return None
-    vectors = nn.Embedding(vocabulary, spec.size, padding_idx=0)
+    vectors = nn.Embedding(vocabulary, spec.size, padding_idx=PADDING)
     vectors.weight.requires_grad_(spec.trainable)
     return vectors
 

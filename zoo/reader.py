@@ -51,7 +51,7 @@ class Reader(Network):
 
     def _read_words(self, stack: Stack, x: Tensor, lengths: Tensor) -> Tensor:
         """Outputs of a stack, (batch, time, width), for tokens (batch, time)."""
-        vectors = self._vectors(mask(x, lengths))
+        vectors = self._read_in(mask(x, lengths))
         self._follow(stack)
         outputs, _ = stack.run(vectors, stack.start(vectors), lengths)
         return stacked(outputs).transpose(0, 1)

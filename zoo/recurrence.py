@@ -6,6 +6,7 @@ dimension; users see batch first (zoo.network).
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,30 @@ from .cells.base import Cell, Conv, Dense, Diagonal, Form, Map, State
 
 Outputs = Sequence[Tensor] | Tensor
 """A layer's outputs, one (batch, units, ...) a time step, or all of them stacked."""
+
+
+class Rows:
+    """Vectors of tokens that nobody has looked up yet: `embedding(tokens)`, (..., features), without its memory."""
+
+    def __init__(self, embedding: nn.Embedding, tokens: Tensor):
+        self.embedding, self.tokens = embedding, tokens
+        self.device, self.dtype = embedding.weight.device, embedding.weight.dtype
+        self.shape = torch.Size((*tokens.shape, embedding.embedding_dim))
+
+    def __getitem__(self, places: object) -> "Rows":
+        return Rows(self.embedding, self.tokens[places])  # type: ignore[index]
+
+    def transpose(self, a: int, b: int) -> "Rows":
+        """With two of the dimensions of the tokens exchanged."""
+        return Rows(self.embedding, self.tokens.transpose(a, b))
+
+    def vectors(self) -> Tensor:
+        """The vectors, looked up."""
+        return self.embedding(self.tokens)
+
+
+Steps = Tensor | Rows
+"""What a layer reads, (time, batch, channels, ...) or, as users have it, batch first."""
 
 
 class MapFactory:
@@ -66,7 +91,7 @@ class Direction(nn.Module):
         """Whether a step does more than its equations now."""
         return self.zoneout > 0 or (self.training and self.recurrent_dropout > 0)
 
-    def initial_state(self, like: Tensor) -> State:
+    def initial_state(self, like: Steps) -> State:
         """Zero states for one time step of input `like`, (batch, channels, ...), in the weights' precision."""
         batch, _, *image = like.shape
         cell, weight = self.cell, self.input.weight
@@ -122,8 +147,8 @@ class Direction(nn.Module):
                 m.release()
 
 
-Scan = Callable[[Direction, Tensor, State, Tensor | None, int | None], tuple[Outputs, State]]
-"""Direction.scan, or something faster that computes the same."""
+Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Outputs, State]]
+"""Direction.scan, or something faster that computes the same, of a Tensor or, where it can, of Rows."""
 
 
 def stacked(outputs: Outputs) -> Tensor:
@@ -149,11 +174,11 @@ class Layer(nn.Module):
         """The direction that runs from the first step to the last."""
         return self.directions[0]
 
-    def initial_state(self, like: Tensor) -> State:
+    def initial_state(self, like: Steps) -> State:
         return tuple(s for d in self.directions for s in d.initial_state(like))
 
     def scan(
-        self, x: Tensor, state: State, lengths: Tensor | None, truncate: int | None, run: Scan
+        self, x: Steps, state: State, lengths: Tensor | None, truncate: int | None, run: Scan
     ) -> tuple[Outputs, State]:
         """Outputs and final states for x: (time, batch, ...), every direction scanned by `run`.
 
@@ -163,7 +188,8 @@ class Layer(nn.Module):
         outputs, end = run(self.ahead, x, state[:own], lengths, truncate)
         if self.merge is None:
             return outputs, end
-        back, start = run(self.directions[1], reverse(x, lengths), state[own:], lengths, truncate)
+        turned = Rows(x.embedding, reverse(x.tokens, lengths)) if isinstance(x, Rows) else reverse(x, lengths)
+        back, start = run(self.directions[1], turned, state[own:], lengths, truncate)
         return self._merge(stacked(outputs), reverse(stacked(back), lengths)), end + start
 
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:

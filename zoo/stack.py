@@ -11,7 +11,7 @@ from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError
 from .kernels import wavefront
-from .recurrence import Direction, Layer, MapFactory, Outputs, Scan, stacked
+from .recurrence import Direction, Layer, MapFactory, Outputs, Rows, Scan, Steps, stacked
 from .specs import Architecture, Config
 
 NetworkState = tuple[State, ...]
@@ -59,11 +59,11 @@ class Stack(nn.Module):
         """The layers, bottom to top."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
-    def start(self, x: Tensor) -> NetworkState:
+    def start(self, x: Steps) -> NetworkState:
         return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
 
-    def run(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """The top layer's outputs and all final states."""
+    def run(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """The top layer's outputs and all final states, for x: (batch, time, ...)."""
         if self.recompute is None or not torch.is_grad_enabled():
             return self._scan(x, state, lengths)
         spec, every, cut = self.config.architecture, self.recompute, self.truncate
@@ -81,10 +81,15 @@ class Stack(nn.Module):
             parts.append(stacked(outputs))
         return torch.cat(parts), state
 
-    def _scan(self, x: Tensor, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+    def _scan(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """As run, by whichever scan `backend` asks for."""
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
+        if isinstance(x, Rows):
+            run = None if self.backend == "plain" else kernels.row_scan(self.stack, x)
+            if run is not None:
+                return self.layered(x, state, lengths, run)
+            x = x.vectors()
         if self.backend != "plain":
             random = self.training and self.dropout.p > 0
             stack = None if random else kernels.stack_scan(self.stack, x)
@@ -100,15 +105,16 @@ class Stack(nn.Module):
         return self.layered(x, state, lengths, Direction.scan)
 
     def layered(
-        self, x: Tensor, state: NetworkState, lengths: Tensor | None, run: Scan,
+        self, x: Steps, state: NetworkState, lengths: Tensor | None, run: Scan,
         keep: list[tuple[Tensor, list[Tensor]]] | None = None,
     ) -> tuple[Outputs, NetworkState]:  # fmt: skip
         """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
-        h, final = x.transpose(0, 1), []
+        h: Steps = x.transpose(0, 1)
+        final = []
         for depth, layer in enumerate(self.stack):
             outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
             final.append(end)
-            if keep is not None:
+            if keep is not None and isinstance(h, Tensor):
                 outputs = list(outputs)
                 keep.append((h, outputs))
             if depth < len(self.layers) - 1:

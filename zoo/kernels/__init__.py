@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..recurrence import Layer, Scan
+    from ..recurrence import Layer, Rows, Scan, Steps
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 """The module with the fused scans for a kind of device, imported when a tensor lies there."""
 
 
-def layer_scan(layers: "Sequence[Layer]", x: "Tensor") -> "Scan | None":
+def row_scan(layers: "Sequence[Layer]", x: "Rows") -> "Scan | None":
+    """The fused scan that can run these layers, one at a time, and looks up the rows itself; None where there is none."""
+    scans = _scans(x)
+    return layer_scan(layers, x) if scans and hasattr(scans, "looks_up") and scans.looks_up(x) else None
+
+
+def layer_scan(layers: "Sequence[Layer]", x: "Steps") -> "Scan | None":
     """The fused scan that can run every one of these layers, one at a time, on x; None where there is none."""
     scans = _scans(x)
     if scans and all(scans.supports(direction, x) for layer in layers for direction in layer.directions):
@@ -27,7 +33,7 @@ def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | N
     return scans.scan_stack if scans and hasattr(scans, "scan_stack") and scans.supports_stack(layers, x) else None
 
 
-def _scans(x: "Tensor") -> Any:
+def _scans(x: "Steps") -> Any:
     name = FUSED.get(x.device.type)
     try:
         return import_module(f"{__name__}.{name}") if name else None

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.base import State
-from ..recurrence import Direction
+from ..recurrence import Direction, Rows, Steps
 from .plans import Plan, plan
-from .shared import differentiable, hooked, maps, only_equations, parameters
+from .shared import PADDING, differentiable, hooked, maps, only_equations, parameters
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 """What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
@@ -43,6 +43,7 @@ class _Job(ctypes.Structure):
         ("x", _pointer),
         ("x_step", _int),
         ("x_row", _int),
+        ("rows", _pointer),
         ("weight", _pointer),
         ("bias", _pointer),
         ("product", ctypes.POINTER(_Product)),
@@ -93,7 +94,14 @@ def open_library(path: Path) -> ctypes.CDLL:
     return lib
 
 
-def supports(direction: Direction, x: Tensor) -> bool:
+def looks_up(x: Rows) -> bool:
+    """Whether `scan` can look these vectors up in the table itself: it is an embedding as Network makes it, and no more."""
+    layer = x.embedding
+    plain = layer.max_norm is None and not (layer.scale_grad_by_freq or layer.sparse) and layer.padding_idx == PADDING
+    return type(layer) is nn.Embedding and plain and not hooked(layer) and type(x.tokens) is Tensor
+
+
+def supports(direction: Direction, x: Steps) -> bool:
     """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
     made = plan(direction.cell)
     return (
@@ -107,12 +115,13 @@ def supports(direction: Direction, x: Tensor) -> bool:
 
 
 def scan(
-    direction: Direction, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    direction: Direction, x: Steps, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
     """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
     made = plan(direction.cell)
     assert made is not None
-    run = _Run(direction, made, lengths, truncate)
+    tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, Rows) else (None, x)
+    run = _Run(direction, made, lengths, truncate, tokens)
     inputs = [x, *state, *parameters(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)
@@ -135,11 +144,18 @@ def _keep_memory() -> None:
 
 
 class _Run:
-    """One scan of one layer. `inputs` are x, the initial states and the parameters."""
+    """One scan of one layer. `inputs` are x, the initial states and the parameters.
 
-    def __init__(self, direction: Direction, made: Plan, lengths: Tensor | None, truncate: int | None):
+    tokens: (time, batch), which rows of x the layer reads, x: (rows, features); None where it reads x itself.
+    """
+
+    def __init__(
+        self, direction: Direction, made: Plan, lengths: Tensor | None, truncate: int | None,
+        tokens: Tensor | None = None,
+    ):  # fmt: skip
         self.direction, self.plan, self.truncate = direction, made, truncate
         self.lengths = None if lengths is None else lengths.long().contiguous()
+        self.tokens = None if tokens is None else tokens.long().contiguous()
         self.states = len(direction.cell.states)
         lib = library()
         assert lib is not None
@@ -149,7 +165,8 @@ class _Run:
         """Memory for what the backward pass needs, a row for every step and sequence."""
         _keep_memory()
         floats = self.library.rnnzoo_tape(self.plan.name.encode(), self.plan.phases, self.direction.units)
-        return x.new_empty(*x.shape[:2], floats)
+        steps = x if self.tokens is None else self.tokens
+        return x.new_empty(*steps.shape[:2], floats)
 
     def forward(self, inputs: Sequence[Tensor | None], tape: Tensor | None) -> tuple[Tensor, ...]:
         """Outputs and final states."""
@@ -165,13 +182,15 @@ class _Run:
         given: Sequence[Tensor | None],
     ) -> list[Tensor | None]:  # fmt: skip
         """Gradients of the `wanted` inputs from those given of the outputs and final states."""
-        job, _held = self.job(inputs)
+        job, held = self.job(inputs)
         first = 1 + self.states
         found: list[Tensor | None] = [None] * len(inputs)
         train = any(wanted[first:])  # the gradients of the weights come all together
         for i, tensor in enumerate(inputs):
             if tensor is not None and (train if i >= first else wanted[i]):
                 found[i] = torch.empty(tensor.shape, dtype=tensor.dtype)
+        if wanted[0] and self.tokens is not None:
+            found[0] = y.new_empty(*self.tokens.shape, job.inputs)
         given = [g if g is None else g.contiguous() for g in given]
         job.y, job.tape = _address(y), _address(tape)
         job.y_gradient, job.end_gradient = _address(given[0]), _pair(given[1:])
@@ -181,6 +200,8 @@ class _Run:
             job.product[i].weight_gradient = _address(found[first + 2 + 2 * i])
             job.product[i].bias_gradient = _address(found[first + 3 + 2 * i])
         self.library.rnnzoo_backward(ctypes.byref(job))
+        if found[0] is not None and self.tokens is not None:
+            found[0] = torch.ops.aten.embedding_dense_backward(found[0], self.tokens, len(held[0]), PADDING, False)
         return [f if want else None for f, want in zip(found, wanted, strict=True)]
 
     def job(self, inputs: Sequence[Tensor | None]) -> tuple[_Job, list[Tensor]]:
@@ -188,8 +209,9 @@ class _Run:
         held = [t if t is None else t.detach() for t in inputs]
         x = held[0]
         assert x is not None
-        if x.shape[2] > 1 and x.stride(2) != 1:
+        if x.shape[-1] > 1 and x.stride(-1) != 1:
             held[0] = x = x.contiguous()
+        steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
         held[1:] = [t if t is None else t.contiguous() for t in held[1:]]
         start, (weight, bias, *others) = held[1 : 1 + self.states], held[1 + self.states :]
         units = self.direction.units
@@ -202,10 +224,10 @@ class _Run:
             )
         job = _Job(
             cell=self.plan.name.encode(), option=self.plan.option,
-            steps=x.shape[0], batch=x.shape[1], inputs=x.shape[2], units=units,
+            steps=steps, batch=batch, inputs=x.shape[-1], units=units,
             input_blocks=len(self.direction.cell.inputs), blocks=self.plan.blocks, phases=self.plan.phases,
             products=len(products), threads=torch.get_num_threads(),
-            x=_address(x), x_step=x.stride(0), x_row=x.stride(1), weight=_address(weight), bias=_address(bias),
+            x=_address(x), x_step=x.stride(0), x_row=x.stride(-2), rows=_address(self.tokens), weight=_address(weight), bias=_address(bias),
             product=products, lengths=_address(self.lengths), truncate=self.truncate or 0, start=_pair(start),
         )  # fmt: skip
         return job, [t for t in held if t is not None]
@@ -227,7 +249,7 @@ class _Scan(torch.autograd.Function):
         y, tape, *inputs = ctx.saved_tensors
         run, wanted = ctx.run, ctx.needs_input_grad[1:]
         if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
-            return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate)
+            return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
         return None, *run.backward(inputs, y, tape, wanted, given)
 
 

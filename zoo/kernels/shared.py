@@ -6,8 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.base import Map, State
-from ..recurrence import Direction, stacked
+from ..recurrence import Direction, Rows, Steps, stacked
 from .plans import Plan
+
+PADDING = 0
+"""The token whose vector is zero and gets no gradient."""
 
 
 def maps(direction: Direction, made: Plan) -> list[Map]:
@@ -20,10 +23,10 @@ def parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
     return [p for m in maps(direction, made) for p in (m.weight, m.bias)]
 
 
-def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
+def only_equations(direction: Direction, made: Plan, x: Steps) -> bool:
     """Whether running this dense layer on x is its equations and no more, on tensors that lie in memory."""
     return (
-        type(x) in (Tensor, nn.Parameter)
+        type(x) in (Tensor, nn.Parameter, Rows)
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()  # type: ignore[attr-defined]
         and not torch._C._are_functorch_transforms_active()
@@ -46,14 +49,17 @@ def differentiable(
     given: Sequence[Tensor | None],
     lengths: Tensor | None,
     truncate: int | None,
+    tokens: Tensor | None = None,
 ) -> list[Tensor | None]:
     """Gradients of the `wanted` ones `of` a stack's x, initial states and parameters, by the plain scan.
 
     They come as functions that can be differentiated again. given: gradients of the top layer's outputs and of the
-    final states, layer after layer.
+    final states, layer after layer. tokens: which rows of x the stack reads, where it does not read x itself.
     """
     x, states = of[0], iter(of[1:])
     assert x is not None
+    if tokens is not None:
+        x = nn.functional.embedding(tokens, x, PADDING)
     ends: list[Tensor] = []
     for direction in directions:
         start: State = tuple(next(states) for _ in direction.cell.states)  # type: ignore[misc]

@@ -25,6 +25,7 @@ struct Job {
     int64_t steps, batch, inputs, units, input_blocks, blocks, phases, products, threads;
     const float* x;  // (steps, batch, inputs), a step and a row this many floats apart, the features of a row together
     int64_t x_step, x_row;
+    const int64_t* rows;  // (steps, batch), which row of x to read, or null: x has one for every step and sequence
     const float *weight, *bias;  // of the input map: (input_blocks * units, inputs), (input_blocks * units)
     const Product* product;
     const int64_t* lengths;  // (batch), or null
@@ -87,7 +88,14 @@ struct Layer {
     bool ended(long t, long row) const { return job.lengths && t >= job.lengths[row]; }
     float* tape(long t, long row) const { return job.tape ? job.tape + (t * job.batch + row) * tape_row : nullptr; }
     float* y(long t, long row) const { return job.y + (t * job.batch + row) * units; }
-    const float* x(long t, long row) const { return job.x + t * job.x_step + row * job.x_row; }
+    const float* x(long t, long row) const {
+        return job.x + (job.rows ? job.rows[t * job.batch + row] * job.x_row : t * job.x_step + row * job.x_row);
+    }
+    // The inputs of `rows` sequences at a step.
+    void read(float* to, long to_row, long t, long first, long rows) const {
+        if (!job.rows) return copy(to, to_row, x(t, first), job.x_row, rows, inputs);
+        for (long r = 0; r < rows; r++) memcpy(to + r * to_row, x(t, first + r), inputs * sizeof(float));
+    }
 };
 
 // The weights packed for the products to come; few rows use them as they lie in memory.
@@ -129,7 +137,7 @@ void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long
     }
     for (long begin = 0; begin < job.steps; begin += chunk) {
         const long n = std::min(chunk, job.steps - begin);
-        for (long t = 0; t < n; t++) copy(x + t * rows * inputs, inputs, layer.x(begin + t, first), job.x_row, rows, inputs);
+        for (long t = 0; t < n; t++) layer.read(x + t * rows * inputs, inputs, begin + t, first, rows);
         const Out projected(a, gates, bias, 0);
         if (weights.packed())
             multiply(projected, n * rows, x, inputs, 1, weights.input[0]);
@@ -194,7 +202,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
     }
     for (long begin = (job.steps - 1) / chunk * chunk; begin >= 0; begin -= chunk) {
         const long n = std::min(chunk, job.steps - begin);
-        for (long t = 0; t < n; t++) copy(x + t * rows * input_pad, input_pad, layer.x(begin + t, first), job.x_row, rows, layer.inputs);
+        for (long t = 0; t < n; t++) layer.read(x + t * rows * input_pad, input_pad, begin + t, first, rows);
         for (long t = 0; t <= n; t++) {
             const float* from = begin + t ? layer.y(begin + t - 1, first) : job.start[0] + first * units;
             copy(h + t * rows * pad, pad, from, units, rows, units);
