@@ -36,7 +36,6 @@ generated: .venv/.dev
 	$(BIN)/python -m zoo.generated
 
 bench: .venv/.dev
-	$(BIN)/pip install -e '.[bench]'
 	$(BIN)/python -m benchmarks.stacks
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.plot

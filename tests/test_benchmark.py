@@ -89,7 +89,6 @@ def test_counterparts(cell: str, options: dict[str, str], torchs: str, torchrecu
 @pytest.mark.parametrize("library", ["torch", "torchrecurrent"])
 @pytest.mark.parametrize("readout", ["last", "mean", "every"])
 def test_peers_answer_like_ours(library: str, readout: str) -> None:
-    pytest.importorskip(library)
     interface = SMALL.interface.model_copy(update={"readout": readout})
     peer = benchmark._Peer(Contender(library, SMALL.model_copy(update={"interface": interface})))
     x = torch.rand(3, 6, 1)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+import torchrecurrent
 from helpers import can, direction, network, normal, same
 from pydantic import ValidationError
 from torch import Tensor
 
-from zoo import builder
+from zoo import benchmark, builder
 from zoo.cells import CELLS
 from zoo.cells.base import Map
 from zoo.network import Network
@@ -219,55 +220,68 @@ def test_multiply_adds_of_maps_that_are_no_matrices() -> None:
 # torchrecurrent
 
 
-def peer(name: str, **options: Any) -> Any:
-    torchrecurrent = pytest.importorskip("torchrecurrent")
-    torch.manual_seed(0)
-    made = getattr(torchrecurrent, name)(3, 3, **options).double()
-    with torch.no_grad():
-        for key, p in made.named_parameters():
-            p.zero_() if key == "bias_hh" else p.copy_(torch.randn_like(p))  # two biases where one is enough
-    return made
+PEERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "star": ("STARCell", {}, {}),
+    "lstm-f": ("JANETCell", {"beta": 0.0}, {}),
+    "lstm-peephole": ("PeepholeLSTMCell", {}, {"peephole": "diagonal"}),
+    "lstm-residual": ("ResLSTMCell", {}, {}),
+    "indrnn": ("IndRNNCell", {}, {"activation": "tanh"}),
+    "antisymmetric": ("AntisymmetricRNNCell", {"epsilon": 0.3, "gamma": 0.2}, {"epsilon": 0.3, "gamma": 0.2}),
+    "antisymmetric-gated": (
+        "GatedAntisymmetricRNNCell",
+        {"epsilon": 0.3, "gamma": 0.2},
+        {"epsilon": 0.3, "gamma": 0.2},
+    ),
+    "intersection": ("IntersectionRNNCell", {}, {}),
+}
+"""The cells that torchrecurrent has too: its class and that one's options, and ours."""
 
 
-def test_equals_torchrecurrent() -> None:
-    """Cells that both have. Its residual LSTM has no bias on the shortcut, and its +RNN passes x itself."""
+def in_our_names(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A peer's weights as those of our cell."""
+    recurrent = w["vector_u"] if cell == "indrnn" else w["weight_hh"]
+    ours = {"input.weight": w["weight_ih"], "input.bias": w["bias_ih"], "cell.recurrent.weight": recurrent}
     eye, zero = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    found = {
-        "antisymmetric": ("AntisymmetricRNNCell", {"epsilon": 0.3, "gamma": 0.2}),
-        "antisymmetric-gated": ("GatedAntisymmetricRNNCell", {"epsilon": 0.3, "gamma": 0.2}),
-        "indrnn": ("IndRNNCell", {}),
-        "intersection": ("IntersectionRNNCell", {}),
-        "lstm-residual": ("ResLSTMCell", {}),
-    }
-    for cell, (name, options) in found.items():
-        theirs = peer(name, **options)
-        w = {key: p.detach() for key, p in theirs.named_parameters()}
-        given = {"activation": "tanh"} if cell == "indrnn" else options
-        net = network(cell, layers=1, units=3, inputs=(3,), options=given)
-        ours = {"input.weight": w["weight_ih"], "input.bias": w["bias_ih"]}
-        if cell == "indrnn":
-            ours["cell.recurrent.weight"] = w["vector_u"]
-        else:
-            ours["cell.recurrent.weight"] = w["weight_hh"]
-        if cell == "intersection":
-            ours |= {"input.weight": torch.cat([w["weight_ih"], eye]), "input.bias": torch.cat([w["bias_ih"], zero])}
-        if cell == "lstm-residual":
-            ours |= {
-                "input.weight": torch.cat([w["weight_ih"], w["weight_res"]]),
-                "input.bias": torch.cat([w["bias_ih"], zero]),
-                "cell.old.weight": w["weight_ph"][:6],
-                "cell.new.weight": w["weight_ph"][6:],
-                "cell.projection.weight": w["weight_proj"],
-            }
-        with torch.no_grad():
-            mine = direction(net)
-            assert mine.keys() == ours.keys(), cell
-            for key, value in ours.items():
-                mine[key].copy_(value)
-        x, h, c = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
-        if cell == "intersection":  # theirs carries h and returns y beside it
+    if cell == "intersection":  # theirs passes x itself
+        ours |= {"input.weight": torch.cat([w["weight_ih"], eye]), "input.bias": torch.cat([w["bias_ih"], zero])}
+    if cell in ("lstm-peephole", "lstm-residual"):
+        ours |= {"cell.old.weight": w["weight_ph"][:6], "cell.new.weight": w["weight_ph"][6:]}
+    if cell == "lstm-residual":  # theirs has no bias on the shortcut
+        ours |= {
+            "input.weight": torch.cat([w["weight_ih"], w["weight_res"]]),
+            "input.bias": torch.cat([w["bias_ih"], zero]),
+            "cell.projection.weight": w["weight_proj"],
+        }
+    return ours
+
+
+@pytest.mark.parametrize("cell", PEERS)
+def test_equals_torchrecurrent(cell: str) -> None:
+    name, options, own = PEERS[cell]
+    torch.manual_seed(0)
+    theirs = getattr(torchrecurrent, name)(3, 3, **options).double()
+    with torch.no_grad():
+        for key, p in theirs.named_parameters():
+            if key != "beta":
+                p.zero_() if key == "bias_hh" else p.copy_(torch.randn_like(p))  # two biases where one is enough
+    net = network(cell, layers=1, units=3, inputs=(3,), options=own)
+    mine, copied = direction(net), in_our_names(cell, {key: p.detach() for key, p in theirs.named_parameters()})
+    assert mine.keys() == copied.keys()
+    with torch.no_grad():
+        for key, value in copied.items():
+            mine[key].copy_(value)
+    x, h, c = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
+    match cell:
+        case "intersection":  # theirs carries h and returns y beside it
             same(net.step(x, ((c, h),))[1][0], tuple(theirs(x, h)))
-        elif cell == "lstm-residual":
+        case "lstm-peephole" | "lstm-residual":
             same(net.step(x, ((h, c),))[1][0], tuple(theirs(x, (h, c))))
-        else:
+        case "lstm-f":  # JANET's is the cell state itself, of which "Gating revisited" (eq. 24) takes the tanh
+            same(net.step(x, ((h,),))[1][0][0], theirs(x, (h, h))[0].tanh())
+        case _:
             same(net.step(x, ((h,),))[1][0][0], theirs(x, h))
+
+
+def test_every_counterpart_of_the_benchmark_is_an_equal() -> None:
+    found = {cell: f"{name}Cell" for cell, name in benchmark.TORCHRECURRENT.items()}
+    assert found.items() <= {cell: name for cell, (name, _, _) in PEERS.items()}.items()
