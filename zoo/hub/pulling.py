@@ -113,7 +113,7 @@ def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
     try:
         with ask.connect() as hub:
             for name in missing:
-                found[name] = _fetch(hub, model, pin, name, pin.files[name], ask)
+                found[name] = _fetch(hub, pin, name, pin.files[name], ask)
     except MissingError as error:  # of the registry's own pin, so that the request was not wrong
         raise MissingError(f"{pulled}{known}{error}", exit_code=1) from error
     except CheckpointError as error:
@@ -131,25 +131,40 @@ def _here(model: str, pin: Weights, name: str, file: PinnedFile, problems: list[
     return None
 
 
-def _fetch(hub: Connection, model: str, pin: Weights, name: str, file: PinnedFile, ask: Ask) -> Path:
+def _fetch(hub: Connection, pin: Weights, name: str, file: PinnedFile, ask: Ask) -> Path:
     """A pinned file from the Hub; one that is another is thrown away and fetched once more."""
     there = local.cached(pin.repo, name, pin.revision)
     if there is not None and not ask.force and differs(there, file) is None:
         return there  # another process was faster
-    again = ask.force or there is not None  # else the client would return it as it is
+    force = ask.force or there is not None  # else the client would return it as it is
+    return _download(
+        hub, pin.repo, name, pin.revision or "", lambda path: differs(path, file), ask, force, size=file.size
+    )
+
+
+def _download(
+    hub: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], ask: Ask, force: bool,
+    *, size: int | None = None, limit: int = MAX_BYTES,
+) -> Path:  # fmt: skip
+    """A file from the Hub; one that `check` says something against is thrown away and fetched once more."""
     for last in (False, True):
         path = hub.download(
-            pin.repo, name, pin.revision or "", size=file.size, force=again,
+            repo,
+            name,
+            revision,
+            size=size,
+            limit=limit,
+            force=force,
             report=lambda done, size: ask.report(name, done, size),
-        )  # fmt: skip
-        problem = differs(path, file)
+        )
+        problem = check(path)
         if problem is None:
             return path
         local.remove(path)
         if not last:
-            ask.say(f"{model}: the {name} that came {problem}; fetching it once more.")
-        again = True
-    raise CheckpointError(f"{pin.repo} on the Hub: {name} {problem}. Nothing of it was kept; do not trust that server.")
+            ask.say(f"{repo}: the {name} that came {problem}; fetching it once more.")
+        force = True
+    raise CheckpointError(f"{repo} on the Hub: {name} {problem}. Nothing of it was kept; do not trust that server.")
 
 
 def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask: Ask) -> Pulled:
@@ -178,7 +193,8 @@ def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask:
 
         def get(file: str) -> Path:
             # by the revision's name, for the client to remember where that was
-            return _fetch_unpinned(hub, repo, file, revision if file == configs.FILE else commit, ask)
+            at = revision if file == configs.FILE else commit
+            return _download(hub, repo, file, at, damage, ask, ask.force, limit=LIMITS.get(file, MAX_BYTES))
 
         return _assemble(name, repo, commit, expected, get, fetched=True)
 
@@ -216,23 +232,6 @@ def _all_here(name: str, repo: str, commit: str, expected: Config | None) -> Pul
 def _lacking(repo: str, commit: str | None) -> str:
     names = [name for name in (configs.FILE, tensors.FILE) if local.cached(repo, name, commit) is None]
     return f"no {', no '.join(names)}" if names else "damaged"
-
-
-def _fetch_unpinned(hub: Connection, repo: str, name: str, revision: str, ask: Ask) -> Path:
-    force = ask.force
-    for last in (False, True):
-        path = hub.download(
-            repo, name, revision, limit=LIMITS.get(name, MAX_BYTES), force=force,
-            report=lambda done, size: ask.report(name, done, size),
-        )  # fmt: skip
-        problem = damage(path)
-        if problem is None:
-            return path
-        local.remove(path)
-        if not last:
-            ask.say(f"{repo}: {name} {problem}; fetching it once more.")
-        force = True
-    raise CheckpointError(f"{repo}@{revision}: {name} {problem}. Nothing of it was kept; do not trust that server.")
 
 
 def dataset_file(repo: str, name: str) -> Path:
