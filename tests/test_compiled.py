@@ -2,7 +2,8 @@
 
 import copy
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -366,6 +367,184 @@ def test_a_network_that_has_streamed_can_be_copied() -> None:
     kept = [s.clone() for s in flatten(state)]
     twin.step(x, state)
     same(flatten(state), kept, 0)  # the old state is the caller's
+
+
+@torch.no_grad()
+def test_threads_may_share_a_network_that_streams() -> None:
+    net = small("lstm", units=32, layers=4).eval()
+    streams = [normal(1, 400, 2, seed=seed, dtype=torch.float32) for seed in range(3)]
+    alone = [torch.stack(stepped(net, x)) for x in streams]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda x: torch.stack(stepped_in_a_thread(net, x)), streams))
+    same(together, alone, 0)
+
+
+def stepped_in_a_thread(net: Network, x: Tensor) -> list[Tensor]:
+    with torch.no_grad():  # which is each thread's own
+        return stepped(net, x)
+
+
+@torch.no_grad()
+def test_a_stream_takes_columns_of_a_batch() -> None:
+    net, x = small("star", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
+    net.step(x[:, 1])
+    assert net._stepper is not None
+    close(net.step(x[:, 1])[0], net(x[:, 1:2]))
+
+
+@pytest.mark.parametrize("change", ["zoneout", "shift", "parametrised", "transposed", "head"])
+@torch.no_grad()
+def test_a_stream_sees_more_changes(change: str) -> None:
+    net, x = small("star", layers=2, units=3).eval(), normal(1, 2, dtype=torch.float32)
+    way = net.layers[1].ahead
+    if change == "parametrised":
+        nn.utils.parametrizations.weight_norm(way.cell.recurrent)
+    state = random_state(net, 1)
+    state = tuple(tuple(s.float() for s in part) for part in state)
+    before = net.step(x, state)[0]
+    match change:
+        case "zoneout":
+            way.zoneout = 0.5
+        case "shift":
+            way.cell.shift = 1.0
+        case "parametrised":
+            way.cell.recurrent.parametrizations.weight.original0.mul_(-3)
+        case "transposed":
+            way.cell.recurrent.weight = nn.Parameter(way.cell.recurrent.weight.t().clone().t())
+            net.step(x, state)
+            way.cell.recurrent.weight.mul_(-3)
+        case "head":
+            net.head.weight = nn.Parameter(normal(3, 4, dtype=torch.float32).t())
+    after = net.step(x, state)[0]
+    assert not torch.allclose(before, after)
+    net.backend = "plain"
+    close(after, net.step(x, state)[0])
+
+
+# What the compiled scan leaves to torch
+
+
+def both(net: Network, compute: Callable[[Network], object]) -> None:
+    """`compute` gives the same of the network with either scan, or either fails."""
+    found: list[object] = []
+    for backend in ("auto", "plain"):
+        net.backend = backend
+        try:
+            found.append(compute(net))
+        except (RuntimeError, IndexError) as error:  # RequestError is no RuntimeError
+            found.append(type(error))
+    if isinstance(found[0], type) or isinstance(found[1], type):
+        assert found[0] is found[1]
+    else:
+        close(*found)
+
+
+def test_second_derivatives_are_of_the_weights_that_were_used() -> None:
+    net, x = small("star", layers=2), normal(2, 4, 2, dtype=torch.float32).requires_grad_()
+    other = {name: (2 * p.detach()).requires_grad_() for name, p in net.named_parameters()}
+
+    def slopes(net: Network) -> list[Tensor]:
+        loss = torch.func.functional_call(net, other, (x,)).square().sum()
+        (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+        return [slope.detach(), *torch.autograd.grad(slope.square().sum(), list(other.values()), allow_unused=True)]
+
+    both(net, slopes)
+
+
+def test_parametrised_weights_have_all_their_derivatives() -> None:
+    net, x = small("star", layers=2), normal(2, 4, 2, dtype=torch.float32)
+    map_ = nn.utils.parametrizations.weight_norm(net.layers[0].ahead.cell.recurrent)
+
+    def slopes(net: Network) -> tuple[Tensor, ...]:
+        of = map_.parametrizations.weight.original1
+        (slope,) = torch.autograd.grad(net(x).square().sum(), of, create_graph=True)
+        return slope.detach(), *torch.autograd.grad(slope.square().sum(), of)
+
+    both(net, slopes)
+
+
+def test_many_gradients_at_once() -> None:
+    net, x = small("star", layers=2), normal(2, 4, 2, dtype=torch.float32)
+    jacobian = functools.partial(torch.autograd.functional.jacobian, inputs=x, vectorize=True)
+    both(net, lambda net: jacobian(net))
+    assert not jacobian(net).requires_grad
+    net.backend = "auto"
+    state = net.initial_state(1)
+    with torch.no_grad():
+        net.step(x[:1, 0], state)
+        both(net, lambda net: torch.vmap(lambda one: net.step(one, state)[0])(x[:, :1]))
+
+
+def test_forward_mode_derivatives() -> None:
+    net, x = small("star", layers=2).requires_grad_(False), normal(2, 4, 2, dtype=torch.float32)
+
+    def slope(net: Network, run: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(at, torch.ones_like(at))
+            tangent = torch.autograd.forward_ad.unpack_dual(run(dual)).tangent
+        assert tangent is not None
+        return tangent
+
+    with torch.no_grad():
+        both(net, lambda net: slope(net, net, x))
+        net.step(x[:, 0])
+        both(net, lambda net: slope(net, lambda x_t: net.step(x_t)[0], x[:, 0]))
+
+
+@torch.no_grad()
+def test_numbers_that_lie_in_memory_in_other_ways() -> None:
+    net, x = small("lstm", layers=2, inputs=(1,)).eval(), normal(3, 4, 1, dtype=torch.float32)
+    turned = torch.complex(x, x).conj().imag  # negated when it is read
+    assert turned.is_neg()
+    state = random_state(net, 3)
+    both(net, lambda net: net(turned))
+    both(net, lambda net: net.step(turned[:, 0])[0])
+    for dtype in (torch.float64, torch.float16):
+        own = tuple(tuple(s.to(dtype) for s in part) for part in state)
+        both(net, lambda net, own=own: net.encode(x, own)[0])
+        both(net, lambda net, own=own: net.step(x[:, 0], own)[0].float())
+
+
+@torch.no_grad()
+def test_parameters_that_are_not_what_they_were() -> None:
+    x = normal(3, 4, 2, dtype=torch.float32)
+    for spoil in (
+        lambda net: net.layers[0].ahead.cell.half(),
+        lambda net: setattr(net.layers[0].ahead.input, "bias", nn.Parameter(torch.zeros(2))),
+        lambda net: setattr(net.layers[1].ahead.input, "weight", nn.Parameter(torch.zeros(6, 2))),
+        lambda net: setattr(net.layers[1].ahead.cell.recurrent, "weight", nn.Parameter(torch.zeros(9, 3))),
+        lambda net: setattr(net.head, "weight", nn.Parameter(torch.zeros(2, 3))),
+    ):
+        net = small("star", layers=2, units=3).eval()
+        spoil(net)
+        for compute in (lambda net: net(x), lambda net: net.step(x[:, 0])[0]):
+            both(net, compute)
+
+
+def test_a_state_on_another_device_is_refused() -> None:
+    net, x = small("star").eval(), normal(3, 4, 2, dtype=torch.float32)
+    state = tuple(tuple(s.to("meta") for s in part) for part in net.initial_state(3))
+    for compute in (lambda: net.encode(x, state), lambda: net.step(x[:, 0], state)):
+        with pytest.raises(RequestError, match="state is on meta; small is on cpu"):
+            compute()
+
+
+def test_what_is_written_into_before_the_backward_pass_is_noticed() -> None:
+    net, x = small("star"), normal(3, 4, 2, dtype=torch.float32)
+    lengths = torch.tensor([2, 3, 4])
+    loss = net(x, lengths).sum()
+    lengths.fill_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_hooks_on_the_backward_pass_of_a_map() -> None:
+    net, x = small("star"), normal(3, 4, 2, dtype=torch.float32).requires_grad_()
+    seen = []
+    net.layers[0].ahead.input.register_full_backward_pre_hook(lambda module, slopes: seen.append(slopes))
+    net.backend = "auto"
+    net(x).sum().backward()
+    assert len(seen) == 1
 
 
 # Recomputation

@@ -506,6 +506,8 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9]}", "optimizer: {name: adam, lr: 1e-3, betas: [0.9, 1.0]}",
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9, .nan]}", "schedule: {name: linear}", "schedule: {warmup: -1}",
     "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
+    "schedule: {epochs: 1}", "then: {after: 1}", "then: {after: -1, lr: 0.1}", "then: {after: 1, lr: 0.1, shift: 0}",
+    "shift: 1.5",
 ])  # fmt: skip
 def test_a_recipe_with_an_odd_value(tmp_path, extra):
     base = edited("    optimizer: {name: adam, lr: 1e-3}\n", "") if extra.startswith("optimizer") else SMALL

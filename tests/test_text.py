@@ -138,6 +138,23 @@ def test_the_fused_scan_looks_vectors_up(trainable, ways, lengths, monkeypatch):
     same(*twice, tolerance=1e-4)
 
 
+@torch.no_grad()
+def test_a_table_of_fewer_vectors():
+    net = tokens().float()
+    net.embedding.weight = torch.nn.Parameter(net.embedding.weight[:5], requires_grad=False)
+    with pytest.raises(RequestError, match="tokens from 0 to 4"):
+        net(X)
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+def test_tokens_that_change_before_the_backward_pass_are_noticed():
+    net, x = tokens(embedding={"trainable": True}).float().train(), X[:1].clone()
+    loss = net(x).sum()
+    x.fill_(5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_vectors_are_looked_up_again_when_states_are_recomputed():
     slopes = []
     for every in (None, 2):

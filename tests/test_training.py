@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from zoo import checkpoint, registry, results
 from zoo.builder import build
 from zoo.errors import RequestError, TrainingError
 from zoo.evaluation import evaluate
-from zoo.specs import Optimizer, Schedule
+from zoo.specs import Optimizer, Recipe, Schedule
+from zoo.tasks import mnist
 from zoo.tasks.base import Split, shifted
 from zoo.training import STATE, Progress, make_optimizer, schedule, train
 
@@ -273,6 +275,34 @@ def test_a_second_stage(small_zoo: Zoo, tmp_path: Path) -> None:
     assert history(tmp_path / "unmoved") != history(tmp_path / "whole")
 
 
+def test_a_run_goes_on_with_as_many_processes(small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they draw depends on it."""
+    small_zoo({"epochs": 1})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    from accelerate import Accelerator
+
+    monkeypatch.setattr(Accelerator, "num_processes", 2)
+    with pytest.raises(TrainingError, match="another number of processes"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_patience_counts_from_the_last_stage() -> None:
+    recipe = Recipe.model_validate({
+        "optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20, "patience": 2, "then": {"after": 3, "lr": 0.1},
+    })  # fmt: skip
+
+    def ends(recipe: Recipe, *losses: float) -> bool:
+        rows = [results.Epoch(epoch=i + 1, lr=0.1, train_loss=1.0, train_metric=0.5, validation_loss=loss,
+                              validation_metric=0.5, gradient_norm=1.0, seconds=1.0) for i, loss in enumerate(losses)]  # fmt: skip
+        return results.converged(rows, recipe)
+
+    assert not ends(recipe, 0.1, 0.2, 0.3)
+    assert not ends(recipe, 0.1, 0.2, 0.3, 0.9, 0.9)
+    assert ends(recipe, 0.1, 0.2, 0.3, 0.9, 0.9, 0.95)
+    short = recipe.model_copy(update={"epochs": 3})
+    assert ends(short, 0.1, 0.2, 0.3)
+
+
 def test_shifted_images() -> None:
     images = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 3, 4).expand(400, 3, 4)
     seen = set()
@@ -297,6 +327,17 @@ def test_only_images_are_shifted() -> None:
     numbers = Split(torch.zeros(3, 4), torch.zeros(3), {}, lambda raw: raw)
     with pytest.raises(RequestError, match="Only images can be shifted"):
         numbers.batch(torch.arange(2), torch.device("cpu"), shift=1)
+
+
+def test_a_recipe_that_shifts_what_are_no_images_ends_before_it_begins(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 3, "then": {"after": 2, "lr": 0.1, "shift": 1}})
+    split = mnist.MNIST.split
+    monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), image=None))
+    with pytest.raises(TrainingError, match="shifts images"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 def test_schedules() -> None:

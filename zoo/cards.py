@@ -315,12 +315,9 @@ def _flat(given: dict[str, Any]) -> dict[str, Any]:
 
 def _recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
-    later = recipe.then
-    then = (
-        ""
-        if later is None
-        else (f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}")
-    )
+    later, then = recipe.then, ""
+    if later is not None and later.after < recipe.epochs:
+        then = f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}"
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
         f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{_moved(recipe)}{then}"

@@ -22,7 +22,8 @@ class Network(Stack):
     """A recurrent network built from its specification; see `zoo.build` and `zoo.load`.
 
     Calling it maps x: (batch, time, *input), or tokens (batch, time) where it has an embedding, to logits,
-    (batch, outputs), or (batch, time, outputs) where the readout is "every".
+    (batch, outputs), or (batch, time, outputs) where the readout is "every". Layers are run by their own methods, not
+    called, so that hooks on them do not fire, those on maps do; `features` and `trace` give what layers make.
     """
 
     tokenizer: Tokenizer | None = None
@@ -155,6 +156,7 @@ class Network(Stack):
         With them what the head makes of the top layer, where the fast step computes that in the same go.
         """
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
+            h = h.resolve_neg().contiguous()
             fast = self._stepper = compiled.stepper(self._stepper, self.layers, head, h, state)
             if fast is not None:
                 return fast.step(h, *self._standard, state)
@@ -204,6 +206,8 @@ class Network(Stack):
             self._shapes = batch, [[s.shape for s in part] for part in self.initial_state(batch)]
         if [[s.shape for s in part] for part in state] != self._shapes[1]:
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+        if elsewhere := {str(s.device) for part in state for s in part if s.device != self.device}:
+            raise RequestError(f"The state is on {', '.join(elsewhere)}; {self.config.name} is on {self.device}.")
         return state
 
     def _logits(self, outputs: Outputs, lengths: Tensor | None) -> Tensor:
@@ -224,8 +228,8 @@ class Network(Stack):
         return self._standardized(x) if self.embedding is None else self._rows(x, self.embedding)
 
     def _rows(self, x: Tensor, embedding: nn.Embedding) -> Rows:
-        if x.min() < 0 or x.max() >= embedding.num_embeddings:
-            raise RequestError(f"{self.config.name} has tokens from 0 to {embedding.num_embeddings - 1}.")
+        if x.min() < 0 or x.max() >= len(embedding.weight):
+            raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
         return Rows(embedding, x)
 
     def _embedded(self, x: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class Stack(nn.Module):
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         if isinstance(x, Rows):
-            run = None if self.backend == "plain" else kernels.row_scan(self.stack, x)
+            run = None if self.backend == "plain" else kernels.layer_scan(self.stack, x)
             if run is not None:
                 return self.layered(x, state, lengths, run)
             x = x.vectors()

@@ -113,7 +113,11 @@ class Run:
         if self.per_epoch == 0:
             raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
         self.total = self.per_epoch * recipe.epochs
+        self.stage = recipe.stage(0)
+        if train.image is None and any(recipe.stage(epoch)[0].shift for epoch in (0, recipe.epochs - 1)):
+            raise TrainingError(f"The recipe of {entry.name} shifts images, and its training examples are none.")
         self.step = 0
+        self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
         self.diagnose: dict[str, Recorder] = {}
@@ -127,7 +131,7 @@ class Run:
         while self.step < self.total and not results.converged(self.history, self.recipe):
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
-                order = self._order(epoch)
+                order, self.stage = self._order(epoch), self.recipe.stage(epoch)
             stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted())
             self.step += 1
             rate = (self.step - first) / (time.monotonic() - self.began)
@@ -152,10 +156,10 @@ class Run:
         Returns whether any process wants to stop, so that all stop after the same step.
         """
         accelerator = self.accelerator
-        stage, length = self.recipe.stage(self.step // self.per_epoch)
+        stage, length = self.stage
         past = self.step - stage.after * self.per_epoch
         if past == 0:
-            self.optimizer.state.clear()
+            self._fresh_optimizer()
         torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
         share = batch.chunk(accelerator.num_processes)[accelerator.process_index]
         x, y, lengths = self.train.batch(share, self.device, stage.shift)
@@ -178,6 +182,12 @@ class Run:
         self.optimizer.step()
         self.sums += measured.nan_to_num(posinf=0.0)
         return bool(sums[3] > 0)
+
+    def _fresh_optimizer(self) -> None:
+        """As at the start of a run, whatever was before."""
+        self.optimizer.state.clear()
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(self.scaling)
 
     def _diverged(self, what: str) -> TrainingError:
         saved = f"The last good state is in {self.out}." if (self.out / STATE).exists() else "No state was saved yet."
@@ -228,6 +238,7 @@ class Run:
             "config": self.entry.config.model_dump(mode="json"),
             "recipe": self.recipe.model_dump(mode="json", exclude={"paper", "follows", "why"}),
             "data": {**self.train.digests, "examples": len(self.train)},
+            "number of processes": {"processes": self.accelerator.num_processes},
         }
 
     def _differs(self, stored: dict[str, Any]) -> str | None:
@@ -236,11 +247,12 @@ class Run:
             "config": Config.model_validate,
             "recipe": Recipe.model_validate,
             "data": dict,
+            "number of processes": dict,
         }
         for part, read in readers.items():
             try:
-                same = read(stored[part]) == read(self._identity[part])
-            except (KeyError, ValidationError):  # another version wrote it
+                same = read(stored.get(part, self._identity[part])) == read(self._identity[part])
+            except ValidationError:  # another version wrote it
                 same = False
             if not same:
                 return part

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..recurrence import Layer, Rows, Scan, Steps
+    from ..recurrence import Layer, Scan, Steps
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 """The module with the fused scans for a kind of device, imported when a tensor lies there."""
 
 
-def row_scan(layers: "Sequence[Layer]", x: "Rows") -> "Scan | None":
-    """The fused scan that can run these layers, one at a time, and looks up the rows itself; None where there is none."""
-    scans = _scans(x)
-    return layer_scan(layers, x) if scans and hasattr(scans, "looks_up") and scans.looks_up(x) else None
-
-
 def layer_scan(layers: "Sequence[Layer]", x: "Steps") -> "Scan | None":
-    """The fused scan that can run every one of these layers, one at a time, on x; None where there is none."""
+    """The fused scan that can run every one of these layers, one at a time, on x; None where there is none.
+
+    Of Rows, one that looks the vectors up itself.
+    """
     scans = _scans(x)
     if scans and all(scans.supports(direction, x) for layer in layers for direction in layer.directions):
         return scans.scan

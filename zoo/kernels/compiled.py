@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..cells.base import State
 from ..recurrence import Direction, Rows, Steps
 from .plans import Plan, plan
-from .shared import PADDING, differentiable, hooked, maps, only_equations, parameters
+from .shared import PADDING, altered, differentiable, in_memory, maps, only_equations, parameters, watched
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
 """What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
@@ -63,7 +63,7 @@ class _Job(ctypes.Structure):
 class _Head(ctypes.Structure):
     """Head of native/scan.cpp, field by field."""
 
-    _fields_ = [("weight", _pointer), ("bias", _pointer), ("outputs", _int), ("logits", _pointer)]
+    _fields_ = [("weight", _pointer), ("bias", _pointer), ("outputs", _int)]
 
 
 def libraries() -> dict[str, Path]:
@@ -89,40 +89,68 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
     lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
-    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 4]
+    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 5]
     lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
     return lib
 
 
-def looks_up(x: Rows) -> bool:
-    """Whether `scan` can look these vectors up in the table itself: it is an embedding as Network makes it, and no more."""
-    layer = x.embedding
-    plain = layer.max_norm is None and not (layer.scale_grad_by_freq or layer.sparse) and layer.padding_idx == PADDING
-    return type(layer) is nn.Embedding and plain and not hooked(layer) and type(x.tokens) is Tensor
+def _plan(direction: Direction) -> Plan:
+    """The plan of a layer that is known to have one."""
+    made = plan(direction.cell)
+    assert made is not None
+    return made
 
 
 def supports(direction: Direction, x: Steps) -> bool:
     """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
     made = plan(direction.cell)
+    if made is None or library() is None or torch.is_autocast_enabled("cpu"):
+        return False
+    if isinstance(x, Rows):
+        return _looks_up(x) and _takes(direction, made, x.embedding.weight)
+    return _takes(direction, made, x)
+
+
+def _looks_up(x: Rows) -> bool:
+    """Whether vectors can be read straight from the table: it is an embedding as Network makes it, and no more."""
+    layer = x.embedding
+    plain = layer.max_norm is None and not (layer.scale_grad_by_freq or layer.sparse) and layer.padding_idx == PADDING
+    there = in_memory(x.tokens) and x.tokens.device == layer.weight.device
+    return type(layer) is nn.Embedding and plain and there and not altered(layer)
+
+
+def _takes(direction: Direction, made: Plan, x: Tensor) -> bool:
+    """Whether x, or the table that it is of, and the parameters are what native/scan.cpp takes them for."""
+    units, first = direction.units, direction.input
     return (
-        made is not None
-        and library() is not None
-        and x.device.type == direction.input.weight.device.type == "cpu"
-        and x.dtype == direction.input.weight.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and only_equations(direction, made, x)
+        only_equations(direction, made, x)
+        and _is_float(x)
+        and all(_is_float(p) for p in parameters(direction, made) if p is not None)
+        and len(first.weight) == len(direction.cell.inputs) * units
+        and all(
+            q.map.weight.shape[1:] == (units,)
+            and len(q.map.weight) in range(units, (made.blocks - q.block) * units + 1, units)
+            for q in made.products
+        )
+        and all(m.bias is None or m.bias.shape == m.weight.shape[:1] for m in maps(direction, made))
     )
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return in_memory(tensor) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
 
 
 def scan(
     direction: Direction, x: Steps, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
     """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
-    made = plan(direction.cell)
-    assert made is not None
+    made = _plan(direction)
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, Rows) else (None, x)
     run = _Run(direction, made, lengths, truncate, tokens)
-    inputs = [x, *state, *parameters(direction, made)]
+    if x.shape[-1] != direction.input.weight.shape[1]:  # torch says what is wrong
+        vectors = x if tokens is None else nn.functional.embedding(tokens, x)
+        return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
+    inputs = [x, *direction.cell.matched(state, x.dtype), *parameters(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)
     else:
@@ -191,7 +219,7 @@ class _Run:
                 found[i] = torch.empty(tensor.shape, dtype=tensor.dtype)
         if wanted[0] and self.tokens is not None:
             found[0] = y.new_empty(*self.tokens.shape, job.inputs)
-        given = [g if g is None else g.contiguous() for g in given]
+        given = [g if g is None else _packed(g) for g in given]
         job.y, job.tape = _address(y), _address(tape)
         job.y_gradient, job.end_gradient = _address(given[0]), _pair(given[1:])
         job.x_gradient, job.start_gradient = _address(found[0]), _pair(found[1:first])
@@ -206,13 +234,13 @@ class _Run:
 
     def job(self, inputs: Sequence[Tensor | None]) -> tuple[_Job, list[Tensor]]:
         """A job with everything but its outputs, and the tensors that it points into."""
-        held = [t if t is None else t.detach() for t in inputs]
-        x = held[0]
+        x, *rest = inputs
         assert x is not None
+        x = x.detach().resolve_neg()
         if x.shape[-1] > 1 and x.stride(-1) != 1:
-            held[0] = x = x.contiguous()
+            x = x.contiguous()
+        held = [x, *(t if t is None else _packed(t) for t in rest)]
         steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
-        held[1:] = [t if t is None else t.contiguous() for t in held[1:]]
         start, (weight, bias, *others) = held[1 : 1 + self.states], held[1 + self.states :]
         units = self.direction.units
         products = (_Product * len(self.plan.products))()
@@ -240,17 +268,24 @@ class _Scan(torch.autograd.Function):
         tape = run.tape(inputs[0])
         outputs = run.forward(inputs, tape)
         ctx.run = run
-        ctx.save_for_backward(outputs[0], tape, *inputs)
+        # the first two only for torch to notice if somebody writes into them
+        ctx.save_for_backward(run.tokens, run.lengths, outputs[0], tape, *inputs)
         ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
-        y, tape, *inputs = ctx.saved_tensors
+        _, _, y, tape, *inputs = ctx.saved_tensors
         run, wanted = ctx.run, ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
+        # gradients of gradients, or many at once, are left to torch's operations
+        if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in given):
             return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
         return None, *run.backward(inputs, y, tape, wanted, given)
+
+
+def _packed(tensor: Tensor) -> Tensor:
+    """A tensor as it lies in memory: its numbers one after the other, with their signs."""
+    return tensor.detach().resolve_neg().contiguous()
 
 
 def _address(tensor: Tensor | None) -> int | None:
@@ -262,17 +297,22 @@ def _pair(tensors: Sequence[Tensor | None]) -> Any:
 
 
 class Stepper:
-    """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds."""
+    """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds.
+
+    Threads may share it: nothing that a step depends on changes from step to step, but which states were made last.
+    """
 
     def __init__(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor):
         """For layers of one direction, the head that reads them, if it is to, and inputs like x, (batch, features)."""
         self.stack, self.head, self.key = stack, head, _key(x)
         directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
-        plans = [plan(d.cell) for d in directions]
-        used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) if made for m in maps(d, made)]
+        plans = [_plan(d) for d in directions]
+        used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
         self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         used += [] if head is None else [head]
-        places = [(m._modules, name) for m in stack.modules() for name in m._modules]
+        places: list[tuple[dict[str, Any], str]] = [(m._modules, name) for m in stack.modules() for name in m._modules]
+        places += [(d.__dict__, "zoneout") for d in directions]
+        places += [(vars(d.cell), n) for d in directions for n, v in vars(d.cell).items() if _is_option(v)]
         self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
         values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
         self.weights = tuple(zip(*values, strict=True))
@@ -282,21 +322,19 @@ class Stepper:
         self.jobs, self.held = (_Job * len(directions))(), []
         h = x
         for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
-            assert made is not None
             start = direction.initial_state(h)
             inputs = [h.unsqueeze(0), *start, *parameters(direction, made)]
             self.jobs[i], held = _Run(direction, made, None, None).job(inputs)
             self.jobs[i].threads = 1
             self.held.append(held)
             h = start[0]
-        self.reader: _Head | None = None
-        if head is not None:
-            self.reader = _Head(_address(head.weight), _address(head.bias), head.out_features, None)
+        self.reader = None if head is None else _Head(_address(head.weight), _address(head.bias), len(head.weight))
         lib = library()
         assert lib is not None
         self.run = lib.rnnzoo_step
-        self.depth, self.block = len(directions), x
-        self.latest: tuple[State, ...] | None = None  # the states made last, which lie in `block`
+        self.depth = len(directions)
+        self.latest: tuple[tuple[State, ...] | None, Tensor] = (None, x)
+        """The states made last, and the memory that they lie in."""
 
     def _addresses(self) -> list[int]:
         return list(map(Tensor.data_ptr, map(dict.__getitem__, *self.weights)))
@@ -318,7 +356,7 @@ class Stepper:
 
     def continues(self, x: Tensor, state: object) -> bool:
         """Whether the state is the very one made last, and x a next input to it, by its shape and type."""
-        return state is self.latest and x.shape == self.key[0] and x.dtype == self.key[1]
+        return state is self.latest[0] and x.shape == self.key[0] and x.dtype == self.key[1]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled as None: it knows addresses in this process, of one network."""
@@ -331,20 +369,46 @@ class Stepper:
         as are the states."""
         new, logits, reader = x.new_empty(self.shape), None, None
         if self.reader is not None:
-            logits = x.new_empty(x.shape[0], self.reader.outputs)
-            self.reader.logits, reader = logits.data_ptr(), ctypes.byref(self.reader)
+            logits, reader = x.new_empty(x.shape[0], self.reader.outputs), ctypes.byref(self.reader)
+        latest, block = self.latest
         before, old = None, None
-        if state is self.latest:
-            before = self.block.data_ptr()
+        if state is latest:
+            before = block.data_ptr()
         else:
             old = (_pointer * self.shape[0])(*[s.data_ptr() for own in state for s in own])
-        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr(), reader)
-        self.block, self.latest = new, tuple(zip(*[iter(new.unbind(0))] * self.states, strict=True))
-        return logits, self.latest
+        out = _address(logits)
+        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr(), reader, out)
+        states = tuple(zip(*[iter(new.unbind(0))] * self.states, strict=True))
+        self.latest = states, new
+        return logits, states
 
 
 def _key(x: Tensor) -> tuple[object, ...]:
     return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
+
+
+def _is_option(value: object) -> bool:
+    """Whether an attribute of a cell decides what it computes."""
+    return isinstance(value, float) or callable(value)
+
+
+def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
+    """Whether a Stepper can run these layers and their head on x."""
+    ways: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
+    if not all(supports(way, x) for way in ways):
+        return False
+    widths = [x.shape[1], *(way.units for way in ways)]
+    reads = [way.input.weight for way in ways] + ([] if head is None else [head.weight])
+    used = [p for way in ways for p in parameters(way, _plan(way))] + ([] if head is None else [head.weight, head.bias])
+    return (
+        all(p is None or _lies_flat(p) for p in used)
+        and all(weight.shape[1] == width for weight, width in zip(reads, widths, strict=False))
+        and (head is None or head.bias.shape == head.weight.shape[:1])
+    )
+
+
+def _lies_flat(tensor: Tensor) -> bool:
+    return _is_float(tensor) and tensor.is_contiguous() and not tensor.is_neg()
 
 
 def stepper(
@@ -354,14 +418,14 @@ def stepper(
 
     It computes the head too, where that is a torch.nn.Linear and nothing else.
     """
-    if torch.is_grad_enabled() or torch.jit.is_tracing() or not x.is_contiguous():  # type: ignore[attr-defined]
+    if torch.is_grad_enabled() or not in_memory(x) or watched():
         return None
-    ours = known is not None and state is known.latest  # made by the step before, as in any stream
-    if not ours and not all(s.is_contiguous() and s.dtype == x.dtype for own in state for s in own):
+    ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
+    if not ours and not all(_lies_flat(s) for own in state for s in own):
         return None
-    reader = head if type(head) is nn.Linear and head.bias is not None and not hooked(head) else None
+    reader = head if type(head) is nn.Linear and head.bias is not None and not altered(head) else None
     if known is None or not known.fits(stack, reader, x):
-        if not all(supports(layer.ahead, x) for layer in stack):  # type: ignore[arg-type]
+        if not _streams(stack, reader, x):
             return None
         known = Stepper(stack, reader, x)
     return known

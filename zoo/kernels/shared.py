@@ -1,14 +1,19 @@
 """What the fused scans have in common: which layers they can take over, their parameters, gradients of gradients."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from ..cells.base import Map, State
-from ..recurrence import Direction, Rows, Steps, stacked
-from .plans import Plan
+from ..recurrence import Direction, stacked
+from .plans import Plan, plan
 
+Module = TypeVar("Module", bound=nn.Module)
+Held = Mapping[nn.Module, tuple[Tensor | None, Tensor | None]]
 PADDING = 0
 """The token whose vector is zero and gets no gradient."""
 
@@ -23,23 +28,39 @@ def parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
     return [p for m in maps(direction, made) for p in (m.weight, m.bias)]
 
 
-def only_equations(direction: Direction, made: Plan, x: Steps) -> bool:
+def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
     """Whether running this dense layer on x is its equations and no more, on tensors that lie in memory."""
     return (
-        type(x) in (Tensor, nn.Parameter, Rows)
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
-        and not torch._C._are_functorch_transforms_active()
+        in_memory(x)
+        and not watched()
         and not direction.regularised
         and direction.cell.axis == -1
         and direction.input.norm is None
-        and not any(hooked(m) for m in (direction, direction.cell, *maps(direction, made)))
+        and not any(altered(m) for m in maps(direction, made))
     )
 
 
-def hooked(module: nn.Module) -> bool:
-    """Whether something (pruning, a user's hook) is to happen when the module is called, as a fused scan does not."""
-    return bool(module._forward_pre_hooks or module._forward_hooks or module._backward_hooks)
+def in_memory(tensor: Tensor) -> bool:
+    """Whether a tensor is its numbers and nothing else, such as many at once, a tracer or a user's own kind."""
+    return type(tensor) in (Tensor, nn.Parameter) and torch._C._has_storage(tensor)
+
+
+def watched() -> bool:
+    """Whether something looks at every single operation now: compilation, tracing, torch.func or forward-mode AD."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
+
+
+def altered(module: nn.Module) -> bool:
+    """Whether more is to happen when the module is called than a fused scan does: a hook, or a parametrised weight."""
+    hooks = (
+        module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks,
+    )  # fmt: skip
+    return any(hooks) or "parametrizations" in module._modules
 
 
 def differentiable(
@@ -53,22 +74,39 @@ def differentiable(
 ) -> list[Tensor | None]:
     """Gradients of the `wanted` ones `of` a stack's x, initial states and parameters, by the plain scan.
 
-    They come as functions that can be differentiated again. given: gradients of the top layer's outputs and of the
+    They come as functions that can be differentiated again, where gradients are enabled. given: gradients of the top layer's outputs and of the
     final states, layer after layer. tokens: which rows of x the stack reads, where it does not read x itself.
     """
-    x, states = of[0], iter(of[1:])
+    count = 1 + sum(len(direction.cell.states) for direction in directions)
+    x, states, weights = of[0], iter(of[1:count]), iter(of[count:])
     assert x is not None
     if tokens is not None:
         x = nn.functional.embedding(tokens, x, PADDING)
     ends: list[Tensor] = []
-    for direction in directions:
-        start: State = tuple(next(states) for _ in direction.cell.states)  # type: ignore[misc]
-        outputs, end = direction.scan(x, start, lengths, truncate)
-        x = stacked(outputs)
-        ends += end
-    pairs = [(o, g) for o, g in zip((x, *ends), given, strict=True) if g is not None]
-    inputs = [t for t, want in zip(of, wanted, strict=True) if want]
-    values, slopes = zip(*pairs, strict=True)
-    grads = torch.autograd.grad(values, inputs, slopes, create_graph=True, allow_unused=True)  # type: ignore[arg-type]
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        for direction in directions:
+            start: State = tuple(next(states) for _ in direction.cell.states)  # type: ignore[misc]
+            made = plan(direction.cell)
+            assert made is not None
+            own: Held = {m: (next(weights), next(weights)) for m in maps(direction, made)}
+            outputs, end = _holding(direction, own).scan(x, start, lengths, truncate)
+            x = stacked(outputs)
+            ends += end
+        pairs = [(o, g) for o, g in zip((x, *ends), given, strict=True) if g is not None]
+        inputs = [t for t, want in zip(of, wanted, strict=True) if want]
+        values, slopes = zip(*pairs, strict=True)
+        grads = torch.autograd.grad(values, inputs, slopes, create_graph=again, allow_unused=True)  # type: ignore[arg-type]
     found = iter(grads)
     return [next(found) if want else None for want in wanted]
+
+
+def _holding(module: Module, values: Held) -> Module:
+    """A copy of a module whose maps have other weights and biases: those of the time when the scan ran."""
+    twin = copy.copy(module)
+    children = {name: None if m is None else _holding(m, values) for name, m in module._modules.items()}
+    twin.__dict__["_modules"] = children
+    if module in values:
+        twin.__dict__["_parameters"] = {}
+        twin.__dict__["weight"], twin.__dict__["bias"] = values[module]
+    return twin

@@ -17,7 +17,7 @@ from ..cells.base import State
 from ..recurrence import Direction, Layer
 from . import graph
 from .plans import Plan, plan
-from .shared import differentiable, only_equations, parameters
+from .shared import differentiable, in_memory, only_equations, parameters
 from .triton_cells import CELLS
 from .triton_kernels import INTERPRETED
 from .triton_layer import MOST, WIDEST, Job, matrices, multiplication, padded
@@ -118,16 +118,17 @@ class _Scan(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         outputs, kept, ctx.recording = _forward(run, recordings, inputs, ctx.needs_input_grad[2:])
         ctx.run, ctx.kept = run, len(kept)
-        ctx.save_for_backward(*kept, *inputs)
+        ctx.save_for_backward(run.lengths, *kept, *inputs)  # the first for torch to notice if somebody writes into it
         ctx.set_materialize_grads(False)
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # once: checkpointing gives them out once
+        _, *saved = ctx.saved_tensors  # once: checkpointing gives them out once
         kept, inputs = saved[: ctx.kept], saved[ctx.kept :]
         run, wanted = ctx.run, ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():  # gradients of gradients are asked for, which the plain scan's operations have
+        # gradients of gradients, or many at once, are left to torch's operations
+        if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in given):
             with torch.autocast(inputs[0].device.type, run.dtype, run.autocast):
                 directions = [direction for direction, _ in run.stack]
                 return None, None, *differentiable(directions, inputs, wanted, given, run.lengths, run.truncate)

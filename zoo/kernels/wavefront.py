@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..cells.base import Map, State
 from ..recurrence import Direction, Layer
+from .shared import altered
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -21,11 +22,16 @@ Module = TypeVar("Module", bound=nn.Module)
 def supports(layers: Sequence[Layer]) -> bool:
     """Whether these layers can run as a wavefront: several, dense, alike, one direction, nothing between the equations."""
     directions = [d for layer in layers for d in layer.directions]
-    return len(layers) == len(directions) > 1 and all(
-        d.cell.axis == -1
-        and not d.regularised
-        and all(m.norm is None and m.mask is None for m in d.modules() if isinstance(m, Map))
-        for d in directions
+    kinds = {p.dtype for d in directions for p in d.parameters()}
+    return (
+        len(layers) == len(directions) > 1
+        and len(kinds) == 1
+        and all(
+            d.cell.axis == -1
+            and not d.regularised
+            and all(m.norm is None and m.mask is None and not altered(m) for m in d.modules() if isinstance(m, Map))
+            for d in directions
+        )
     )
 
 

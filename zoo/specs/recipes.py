@@ -78,7 +78,7 @@ class Recipe(Spec):
     shift: Count | None = None
     """As a stage's; of the first, where there is another."""
     then: Stage | None = None
-    """What follows after some epochs."""
+    """What follows after some epochs, if the run is long enough."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -86,6 +86,16 @@ class Recipe(Spec):
     def _departures_are_explained(self) -> "Recipe":
         if (self.follows is None) != (self.why is None):
             raise ValueError("'follows' and 'why' go together: a departure from a document's recipe is explained")
+        return self
+
+    @model_validator(mode="after")
+    def _schedules_last(self) -> "Recipe":
+        stages = [(self.schedule, min(self.epochs, self.then.after) if self.then else self.epochs)]
+        if self.then:
+            stages.append((self.then.schedule, self.epochs - self.then.after))
+        for schedule, length in stages:
+            if schedule.epochs is not None and schedule.epochs < length:
+                raise ValueError(f"a schedule for {schedule.epochs} epochs does not last for {length}")
         return self
 
     def stage(self, epoch: int) -> tuple[Stage, int]:

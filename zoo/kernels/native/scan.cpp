@@ -42,7 +42,6 @@ struct Job {
 struct Head {  // of a network that is streamed
     const float *weight, *bias;  // (outputs, units), (outputs)
     int64_t outputs;
-    float* logits;  // (batch, outputs)
 };
 
 namespace {
@@ -347,27 +346,30 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
 void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
 
 // One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
-// old ones lie so in `before`, or where that is null at the addresses `old`. head: null where it is another's to compute.
-void rnnzoo_step(Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old, float* now, const Head* head) {
+// old ones lie so in `before`, or where that is null at the addresses `old`. logits: (batch, outputs) for what the head
+// makes of the top layer; without a head, null.
+void rnnzoo_step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before,
+                 const float* const* old, float* now, const Head* head, float* logits) {
     std::vector<float> standard(given, given + jobs->batch * jobs->inputs);
     for (float& value : standard) value = (value - mean) / std;
     const float* x = standard.data();
-    for (Job* job = jobs; job < jobs + count; job++) {
-        const Row* cell = find(job->cell);
-        const int64_t size = job->batch * job->units;
-        job->x = x, job->y = now, x = now;
+    for (int64_t layer = 0; layer < count; layer++) {
+        Job job = jobs[layer];  // a copy: other threads may be at the same step
+        const Row* cell = find(job.cell);
+        const int64_t size = job.batch * job.units;
+        job.x = x, job.y = now, x = now;
         for (int i = 0; i < cell->states; i++, now += size) {
-            job->end[i] = now, job->start[i] = before ? before : *old++;
+            job.end[i] = now, job.start[i] = before ? before : *old++;
             if (before) before += size;
         }
-        cell->forward(*job);
+        cell->forward(job);
     }
     if (!head) return;
     const int64_t batch = jobs->batch, outputs = head->outputs, units = jobs[count - 1].units, pad = padded(outputs);
     Buffer sum(batch * pad);
     copy(sum, pad, head->bias, 0, batch, outputs);
     dots(Out(sum, pad), batch, x, units, head->weight, 1, outputs, units);
-    copy(head->logits, outputs, sum, pad, batch, outputs);
+    copy(logits, outputs, sum, pad, batch, outputs);
 }
 
 void rnnzoo_backward(const Job* job) { find(job->cell)->backward(*job); }
