@@ -506,7 +506,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9]}", "optimizer: {name: adam, lr: 1e-3, betas: [0.9, 1.0]}",
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9, .nan]}", "schedule: {name: linear}", "schedule: {warmup: -1}",
     "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
-    "schedule: {epochs: 1}", "then: {after: 1}", "then: {after: -1, lr: 0.1}", "then: {after: 1, lr: 0.1, shift: 0}",
+    "schedule: {epochs: 0}", "then: {after: 1}", "then: {after: -1, lr: 0.1}", "then: {after: 1, lr: 0.1, shift: 0}",
     "shift: 1.5",
 ])  # fmt: skip
 def test_a_recipe_with_an_odd_value(tmp_path, extra):
@@ -608,6 +608,12 @@ def test_every_cell_has_its_paper(tmp_path):
 
 def test_near_matches_of_a_reference(tmp_path):
     assert "Did you mean mnist" in refusal(tmp_path, UNKNOWN_REFERENCES["task family"])
+
+
+def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
+    many = SMALL.replace("    batch: 10\n", "    batch: 10\n    EXTRA\n").replace("epochs: 1\n", "epochs: 9\n")
+    for extra in ("schedule: {epochs: 8}", "then: {after: 3, lr: 0.1, schedule: {epochs: 5}}"):
+        assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
 
 
 @pytest.mark.parametrize("given", ["follows: r", "why: Because"])
