@@ -6,8 +6,9 @@ on a disk that all machines share, and every machine needs the same rnnzoo.
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from . import jobs
@@ -41,7 +42,8 @@ def workers(address: str, slots: int | None, threads: int, gpus: float) -> Itera
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise TrainingError(f"No Ray cluster answers at {address!r} ({str(error).splitlines()[0]}).") from error
     try:
-        yield Tasks(ray, slots, threads, gpus)
+        with redirect_stdout(sys.stderr):  # where Ray says that it tries something again, among what others read
+            yield Tasks(ray, slots, threads, gpus)
     finally:
         ray.shutdown()
 
