@@ -132,6 +132,14 @@ def test_results_without_weights_are_whole() -> None:
             assert not (ROOT / "cards" / name / "model.safetensors").exists(), name
 
 
+def test_recorded_commands_name_no_folder_of_one_machine() -> None:
+    recorded = [results.read(path.parent) for path in ROOT.glob("cards/*/results.json")]
+    commands = [c for found in recorded for c in ([found.training.command] if found.training else [])]
+    commands += [e.command for found in recorded for e in found.evaluations]
+    assert commands
+    assert [c for c in commands if " /" in c] == []
+
+
 @pytest.mark.parametrize("name", list_models(trained=True))
 def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
     entry, found = spec(name), results.of(name)
