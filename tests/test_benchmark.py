@@ -15,7 +15,7 @@ import torch
 
 from zoo import benchmark, cards, doctor, errors
 from zoo.benchmark import FORWARD, PASSES, STREAMING, TRAINING, Contender, Work, ours, peers, products, stack
-from zoo.kernels import compiled
+from zoo.kernels import interface
 
 SMALL = stack("star", 2, 8, steps=6)
 WORK = Work(steps=6, batch=3, threads=1)
@@ -233,21 +233,21 @@ def test_doctor_reads_extras_from_the_metadata(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
     found = by_name()["CPU scans"]
     assert (found.status, found.found) == ("missing", "not built: no compiler was found when rnnzoo was installed")
     assert "install g++ and run pip install --force-reinstall --no-deps" in found.fix
 
 
 def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
     (tmp_path / "scan_generic.abi3.so").write_text("not a library")
     found = by_name()["CPU scans"]
     assert found.status == "broken"
     assert found.found.startswith("scan_generic.abi3.so cannot be loaded")
 
 
-@pytest.mark.skipif(not compiled.libraries(), reason="no compiled scans here")
+@pytest.mark.skipif(not interface.libraries(), reason="no compiled scans here")
 def test_doctor_says_which_scan_is_used() -> None:
     assert by_name()["CPU scans"].status == "ok"
     assert "is used; built: " in by_name()["CPU scans"].found

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from zoo.errors import RequestError
-from zoo.kernels import compiled, plans
+from zoo.kernels import compiled, interface, plans, streaming
 from zoo.network import Network
 
 BUILT = [
-    kind for kind in compiled.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
-    if kind in compiled.libraries()
+    kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
+    if kind in interface.libraries()
 ]  # fmt: skip
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
 
@@ -43,8 +43,8 @@ SHAPES: dict[str, dict[str, object]] = {
 @pytest.fixture(params=BUILT)
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each library in turn."""
-    lib = compiled.open_library(compiled.libraries()[request.param])
-    monkeypatch.setattr(compiled, "library", lambda: lib)
+    lib = interface.open_library(interface.libraries()[request.param])
+    monkeypatch.setattr(interface, "library", lambda: lib)
     return request.param
 
 
@@ -265,7 +265,7 @@ def test_a_cell_of_ones_own_is_not_taken_for_its_parent() -> None:
 
 
 def test_without_a_library_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "library", lambda: None)
+    monkeypatch.setattr(interface, "library", lambda: None)
     net, x = small("star", layers=1), normal(3, 6, 2, dtype=torch.float32)
     refuses(net, lambda: net(x))
 
@@ -309,7 +309,7 @@ def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) ->
     for many, units in ((1, 19), (40, 16)):
         net = small(case, units=units, layers=3, readout=readout, mean=0.5, std=2.0, standardize=many == 1).eval()
         x = normal(many, 5, 2, dtype=torch.float32)
-        assert compiled.stepper(
+        assert streaming.stepper(
             None, net.layers, None, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)]
         )
         whole = net(x)

@@ -16,7 +16,7 @@ from zoo.builder import build, counts, parameters
 from zoo.cells import CELLS
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.evaluation import evaluate
-from zoo.kernels import compiled
+from zoo.kernels import interface
 from zoo.recurrence import Rows
 from zoo.specs import Config, Task
 from zoo.tasks import task_data
@@ -107,7 +107,7 @@ def test_a_token_is_its_vector(cell):
     same(y, net(X))
 
 
-@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("ways", [None, "concat"])
 @pytest.mark.parametrize("trainable", [False, True])
@@ -146,7 +146,7 @@ def test_a_table_of_fewer_vectors():
         net(X)
 
 
-@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
 def test_tokens_that_change_before_the_backward_pass_are_noticed():
     net, x = tokens(embedding={"trainable": True}).float().train(), X[:1].clone()
     loss = net(x).sum()
@@ -165,7 +165,7 @@ def test_vectors_are_looked_up_again_when_states_are_recomputed():
     same(*slopes)
 
 
-@pytest.mark.skipif(compiled.library() is None, reason="no compiler was there when rnnzoo was installed")
+@pytest.mark.skipif(interface.library() is None, reason="no compiler was there when rnnzoo was installed")
 @torch.no_grad()
 def test_an_embedding_that_does_more_is_asked():
     net = tokens().float()

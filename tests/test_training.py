@@ -20,10 +20,11 @@ from zoo import checkpoint, registry, results
 from zoo.builder import build
 from zoo.errors import RequestError, TrainingError
 from zoo.evaluation import evaluate
+from zoo.optimizers import make_optimizer, schedule
 from zoo.specs import Optimizer, Recipe, Schedule
 from zoo.tasks import mnist
 from zoo.tasks.base import Split, shifted
-from zoo.training import STATE, Progress, make_optimizer, schedule, train
+from zoo.training import STATE, Progress, train
 
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]

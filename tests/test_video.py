@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional as F
 
-from zoo import checkpoint, registry, training
+from zoo import checkpoint, optimizers, registry
 from zoo.builder import build, counts, multiply_adds, parameters
 from zoo.errors import DataError, RequestError
 from zoo.evaluation import measure
@@ -108,7 +108,7 @@ def test_figures_of_table_5():
         for layers, figures in printed.items() for cell, figure in zip(("lstm", "lstm-f", "star"), figures, strict=True)
     }  # fmt: skip
     recipe = registry.find("convstar-12x64-jester").recipe
-    first, last = (recipe.optimizer.lr * training.schedule(recipe.schedule, step, 1000) for step in (0, 1000))
+    first, last = (recipe.optimizer.lr * optimizers.schedule(recipe.schedule, step, 1000) for step in (0, 1000))
     assert (first, last) == (1e-3, pytest.approx(1e-6))
     assert (recipe.batch, recipe.epochs) == (8, 30)
     assert (recipe.optimizer.momentum, recipe.optimizer.weight_decay) == (0.9, 5e-5)

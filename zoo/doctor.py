@@ -117,18 +117,18 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 def _compiled(torch: Any) -> Finding:
     """The fused scans for CPUs: which were built, and which one is used."""
-    from .kernels import compiled
+    from .kernels import interface
 
     what, again = "CPU scans", _reinstall()
-    built, processor = compiled.libraries(), torch.backends.cpu.get_cpu_capability()
+    built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
     if not built:
         why = "not built: no compiler was found when rnnzoo was installed"
         return Finding(what, why, "missing", f"install g++ and run {again}")
     names = ", ".join(built)
-    usable = [kind for kind in compiled.LIBRARIES.get(processor, ("generic",)) if kind in built]
+    usable = [kind for kind in interface.LIBRARIES.get(processor, ("generic",)) if kind in built]
     for kind in usable:
         try:
-            compiled.open_library(built[kind])
+            interface.open_library(built[kind])
         except (OSError, AttributeError) as error:  # not a library; one of another version
             return Finding(what, f"{built[kind].name} cannot be loaded: {_first_line(error)}", "broken", again)
     if not usable:

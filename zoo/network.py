@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from .errors import RequestError, first_problem
-from .kernels import compiled
+from .kernels import streaming
 from .kernels.shared import PADDING
 from .neck import Neck
 from .recurrence import Direction, Outputs, Rows, Steps, stacked
@@ -40,7 +40,7 @@ class Network(Stack):
         self._standard = (0.0, 1.0)
         if spec.standardize and not isinstance(mean, tuple) and not isinstance(std, tuple):  # tuples have no time steps
             self._standard = mean, std
-        self._stepper: compiled.Stepper | None = None
+        self._stepper: streaming.Stepper | None = None
 
     @property
     def per_step(self) -> Sequence[Stack]:
@@ -157,7 +157,7 @@ class Network(Stack):
         """
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
             h = h.resolve_neg().contiguous()
-            fast = self._stepper = compiled.stepper(self._stepper, self.layers, head, h, state)
+            fast = self._stepper = streaming.stepper(self._stepper, self.layers, head, h, state)
             if fast is not None:
                 return fast.step(h, *self._standard, state)
         h, new = self._standardized(h), []

@@ -60,7 +60,7 @@ def feedforward(
     The order of the examples is drawn from the recipe's seed; a last incomplete batch is used too. The network is changed.
     Raises RequestError for other networks.
     """
-    from ..training import make_optimizer
+    from ..optimizers import make_optimizer
 
     if not isinstance(network, FeedForward) or target != "class":
         raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")

@@ -84,7 +84,7 @@ def evolution(
 
     The order of the examples is drawn from the recipe's seed. The network is changed.
     """
-    from ..training import make_optimizer
+    from ..optimizers import make_optimizer
 
     network.train()
     optimizer = make_optimizer(recipe.optimizer, network)

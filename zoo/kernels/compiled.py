@@ -1,15 +1,9 @@
-"""The fused scan of one layer on a CPU, float32: native/scan.cpp, compiled when the package is installed.
-
-Three libraries are built from it, for three widths of vectors, and the widest that this processor runs is loaded. Where
-none was built (no compiler) everything works without, slower; `rnnzoo doctor` says so.
-"""
+"""The fused scan of one layer on a CPU, float32, by the compiled code of native/scan.cpp."""
 
 import ctypes
 import platform
 from collections.abc import Sequence
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,84 +11,13 @@ from torch import Tensor, nn
 
 from ..cells.base import State
 from ..recurrence import Direction, Rows, Steps
+from . import interface
+from .interface import address, pair
 from .plans import Plan, plan
-from .shared import PADDING, altered, differentiable, in_memory, maps, only_equations, parameters, watched
-
-LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
-"""What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
-
-_int, _pointer = ctypes.c_int64, ctypes.c_void_p
+from .shared import PADDING, altered, differentiable, in_memory, maps, only_equations, parameters
 
 
-class _Product(ctypes.Structure):
-    _fields_ = [(n, _pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
-        (n, _int) for n in ("phase", "block", "blocks")
-    ]
-
-
-class _Job(ctypes.Structure):
-    """Job of native/scan.cpp, field by field."""
-
-    _fields_ = [
-        ("cell", ctypes.c_char_p),
-        ("option", ctypes.c_double),
-        *((n, _int) for n in ("steps", "batch", "inputs", "units", "input_blocks", "blocks", "phases", "products")),
-        ("threads", _int),
-        ("x", _pointer),
-        ("x_step", _int),
-        ("x_row", _int),
-        ("rows", _pointer),
-        ("weight", _pointer),
-        ("bias", _pointer),
-        ("product", ctypes.POINTER(_Product)),
-        ("lengths", _pointer),
-        ("truncate", _int),
-        ("start", _pointer * 2),
-        ("y", _pointer),
-        ("end", _pointer * 2),
-        ("tape", _pointer),
-        ("y_gradient", _pointer),
-        ("end_gradient", _pointer * 2),
-        *((n, _pointer) for n in ("x_gradient", "weight_gradient", "bias_gradient")),
-        ("start_gradient", _pointer * 2),
-    ]
-
-
-class _Head(ctypes.Structure):
-    """Head of native/scan.cpp, field by field."""
-
-    _fields_ = [("weight", _pointer), ("bias", _pointer), ("outputs", _int)]
-
-
-def libraries() -> dict[str, Path]:
-    """The libraries that were built, by instruction set."""
-    folder = Path(__file__).parent
-    found = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
-    return {kind: path for kind, path in found if path.exists()}
-
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """The fastest library that is there and that this processor runs."""
-    built = libraries()
-    for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
-        if kind in built:
-            return open_library(built[kind])
-    return None
-
-
-def open_library(path: Path) -> ctypes.CDLL:
-    """Load a library; raises OSError if that cannot be done."""
-    lib = ctypes.CDLL(str(path))
-    lib.rnnzoo_tape.restype = ctypes.c_int64
-    lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
-    lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(_Job)]
-    lib.rnnzoo_step.argtypes = [ctypes.POINTER(_Job), _int, _pointer, *[ctypes.c_float] * 2, *[_pointer] * 5]
-    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
-    return lib
-
-
-def _plan(direction: Direction) -> Plan:
+def planned(direction: Direction) -> Plan:
     """The plan of a layer that is known to have one."""
     made = plan(direction.cell)
     assert made is not None
@@ -104,7 +27,7 @@ def _plan(direction: Direction) -> Plan:
 def supports(direction: Direction, x: Steps) -> bool:
     """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
     made = plan(direction.cell)
-    if made is None or library() is None or torch.is_autocast_enabled("cpu"):
+    if made is None or interface.library() is None or torch.is_autocast_enabled("cpu"):
         return False
     if isinstance(x, Rows):
         return _looks_up(x) and _takes(direction, made, x.embedding.weight)
@@ -124,8 +47,8 @@ def _takes(direction: Direction, made: Plan, x: Tensor) -> bool:
     units, first = direction.units, direction.input
     return (
         only_equations(direction, made, x)
-        and _is_float(x)
-        and all(_is_float(p) for p in parameters(direction, made) if p is not None)
+        and is_float(x)
+        and all(is_float(p) for p in parameters(direction, made) if p is not None)
         and len(first.weight) == len(direction.cell.inputs) * units
         and all(
             q.map.weight.shape[1:] == (units,)
@@ -136,7 +59,8 @@ def _takes(direction: Direction, made: Plan, x: Tensor) -> bool:
     )
 
 
-def _is_float(tensor: Tensor) -> bool:
+def is_float(tensor: Tensor) -> bool:
+    """Whether the compiled code can read a tensor's numbers."""
     return in_memory(tensor) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
 
 
@@ -144,9 +68,9 @@ def scan(
     direction: Direction, x: Steps, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
     """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
-    made = _plan(direction)
+    made = planned(direction)
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, Rows) else (None, x)
-    run = _Run(direction, made, lengths, truncate, tokens)
+    run = Run(direction, made, lengths, truncate, tokens)
     if x.shape[-1] != direction.input.weight.shape[1]:  # torch says what is wrong
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
@@ -171,7 +95,7 @@ def _keep_memory() -> None:
         libc.mallopt(trim_threshold, 2**31 - 1)
 
 
-class _Run:
+class Run:
     """One scan of one layer. `inputs` are x, the initial states and the parameters.
 
     tokens: (time, batch), which rows of x the layer reads, x: (rows, features); None where it reads x itself.
@@ -185,7 +109,7 @@ class _Run:
         self.lengths = None if lengths is None else lengths.long().contiguous()
         self.tokens = None if tokens is None else tokens.long().contiguous()
         self.states = len(direction.cell.states)
-        lib = library()
+        lib = interface.library()
         assert lib is not None
         self.library = lib
 
@@ -201,7 +125,7 @@ class _Run:
         job, held = self.job(inputs)
         y = held[0].new_empty(job.steps, job.batch, job.units)
         end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
-        job.y, job.tape, job.end = _address(y), _address(tape), _pair(end)
+        job.y, job.tape, job.end = address(y), address(tape), pair(end)
         self.library.rnnzoo_forward(ctypes.byref(job))
         return y, *end
 
@@ -220,19 +144,19 @@ class _Run:
         if wanted[0] and self.tokens is not None:
             found[0] = y.new_empty(*self.tokens.shape, job.inputs)
         given = [g if g is None else _packed(g) for g in given]
-        job.y, job.tape = _address(y), _address(tape)
-        job.y_gradient, job.end_gradient = _address(given[0]), _pair(given[1:])
-        job.x_gradient, job.start_gradient = _address(found[0]), _pair(found[1:first])
-        job.weight_gradient, job.bias_gradient = _address(found[first]), _address(found[first + 1])
+        job.y, job.tape = address(y), address(tape)
+        job.y_gradient, job.end_gradient = address(given[0]), pair(given[1:])
+        job.x_gradient, job.start_gradient = address(found[0]), pair(found[1:first])
+        job.weight_gradient, job.bias_gradient = address(found[first]), address(found[first + 1])
         for i in range(job.products):
-            job.product[i].weight_gradient = _address(found[first + 2 + 2 * i])
-            job.product[i].bias_gradient = _address(found[first + 3 + 2 * i])
+            job.product[i].weight_gradient = address(found[first + 2 + 2 * i])
+            job.product[i].bias_gradient = address(found[first + 3 + 2 * i])
         self.library.rnnzoo_backward(ctypes.byref(job))
         if found[0] is not None and self.tokens is not None:
             found[0] = torch.ops.aten.embedding_dense_backward(found[0], self.tokens, len(held[0]), PADDING, False)
         return [f if want else None for f, want in zip(found, wanted, strict=True)]
 
-    def job(self, inputs: Sequence[Tensor | None]) -> tuple[_Job, list[Tensor]]:
+    def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.Job, list[Tensor]]:
         """A job with everything but its outputs, and the tensors that it points into."""
         x, *rest = inputs
         assert x is not None
@@ -243,27 +167,27 @@ class _Run:
         steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
         start, (weight, bias, *others) = held[1 : 1 + self.states], held[1 + self.states :]
         units = self.direction.units
-        products = (_Product * len(self.plan.products))()
+        products = (interface.Product * len(self.plan.products))()
         for i, product in enumerate(self.plan.products):
             w = others[2 * i]
             assert w is not None
-            products[i] = _Product(
-                _address(w), _address(others[2 * i + 1]), None, None, product.phase, product.block, w.shape[0] // units
+            products[i] = interface.Product(
+                address(w), address(others[2 * i + 1]), None, None, product.phase, product.block, w.shape[0] // units
             )
-        job = _Job(
+        job = interface.Job(
             cell=self.plan.name.encode(), option=self.plan.option,
             steps=steps, batch=batch, inputs=x.shape[-1], units=units,
             input_blocks=len(self.direction.cell.inputs), blocks=self.plan.blocks, phases=self.plan.phases,
             products=len(products), threads=torch.get_num_threads(),
-            x=_address(x), x_step=x.stride(0), x_row=x.stride(-2), rows=_address(self.tokens), weight=_address(weight), bias=_address(bias),
-            product=products, lengths=_address(self.lengths), truncate=self.truncate or 0, start=_pair(start),
+            x=address(x), x_step=x.stride(0), x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
+            product=products, lengths=address(self.lengths), truncate=self.truncate or 0, start=pair(start),
         )  # fmt: skip
         return job, [t for t in held if t is not None]
 
 
 class _Scan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: _Run, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, run: Run, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         assert inputs[0] is not None
         tape = run.tape(inputs[0])
         outputs = run.forward(inputs, tape)
@@ -286,146 +210,3 @@ class _Scan(torch.autograd.Function):
 def _packed(tensor: Tensor) -> Tensor:
     """A tensor as it lies in memory: its numbers one after the other, with their signs."""
     return tensor.detach().resolve_neg().contiguous()
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def _pair(tensors: Sequence[Tensor | None]) -> Any:
-    return (_pointer * 2)(*map(_address, tensors))
-
-
-class Stepper:
-    """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds.
-
-    Threads may share it: nothing that a step depends on changes from step to step, but which states were made last.
-    """
-
-    def __init__(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor):
-        """For layers of one direction, the head that reads them, if it is to, and inputs like x, (batch, features)."""
-        self.stack, self.head, self.key = stack, head, _key(x)
-        directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
-        plans = [_plan(d) for d in directions]
-        used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
-        self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
-        used += [] if head is None else [head]
-        places: list[tuple[dict[str, Any], str]] = [(m._modules, name) for m in stack.modules() for name in m._modules]
-        places += [(d.__dict__, "zoneout") for d in directions]
-        places += [(vars(d.cell), n) for d in directions for n, v in vars(d.cell).items() if _is_option(v)]
-        self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
-        values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
-        self.weights = tuple(zip(*values, strict=True))
-        self.addresses = self._addresses()
-        self.states = len(directions[0].cell.states)
-        self.shape = (self.states * len(directions), x.shape[0], directions[0].units)
-        self.jobs, self.held = (_Job * len(directions))(), []
-        h = x
-        for i, (direction, made) in enumerate(zip(directions, plans, strict=True)):
-            start = direction.initial_state(h)
-            inputs = [h.unsqueeze(0), *start, *parameters(direction, made)]
-            self.jobs[i], held = _Run(direction, made, None, None).job(inputs)
-            self.jobs[i].threads = 1
-            self.held.append(held)
-            h = start[0]
-        self.reader = None if head is None else _Head(_address(head.weight), _address(head.bias), len(head.weight))
-        lib = library()
-        assert lib is not None
-        self.run = lib.rnnzoo_step
-        self.depth = len(directions)
-        self.latest: tuple[tuple[State, ...] | None, Tensor] = (None, x)
-        """The states made last, and the memory that they lie in."""
-
-    def _addresses(self) -> list[int]:
-        return list(map(Tensor.data_ptr, map(dict.__getitem__, *self.weights)))
-
-    def fits(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
-        """Whether the jobs are still those of such an input, of these modules and of their parameters."""
-        try:
-            addresses = self._addresses()
-        except (KeyError, TypeError):  # a parameter that is none any more
-            return False
-        return (
-            stack is self.stack
-            and head is self.head
-            and self.key == _key(x)
-            and list(map(dict.get, *self.parts[:2])) == self.parts[2]
-            and not any(self.hooks)
-            and self.addresses == addresses
-        )
-
-    def continues(self, x: Tensor, state: object) -> bool:
-        """Whether the state is the very one made last, and x a next input to it, by its shape and type."""
-        return state is self.latest[0] and x.shape == self.key[0] and x.dtype == self.key[1]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Copied and pickled as None: it knows addresses in this process, of one network."""
-        return type(None), ()
-
-    def step(
-        self, x: Tensor, mean: float, std: float, state: Sequence[State]
-    ) -> tuple[Tensor | None, tuple[State, ...]]:
-        """The head's outputs and the new states of all layers after (x - mean) / std; x: (batch, features), contiguous
-        as are the states."""
-        new, logits, reader = x.new_empty(self.shape), None, None
-        if self.reader is not None:
-            logits, reader = x.new_empty(x.shape[0], self.reader.outputs), ctypes.byref(self.reader)
-        latest, block = self.latest
-        before, old = None, None
-        if state is latest:
-            before = block.data_ptr()
-        else:
-            old = (_pointer * self.shape[0])(*[s.data_ptr() for own in state for s in own])
-        out = _address(logits)
-        self.run(self.jobs, self.depth, x.data_ptr(), mean, std, before, old, new.data_ptr(), reader, out)
-        states = tuple(zip(*[iter(new.unbind(0))] * self.states, strict=True))
-        self.latest = states, new
-        return logits, states
-
-
-def _key(x: Tensor) -> tuple[object, ...]:
-    return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
-
-
-def _is_option(value: object) -> bool:
-    """Whether an attribute of a cell decides what it computes."""
-    return isinstance(value, float) or callable(value)
-
-
-def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
-    """Whether a Stepper can run these layers and their head on x."""
-    ways: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
-    if not all(supports(way, x) for way in ways):
-        return False
-    widths = [x.shape[1], *(way.units for way in ways)]
-    reads = [way.input.weight for way in ways] + ([] if head is None else [head.weight])
-    used = [p for way in ways for p in parameters(way, _plan(way))] + ([] if head is None else [head.weight, head.bias])
-    return (
-        all(p is None or _lies_flat(p) for p in used)
-        and all(weight.shape[1] == width for weight, width in zip(reads, widths, strict=False))
-        and (head is None or head.bias.shape == head.weight.shape[:1])
-    )
-
-
-def _lies_flat(tensor: Tensor) -> bool:
-    return _is_float(tensor) and tensor.is_contiguous() and not tensor.is_neg()
-
-
-def stepper(
-    known: Stepper | None, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, state: Sequence[State]
-) -> Stepper | None:
-    """The stepper of a stack of layers, made anew where the known one does not fit; None where there can be none.
-
-    It computes the head too, where that is a torch.nn.Linear and nothing else.
-    """
-    if torch.is_grad_enabled() or not in_memory(x) or watched():
-        return None
-    ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
-    if not ours and not all(_lies_flat(s) for own in state for s in own):
-        return None
-    reader = head if type(head) is nn.Linear and head.bias is not None and not altered(head) else None
-    if known is None or not known.fits(stack, reader, x):
-        if not _streams(stack, reader, x):
-            return None
-        known = Stepper(stack, reader, x)
-    return known

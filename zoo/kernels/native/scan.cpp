@@ -6,7 +6,7 @@
 // the weights chunk by chunk, so that no gradient of a pre-activation ever reaches memory. Threads share nothing but the
 // weights; their gradients are summed in a fixed order, so that a result does not depend on who finished first.
 //
-// The interface is C: zoo/kernels/compiled.py fills in a Job, field by field as here.
+// The interface is C: zoo/kernels/interface.py describes and compiled.py fills in a Job, field by field as here.
 
 #include <thread>
 

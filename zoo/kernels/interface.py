@@ -1,0 +1,98 @@
+"""The C interface of native/scan.cpp: its structures, field by field, and the libraries that were built from it.
+
+Three are built, for three widths of vectors, when the package is installed, and the widest that this processor runs is
+loaded. Where none was built (no compiler) everything works without, slower; `rnnzoo doctor` says so.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
+"""What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
+
+_int, pointer = ctypes.c_int64, ctypes.c_void_p
+
+
+class Product(ctypes.Structure):
+    _fields_ = [(n, pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
+        (n, _int) for n in ("phase", "block", "blocks")
+    ]
+
+
+class Job(ctypes.Structure):
+    """Job of native/scan.cpp, field by field."""
+
+    _fields_ = [
+        ("cell", ctypes.c_char_p),
+        ("option", ctypes.c_double),
+        *((n, _int) for n in ("steps", "batch", "inputs", "units", "input_blocks", "blocks", "phases", "products")),
+        ("threads", _int),
+        ("x", pointer),
+        ("x_step", _int),
+        ("x_row", _int),
+        ("rows", pointer),
+        ("weight", pointer),
+        ("bias", pointer),
+        ("product", ctypes.POINTER(Product)),
+        ("lengths", pointer),
+        ("truncate", _int),
+        ("start", pointer * 2),
+        ("y", pointer),
+        ("end", pointer * 2),
+        ("tape", pointer),
+        ("y_gradient", pointer),
+        ("end_gradient", pointer * 2),
+        *((n, pointer) for n in ("x_gradient", "weight_gradient", "bias_gradient")),
+        ("start_gradient", pointer * 2),
+    ]
+
+
+class Head(ctypes.Structure):
+    """Head of native/scan.cpp, field by field."""
+
+    _fields_ = [("weight", pointer), ("bias", pointer), ("outputs", _int)]
+
+
+def libraries() -> dict[str, Path]:
+    """The libraries that were built, by instruction set."""
+    folder = Path(__file__).parent
+    found = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
+    return {kind: path for kind, path in found if path.exists()}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The fastest library that is there and that this processor runs."""
+    built = libraries()
+    for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
+        if kind in built:
+            return open_library(built[kind])
+    return None
+
+
+def open_library(path: Path) -> ctypes.CDLL:
+    """Load a library; raises OSError if that cannot be done."""
+    lib = ctypes.CDLL(str(path))
+    lib.rnnzoo_tape.restype = ctypes.c_int64
+    lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
+    lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
+    lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
+    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
+    return lib
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Where a tensor's numbers lie."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+def pair(tensors: Sequence[Tensor | None]) -> Any:
+    """The addresses of up to two states."""
+    return (pointer * 2)(*map(address, tensors))
