@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 from torch.nn import functional as F
 
-from zoo import checkpoint, optimizers, registry
+from zoo import checkpoint, optimizers, registry, training
 from zoo.builder import build, counts, multiply_adds, parameters
 from zoo.errors import DataError, RequestError
 from zoo.evaluation import measure
