@@ -20,11 +20,12 @@ import triton
 from helpers import CASES, network
 from torch import Tensor
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
 from zoo.kernels import plans, triton_layer, triton_scan
 
-PTXAS = Path(triton.__file__).parent / "backends/nvidia/bin/ptxas"
+PTXAS = Path(get_ptxas(90).path)  # the assembler that this Triton has for a Hopper
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
 
 

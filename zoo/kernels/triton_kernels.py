@@ -5,7 +5,7 @@ its tape) while the step before is computed, and writes its output and tape (bac
 What is carried from one chunk to the next lies in float32 in `carry`, which a call reads and overwrites.
 
 Matrices of a step are (batch, blocks * UNITS), row after row. PHASE gives the phase of every block of pre-activations,
-WEIGHT the place of its recurrent weights in `weight`, (places, PAD, PAD) padded with zeros, or -1.
+FIRST the first block of every phase, WEIGHT the place of its recurrent weights in `weight`, (places, PAD, PAD) padded with zeros, or -1.
 """
 
 # mypy: ignore-errors
@@ -195,6 +195,7 @@ def scan_backward(
     STATES: tl.constexpr,
     PHASES: tl.constexpr,
     PHASE: tl.constexpr,
+    FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
     MATRICES: tl.constexpr,
     TAPE: tl.constexpr,
@@ -254,15 +255,15 @@ def scan_backward(
             if UNITS < PAD:
                 da = _cleared(unit[None, :] < UNITS, da)
             sum = g[0]
-            _write(gradient + PHASE.index(phase) * UNITS, row, unit, inside, da, BLOCKS, UNITS)
+            _write(gradient + FIRST[phase] * UNITS, row, unit, inside, da, BLOCKS, UNITS)
             for b in tl.static_range(len(PHASE)):
                 if PHASE[b] == phase:
                     if WEIGHT[b] >= 0:
                         if RESIDENT:
-                            sum = _product(da[b - PHASE.index(phase)], matrices[WEIGHT[b]], sum, PRECISION)
+                            sum = _product(da[b - FIRST[phase]], matrices[WEIGHT[b]], sum, PRECISION)
                         else:
                             sum = _product(
-                                da[b - PHASE.index(phase)], _matrix(weight, unit, WEIGHT[b], PAD, False), sum, PRECISION
+                                da[b - FIRST[phase]], _matrix(weight, unit, WEIGHT[b], PAD, False), sum, PRECISION
                             )
             g = (sum,) + g[1:]
             if UNITS < PAD:

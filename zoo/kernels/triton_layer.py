@@ -168,6 +168,7 @@ class Job:
             self.weight, self.carry, self.lengths, self.y[begin:], self.tape[begin:],
             self.y if y_gradient is None else y_gradient[begin:], self.gradient[begin:],
             begin, end - begin, self.batch, self.truncate or 0, CELL=self.cell.backward, TAPE=self.tape_blocks,
+            FIRST=tuple(self.constants["PHASE"].index(phase) for phase in range(self.made.phases)),
             TAPE_PER_PHASE=self.cell.tape_per_phase, TRUNCATE=bool(self.truncate), Y_GRADIENT=y_gradient is not None,
             **self.constants,
         )  # fmt: skip
