@@ -177,6 +177,7 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
     tensors = checkpoint.read_tensors(run / STATE)
     facts = json.loads(bytes(tensors["facts"].tolist()))
     del facts["identity"]["config"]["architecture"]["dropout"], facts["identity"]["recipe"]["omega"]
+    del facts["identity"]["number of processes"]
 
     def write() -> None:
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
@@ -187,6 +188,10 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
     facts["identity"]["config"]["architecture"]["an option of a later version"] = 1
     write()
     with pytest.raises(TrainingError, match="another config"):
+        train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
+    del facts["identity"]["config"]["architecture"]["an option of a later version"], facts["identity"]["data"]
+    write()
+    with pytest.raises(TrainingError, match="another data"):
         train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
 
 

@@ -315,8 +315,8 @@ def _flat(given: dict[str, Any]) -> dict[str, Any]:
 
 def _recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
-    later, then = recipe.then, ""
-    if later is not None and later.after < recipe.epochs:
+    later, then = recipe.later, ""
+    if later is not None:
         then = f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}"
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "

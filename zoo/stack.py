@@ -114,7 +114,8 @@ class Stack(nn.Module):
         for depth, layer in enumerate(self.stack):
             outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
             final.append(end)
-            if keep is not None and isinstance(h, Tensor):
+            if keep is not None:
+                assert isinstance(h, Tensor)  # who keeps inputs has them looked up
                 outputs = list(outputs)
                 keep.append((h, outputs))
             if depth < len(self.layers) - 1:

@@ -249,10 +249,12 @@ class Run:
             "data": dict,
             "number of processes": dict,
         }
+        count = "number of processes"  # which states did not always have
+        stored = {count: self._identity[count], **stored}
         for part, read in readers.items():
             try:
-                same = read(stored.get(part, self._identity[part])) == read(self._identity[part])
-            except ValidationError:  # another version wrote it
+                same = read(stored[part]) == read(self._identity[part])
+            except (KeyError, ValidationError):  # another version wrote it
                 same = False
             if not same:
                 return part

@@ -13,15 +13,8 @@ from ..cells.base import State
 from ..recurrence import Direction, Rows, Steps
 from . import interface
 from .interface import address, pair
-from .plans import Plan, plan
+from .plans import Plan, plan, planned
 from .shared import PADDING, altered, differentiable, in_memory, maps, only_equations, parameters
-
-
-def planned(direction: Direction) -> Plan:
-    """The plan of a layer that is known to have one."""
-    made = plan(direction.cell)
-    assert made is not None
-    return made
 
 
 def supports(direction: Direction, x: Steps) -> bool:
@@ -68,12 +61,12 @@ def scan(
     direction: Direction, x: Steps, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
     """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
-    made = planned(direction)
+    made = planned(direction.cell)
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, Rows) else (None, x)
-    run = Run(direction, made, lengths, truncate, tokens)
     if x.shape[-1] != direction.input.weight.shape[1]:  # torch says what is wrong
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
+    run = Run(direction, made, lengths, truncate, tokens)
     inputs = [x, *direction.cell.matched(state, x.dtype), *parameters(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)

@@ -81,3 +81,10 @@ def plan(cell: Cell) -> Plan | None:
     """The plan of a cell, or None if no fused scan knows it. A subclass may compute something else, so it has none."""
     make = PLANS.get(type(cell))
     return make(cell) if make else None
+
+
+def planned(cell: Cell) -> Plan:
+    """The plan of a cell that is known to have one."""
+    made = plan(cell)
+    assert made is not None
+    return made

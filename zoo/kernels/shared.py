@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 from ..cells.base import Map, State
 from ..recurrence import Direction, stacked
-from .plans import Plan, plan
+from .plans import Plan, planned
 
 Module = TypeVar("Module", bound=nn.Module)
 Held = Mapping[nn.Module, tuple[Tensor | None, Tensor | None]]
@@ -74,8 +74,9 @@ def differentiable(
 ) -> list[Tensor | None]:
     """Gradients of the `wanted` ones `of` a stack's x, initial states and parameters, by the plain scan.
 
-    They come as functions that can be differentiated again, where gradients are enabled. given: gradients of the top layer's outputs and of the
-    final states, layer after layer. tokens: which rows of x the stack reads, where it does not read x itself.
+    They come as functions that can be differentiated again, where gradients are enabled. given: gradients of the top
+    layer's outputs and of the final states, layer after layer. tokens: which rows of x the stack reads, where it does
+    not read x itself.
     """
     count = 1 + sum(len(direction.cell.states) for direction in directions)
     x, states, weights = of[0], iter(of[1:count]), iter(of[count:])
@@ -87,9 +88,7 @@ def differentiable(
     with torch.enable_grad():
         for direction in directions:
             start: State = tuple(next(states) for _ in direction.cell.states)  # type: ignore[misc]
-            made = plan(direction.cell)
-            assert made is not None
-            own: Held = {m: (next(weights), next(weights)) for m in maps(direction, made)}
+            own: Held = {m: (next(weights), next(weights)) for m in maps(direction, planned(direction.cell))}
             outputs, end = _holding(direction, own).scan(x, start, lengths, truncate)
             x = stacked(outputs)
             ends += end

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from ..cells.base import State
 from ..recurrence import Direction
 from . import interface
-from .compiled import Run, is_float, planned, supports
+from .compiled import Run, is_float, supports
 from .interface import address, pointer
+from .plans import planned
 from .shared import altered, in_memory, maps, parameters, watched
 
 
@@ -25,7 +26,7 @@ class Stepper:
         """For layers of one direction, the head that reads them, if it is to, and inputs like x, (batch, features)."""
         self.stack, self.head, self.key = stack, head, _key(x)
         directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
-        plans = [planned(d) for d in directions]
+        plans = [planned(d.cell) for d in directions]
         used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
         self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         used += [] if head is None else [head]
@@ -120,7 +121,7 @@ def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
         return False
     widths = [x.shape[1], *(way.units for way in ways)]
     reads = [way.input.weight for way in ways] + ([] if head is None else [head.weight])
-    used = [p for way in ways for p in parameters(way, planned(way))] + (
+    used = [p for way in ways for p in parameters(way, planned(way.cell))] + (
         [] if head is None else [head.weight, head.bias]
     )
     return (

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..cells.base import State
 from ..recurrence import Direction, Layer
 from . import graph
-from .plans import Plan, plan
+from .plans import Plan, plan, planned
 from .shared import differentiable, in_memory, only_equations, parameters
 from .triton_cells import CELLS
 from .triton_kernels import INTERPRETED
@@ -147,7 +147,7 @@ class Run:
     def __init__(
         self, directions: Sequence[Direction], x: Tensor, lengths: Tensor | None, truncate: int | None, chunk: int
     ):
-        self.stack: list[tuple[Direction, Plan]] = [(d, plan(d.cell)) for d in directions]  # type: ignore[misc]
+        self.stack: list[tuple[Direction, Plan]] = [(d, planned(d.cell)) for d in directions]
         self.steps, self.chunk, self.device = len(x), chunk, x.device
         self.lengths, self.truncate = None if lengths is None else lengths.long().contiguous(), truncate
         self.autocast = torch.is_autocast_enabled(x.device.type)

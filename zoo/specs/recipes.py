@@ -90,13 +90,19 @@ class Recipe(Spec):
 
     @model_validator(mode="after")
     def _schedules_last(self) -> "Recipe":
-        stages = [(self.schedule, min(self.epochs, self.then.after) if self.then else self.epochs)]
-        if self.then:
-            stages.append((self.then.schedule, self.epochs - self.then.after))
+        later = self.later
+        stages = [(self.schedule, later.after if later else self.epochs)]
+        if later:
+            stages.append((later.schedule, self.epochs - later.after))
         for schedule, length in stages:
             if schedule.epochs is not None and schedule.epochs < length:
                 raise ValueError(f"a schedule for {schedule.epochs} epochs does not last for {length}")
         return self
+
+    @property
+    def later(self) -> Stage | None:
+        """The second stage, if the run is long enough to come to it."""
+        return self.then if self.then and self.then.after < self.epochs else None
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
         """The stage of an epoch (0-based), and the epochs that its schedule is laid out for."""
