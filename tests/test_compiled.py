@@ -2,8 +2,9 @@
 
 import copy
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from helpers import CASES, flatten, gradients, network, normal, random_state, sa
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
+from zoo.cells import base
 from zoo.errors import RequestError
 from zoo.kernels import compiled, interface, plans, streaming
-from zoo.network import Network
+from zoo.network import Network, NetworkState
 
 BUILT = [
     kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
@@ -58,6 +60,17 @@ def small(case: str, **spec: object) -> Network:
     return net
 
 
+def given(case: str, shape: Mapping[str, object]) -> tuple[Network, Tensor, NetworkState, Tensor | None]:
+    """A network of a shape, and an input, initial states and lengths for it."""
+    spec: dict[str, Any] = dict(shape)
+    many, lengths, truncate = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
+    net = small(case, **{**spec, "inputs": (spec["inputs"],)})
+    net.truncate = truncate
+    x = normal(many, spec["steps"], spec["inputs"], dtype=torch.float32)
+    ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
+    return net, x, random_state(net, many), ends
+
+
 def close(actual: object, expected: object, tolerance: float = 3e-5) -> None:
     """Equal to within `tolerance` of the largest entry of each tensor."""
     for a, e in zip(_tensors(actual), _tensors(expected), strict=True):
@@ -93,20 +106,56 @@ def test_every_dense_cell_of_the_seed_papers_has_a_plan() -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("case", PLANNED)
 def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: dict[str, object], instructions: str) -> None:
-    shape = dict(shape)
-    many, lengths, truncate = shape.pop("batch"), shape.pop("lengths", False), shape.pop("truncate", None)
-    net = small(case, **{**shape, "inputs": (shape["inputs"],)})
-    net.truncate = truncate
+    net, x, state, ends = given(case, shape)
     exact = copy.deepcopy(net).double()
     exact.backend = "plain"
-    x, state = normal(many, shape["steps"], shape["inputs"], dtype=torch.float32), random_state(net, many)
-    ends = (
-        torch.randint(1, shape["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
-    )
     if shape.get("dropout"):  # the masks are drawn in the precision of the network
         exact = copy.deepcopy(net)
         exact.backend = "plain"
     close(results(net, x, state, ends), results(exact, x.to(exact.head.weight.dtype), state, ends))
+
+
+class Halved(torch.autograd.Function):
+    """x W^T, with the operands of this product and of its gradients' rounded to bfloat16."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return halved(x) @ halved(weight).mT
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return halved(g) @ halved(weight), halved(g.flatten(0, -2)).mT @ halved(x.flatten(0, -2))
+
+
+def halved(x: Tensor) -> Tensor:
+    return x.bfloat16().float()
+
+
+@pytest.mark.parametrize("shape", ["several tiles and chunks", "one step", "lengths", "truncated", "both ways"])
+@pytest.mark.parametrize("case", PLANNED)
+def test_under_autocast_the_operands_of_products_and_nothing_else_are_bfloat16(
+    case: str, shape: str, instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, x, state, ends = given(case, SHAPES[shape])
+    full = results(net, x, state, ends)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = results(net, x, state, ends)
+    net.backend = "plain"
+    monkeypatch.setattr(
+        base.Dense, "product", lambda own, s, plus: Halved.apply(s, own.matrix) + (0 if plus is None else plus)
+    )
+    expected = results(net, x, state, ends)
+    # numbers that differ in their last place may be rounded apart: never many of them
+    assert distance(found, expected) < 0.1 * distance(full, expected)
+
+
+def distance(actual: object, expected: object) -> float:
+    """The root of the mean square of what two results differ by, each tensor in units of its own."""
+    pairs = zip(_tensors(actual), _tensors(expected), strict=True)
+    parts = [(a - e).flatten() / (e.square().mean().sqrt() + 1e-9) for a, e in pairs]
+    return torch.cat(parts).square().mean().sqrt().item()
 
 
 @pytest.mark.parametrize("case", PLANNED)
@@ -272,7 +321,7 @@ def test_without_a_library_everything_still_works(monkeypatch: pytest.MonkeyPatc
 
 def test_autocast_pruning_and_function_transforms_are_respected() -> None:
     net, x = small("lstm", layers=1), normal(3, 6, 2, dtype=torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.float16):
         refuses(net, lambda: net(x))
     net.backend = "plain"
     each = torch.func.vmap(lambda one: net(one[None])[0])(x)

@@ -1,4 +1,8 @@
-"""The fused scan of one layer on a CPU, float32, by the compiled code of native/scan.cpp."""
+"""The fused scan of one layer on a CPU, float32, by the compiled code of native/scan.cpp.
+
+Under torch.autocast to bfloat16 it rounds the operands of matrix products to that and nothing else, which a processor
+with a matrix unit (Intel AMX) repays.
+"""
 
 import ctypes
 import platform
@@ -20,7 +24,9 @@ from .shared import PADDING, altered, differentiable, in_memory, maps, only_equa
 def supports(direction: Direction, x: Steps) -> bool:
     """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
     made = plan(direction.cell)
-    if made is None or interface.library() is None or torch.is_autocast_enabled("cpu"):
+    if made is None or interface.library() is None:
+        return False
+    if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16:
         return False
     if isinstance(x, Rows):
         return _looks_up(x) and _takes(direction, made, x.embedding.weight)
@@ -102,6 +108,7 @@ class Run:
         self.lengths = None if lengths is None else lengths.long().contiguous()
         self.tokens = None if tokens is None else tokens.long().contiguous()
         self.states = len(direction.cell.states)
+        self.half = torch.is_autocast_enabled("cpu")
         lib = interface.library()
         assert lib is not None
         self.library = lib
@@ -171,7 +178,7 @@ class Run:
             cell=self.plan.name.encode(), option=self.plan.option,
             steps=steps, batch=batch, inputs=x.shape[-1], units=units,
             input_blocks=len(self.direction.cell.inputs), blocks=self.plan.blocks, phases=self.plan.phases,
-            products=len(products), threads=torch.get_num_threads(),
+            products=len(products), threads=torch.get_num_threads(), half=self.half,
             x=address(x), x_step=x.stride(0), x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
             product=products, lengths=address(self.lengths), truncate=self.truncate or 0, start=pair(start),
         )  # fmt: skip

@@ -34,6 +34,7 @@ class Job(ctypes.Structure):
         ("option", ctypes.c_double),
         *((n, _int) for n in ("steps", "batch", "inputs", "units", "input_blocks", "blocks", "phases", "products")),
         ("threads", _int),
+        ("half", _int),
         ("x", pointer),
         ("x_step", _int),
         ("x_row", _int),
@@ -82,6 +83,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(path))
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
+    lib.rnnzoo_matrix_unit.restype = ctypes.c_int64
     lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
     lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
     lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None

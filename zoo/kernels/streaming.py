@@ -106,7 +106,7 @@ class Stepper:
 
 
 def _key(x: Tensor) -> tuple[object, ...]:
-    return x.shape, x.dtype, x.device, torch.is_autocast_enabled("cpu")
+    return x.shape, x.dtype, x.device
 
 
 def _is_option(value: object) -> bool:
@@ -142,7 +142,7 @@ def stepper(
 
     It computes the head too, where that is a torch.nn.Linear and nothing else.
     """
-    if torch.is_grad_enabled() or not in_memory(x) or watched():
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not in_memory(x) or watched():
         return None
     ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
     if not ours and not all(_lies_flat(s) for own in state for s in own):

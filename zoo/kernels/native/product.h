@@ -1,45 +1,8 @@
 // Matrix products of blocks that stay in the cache.
 #pragma once
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include "vector.h"
-
-// Memory aligned for vectors, zero at first.
-class Buffer {
-    std::vector<float> memory;
-    float* start;
-
-  public:
-    explicit Buffer(long n) : memory(n + 16) {
-        start = memory.data() + (-(reinterpret_cast<uintptr_t>(memory.data()) / 4) & 15);
-    }
-    Buffer(Buffer&&) = default;
-    Buffer(const Buffer&) = delete;
-    operator float*() { return start; }
-};
-
-// The right factor, (depth, columns), columns a multiple of LANES. Packed, it is cut into panels of PANEL vectors, one
-// after the other, each read from end to end; plain, it is row-major.
-struct Right {
-    const float* data;
-    long depth, columns;
-    bool packed;
-};
-
-// A matrix to write, and what its rows start from: itself, to add to it, or (first_row = 0) the same row for all.
-struct Out {
-    float* data;
-    long row;
-    const float* first;
-    long first_row;
-
-    Out(float* d, long r) : Out(d, r, d, r) {}
-    Out(float* d, long r, const float* f, long fr) : data(d), row(r), first(f), first_row(fr) {}
-    Out at(long r, long column) const { return {data + r * row + column, row, first + r * first_row + column, first_row}; }
-};
+#include "half.h"
+#include "matrix.h"
 
 // A tile of R rows and V vectors of out, kept in registers over the whole depth.
 template <int R, int V>
@@ -84,6 +47,13 @@ static void tiles(long rows, Out out, const float* a, long row, long step, const
 
 // out (rows, b.columns) = what it starts from + a (rows, b.depth) b; entry (r, k) of a is a[r * row + k * step].
 static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
+    if (b.half) {
+        if (MatrixUnit::there()) return MatrixUnit::multiply(out, rows, a, row, step, b);
+        const bool along = step == 1;  // whether the entries that lie together are those of a row
+        const long many = along ? rows : b.depth, length = along ? b.depth : rows;
+        Buffer left = rounded(a, along ? row : step, many, length), right = rounded(b.data, 0, 1, b.packed ? 0 : b.depth * b.columns);
+        return multiply(out, rows, left, along ? length : 1, along ? 1 : length, {b.packed ? b.data : right, b.depth, b.columns, b.packed, false});
+    }
     for (long column = 0; column < b.columns; column += PANEL * LANES) {
         const long width = std::min<long>(PANEL * LANES, b.columns - column);
         const float* panel = b.data + (b.packed ? column * b.depth : column);
@@ -104,10 +74,11 @@ class Packed {
     Right factor;
 
   public:
-    Packed(const float* weight, long blocks, long units, long inputs, bool transposed)
+    Packed(const float* weight, long blocks, long units, long inputs, bool transposed, bool half)
         : memory(blocks * padded(units) * padded(inputs)),
-          factor{memory, transposed ? inputs : blocks * padded(units), transposed ? blocks * padded(units) : padded(inputs), true} {
-        const long pad = padded(units), panel = PANEL * LANES;
+          factor{memory, transposed ? inputs : blocks * padded(units), transposed ? blocks * padded(units) : padded(inputs), true, half} {
+        const bool tiled = half && MatrixUnit::there();
+        const long pad = padded(units), panel = tiled ? factor.columns : PANEL * LANES;
         for (long g = 0; g < blocks; g++)
             for (long u = 0; u < units; u++)
                 for (long i = 0; i < inputs; i++) {
@@ -116,16 +87,13 @@ class Packed {
                     const long first = column / panel * panel, width = std::min(panel, factor.columns - first);
                     memory[first * factor.depth + k * width + column - first] = weight[(g * units + u) * inputs + i];
                 }
+        if (half) {
+            memory = tiled ? MatrixUnit::right(factor) : rounded(memory, 0, 1, factor.depth * factor.columns);
+            factor.data = memory;
+        }
     }
     operator Right() const { return factor; }
 };
-
-// Lanes i of a and b, chosen by bit D of i, added to those D further on: the step of a sum across vectors.
-template <int D, int... I>
-static inline vec merged(vec a, vec b, std::integer_sequence<int, I...>) {
-    return __builtin_shufflevector(a, b, ((I & D) ? LANES + I - D : I)...) +
-           __builtin_shufflevector(a, b, ((I & D) ? LANES + I : I + D)...);
-}
 
 // The sums of LANES vectors as one vector.
 template <int D = 1>
@@ -133,7 +101,10 @@ static inline vec sums(vec* v) {
     if constexpr (D == LANES) {
         return v[0];
     } else {
-        for (int i = 0; i < LANES / D / 2; i++) v[i] = merged<D>(v[2 * i], v[2 * i + 1], std::make_integer_sequence<int, LANES>());
+        for (int i = 0; i < LANES / D / 2; i++) {
+            exchange<D>(v[2 * i], v[2 * i + 1]);
+            v[i] = v[2 * i] + v[2 * i + 1];
+        }
         return sums<2 * D>(v);
     }
 }

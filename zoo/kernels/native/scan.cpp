@@ -1,4 +1,4 @@
-// One layer's whole scan over time, forward and backward, for the dense cells of zoo.cells in float32.
+// One layer's whole scan over time, forward and backward, for the dense cells of zoo.cells in float32, or with products of bfloat16.
 //
 // A sequence's states depend on no other sequence, so the batch is cut into tiles of a few rows; a tile runs through time
 // in chunks that stay in the cache: first the input map of all the chunk's steps in one product, then step by step the
@@ -23,6 +23,7 @@ struct Job {
     const char* cell;
     double option;
     int64_t steps, batch, inputs, units, input_blocks, blocks, phases, products, threads;
+    int64_t half;  // whether the operands of matrix products are rounded to bfloat16; sums and all else are of float32
     const float* x;  // (steps, batch, inputs), a step and a row this many floats apart, the features of a row together
     int64_t x_step, x_row;
     const int64_t* rows;  // (steps, batch), which row of x to read, or null: x has one for every step and sequence
@@ -46,7 +47,7 @@ struct Head {  // of a network that is streamed
 
 namespace {
 
-constexpr long TILE = 9 * ROWS;  // sequences in a tile
+constexpr long TILE = 11 * ROWS;  // sequences in a tile
 constexpr long CHUNK = 4 * TILE;  // sequences times steps in a chunk
 constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
 
@@ -102,9 +103,9 @@ struct Weights {
     std::vector<Packed> input, recurrent;
 
     Weights(const Job& job, bool transposed) {
-        input.emplace_back(job.weight, job.input_blocks, job.units, job.inputs, transposed);
+        input.emplace_back(job.weight, job.input_blocks, job.units, job.inputs, transposed, job.half);
         for (long i = 0; i < job.products; i++)
-            recurrent.emplace_back(job.product[i].weight, job.product[i].blocks, job.units, job.units, transposed);
+            recurrent.emplace_back(job.product[i].weight, job.product[i].blocks, job.units, job.units, transposed, job.half);
     }
     Weights() = default;
     bool packed() const { return !input.empty(); }
@@ -237,11 +238,11 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                 copy(job.x_gradient + ((begin + t) * job.batch + first) * layer.inputs, layer.inputs, x_gradient + t * rows * input_pad, input_pad, rows, layer.inputs);
         }
         if (job.weight_gradient) {
-            multiply(Out(sum.input, input_pad), layer.input_gates, a, 1, gates, Right{x, n * rows, input_pad, false});
+            multiply(Out(sum.input, input_pad), layer.input_gates, a, 1, gates, Right{x, n * rows, input_pad, false, bool(job.half)});
             for (long i = 0; i < job.products; i++) {
                 const Product& q = layer.product(i);
                 const float* operand = q.phase ? operands + (q.phase - 1) * many * pad : h;
-                multiply(Out(sum.recurrent[i], pad), q.blocks * pad, a + q.block * pad, 1, gates, Right{operand, n * rows, pad, false});
+                multiply(Out(sum.recurrent[i], pad), q.blocks * pad, a + q.block * pad, 1, gates, Right{operand, n * rows, pad, false, bool(job.half)});
             }
             for (long r = 0; r < n * rows; r++) add(sum.bias, a + r * gates, gates);
         }
@@ -255,6 +256,7 @@ template <class Work>
 void share(const Job& job, long threads, Work work) {
     auto part = [&](long thread) {
         FlushToZero flush;
+        MatrixUnit unit(job.half);
         const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
         const long count = (end - begin + TILE - 1) / TILE;
         for (long i = 0; i < count; i++) {
@@ -276,7 +278,7 @@ long threads(const Job& job) {
 template <class Cell>
 void run_forward(const Job& job) {
     const Layer<Cell> layer{job};
-    const Weights weights = job.steps * job.batch < LANES ? Weights() : Weights(job, true);
+    const Weights weights = job.steps * job.batch < LANES && !job.half ? Weights() : Weights(job, true);
     Buffer bias = biases(layer);
     share(job, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
 }
@@ -342,6 +344,9 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
     const Row* r = find(cell);
     return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
 }
+
+// Whether products of bfloat16 are those of the processor's matrix unit.
+int64_t rnnzoo_matrix_unit() { return MatrixUnit::there(); }
 
 void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -21,6 +22,26 @@ static inline long padded(long n) { return (n + LANES - 1) / LANES * LANES; }
 
 static inline vec& at(float* p) { return *reinterpret_cast<vec*>(p); }
 static inline const vec& at(const float* p) { return *reinterpret_cast<const vec*>(p); }
+
+// The halves of two rows of 2 D by 2 D blocks: the lanes of a whose number has bit D change places with those of b that
+// have it not.
+template <int D, class V, int... I>
+static inline void exchange(V& a, V& b, std::integer_sequence<int, I...>) {
+    const V kept = a;
+    a = __builtin_shufflevector(kept, b, ((I & D) ? LANES + I - D : I)...);
+    b = __builtin_shufflevector(kept, b, ((I & D) ? LANES + I : I + D)...);
+}
+
+template <int D, class V>
+static inline void exchange(V& a, V& b) {
+    exchange<D>(a, b, std::make_integer_sequence<int, LANES>());
+}
+
+// x to the nearest bfloat16, of two as near the even one.
+static inline vec rounded(vec x) {
+    const bits u = (bits)x, up = u + 0x7fff + ((u >> 16) & 1);
+    return (vec)((x == x ? up : u | 0x400000) & ~0xffff);  // NaN stays NaN
+}
 
 // x within the bounds; NaN, which no comparison holds for, stays NaN.
 static inline vec clamped(vec x, float low, float high) {

@@ -1,0 +1,182 @@
+// Products of matrices whose entries are rounded to bfloat16, summed in float32: in the matrix unit of a processor that
+// has one (Intel's AMX), else as those of any other numbers.
+#pragma once
+
+#include "matrix.h"
+
+// `rows` rows of n floats, `row` apart, rounded, one after the other.
+static inline Buffer rounded(const float* from, long row, long rows, long n) {
+    Buffer to(rows * n);
+    float* place = to;
+    for (long r = 0; r < rows; r++, from += row, place += n) {
+        long i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            vec x;
+            memcpy(&x, from + i, sizeof x);
+            x = rounded(x);
+            memcpy(place + i, &x, sizeof x);
+        }
+        for (; i < n; i++) place[i] = rounded(from[i] - vec{})[0];
+    }
+    return to;
+}
+
+#if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define IN_HALVES __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
+
+// The unit multiplies tiles: 16 rows of 32 halves with 16 columns of 32, the latter as 16 rows of pairs, one above the
+// other in the matrix. It adds them to a tile of 16 rows of 16 floats.
+class MatrixUnit {
+    struct Tile {
+        bits row[16];
+    };
+    static constexpr long SIDE = 16, DEEP = 32;
+    bool used;
+
+    static long tiles(long depth) { return (depth + DEEP - 1) / DEEP; }
+
+    static bool ask() {
+        unsigned a, b, c, d = 0;
+        const unsigned needed = 1 << 24 | 1 << 22;  // tiles, and bfloat16 in them
+        const long permission = 0x1023, tile_data = 18;  // the system keeps such large registers for those who ask
+        return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed && !syscall(SYS_arch_prctl, permission, tile_data);
+    }
+
+    // Up to LANES floats, zero beyond the n that there are.
+    static vec some(const float* from, long n) {
+        return (vec)_mm512_maskz_loadu_ps(n >= LANES ? 0xffff : n > 0 ? (1 << n) - 1 : 0, from);
+    }
+
+    // Two vectors rounded, one in the lower halves of the lanes.
+    IN_HALVES static bits pairs(vec low, vec high) {
+        const __m512i lower = _mm512_maskz_cvtepu16_epi32(-1, (__m256i)_mm512_cvtneps_pbh((__m512)low));
+        const __m512i upper = _mm512_maskz_cvtepu16_epi32(-1, (__m256i)_mm512_cvtneps_pbh((__m512)high));
+        return (bits)lower | ((bits)upper << 16);
+    }
+
+    // 16 columns, or the n that there are, of up to 32 rows of a row-major matrix.
+    IN_HALVES static Tile columns(const float* from, long row, long rows, long n) {
+        Tile to;
+        for (long k = 0; k < DEEP; k += 2)
+            to.row[k / 2] = pairs(some(from + k * row, k < rows ? n : 0), some(from + (k + 1) * row, k + 1 < rows ? n : 0));
+        return to;
+    }
+
+    template <int D>
+    static void exchange_all(Tile& tile) {
+        for (int i = 0; i < SIDE; i++)
+            if (!(i & D)) exchange<D>(tile.row[i], tile.row[i + D]);
+    }
+
+    // Up to 16 rows of the left factor.
+    IN_HALVES static void left(Tile* to, const float* a, long rows, long row, long step, long depth) {
+        for (long k = 0; k < depth; k += DEEP, to++) {
+            if (step != 1) {
+                *to = columns(a + k * step, step, depth - k, rows);
+                exchange_all<1>(*to), exchange_all<2>(*to), exchange_all<4>(*to), exchange_all<8>(*to);
+                continue;
+            }
+            for (long r = 0; r < std::min(rows, SIDE); r++) {
+                const float* from = a + r * row + k;
+                const vec x = some(from, depth - k), y = some(from + LANES, depth - k - LANES);
+                to->row[r] = (bits)_mm512_cvtne2ps_pbh((__m512)y, (__m512)x);
+            }
+        }
+    }
+
+    // R by C tiles of out.
+    template <int R, int C>
+    IN_HALVES static void product(Out out, const Tile* a, const Tile* b, long deep) {
+        const long row = out.row * 4, first_row = out.first_row * 4, below = SIDE * out.first_row;
+        asm volatile("" ::: "memory");  // what is loaded here has been written before
+        _tile_loadd(0, out.first, first_row);
+        if (C > 1) _tile_loadd(1, out.first + SIDE, first_row);
+        if (R > 1) _tile_loadd(2, out.first + below, first_row);
+        if (R > 1 && C > 1) _tile_loadd(3, out.first + below + SIDE, first_row);
+        for (long k = 0; k < deep; k++) {
+            _tile_loadd(4, a + k, 64);
+            _tile_loadd(6, b + k, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            if (C > 1) _tile_loadd(7, b + deep + k, 64);
+            if (C > 1) _tile_dpbf16ps(1, 4, 7);
+            if (R > 1) _tile_loadd(5, a + deep + k, 64);
+            if (R > 1) _tile_dpbf16ps(2, 5, 6);
+            if (R > 1 && C > 1) _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, out.data, row);
+        if (C > 1) _tile_stored(1, out.data + SIDE, row);
+        if (R > 1) _tile_stored(2, out.data + SIDE * out.row, row);
+        if (R > 1 && C > 1) _tile_stored(3, out.data + SIDE * out.row + SIDE, row);
+    }
+
+  public:
+    static bool there() {
+        static const bool answer = ask();
+        return answer;
+    }
+
+    // For this thread, as long as this lives; every product needs one.
+    IN_HALVES explicit MatrixUnit(bool wanted) : used(wanted && there()) {
+        struct alignas(64) {
+            uint8_t palette = 1, first = 0, reserved[14] = {};
+            uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+            uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+        } shapes;
+        asm volatile("" : : "r"(&shapes) : "memory");  // all of it is read
+        if (used) _tile_loadconfig(&shapes);
+    }
+    MatrixUnit(const MatrixUnit&) = delete;
+    IN_HALVES ~MatrixUnit() {
+        if (used) _tile_release();
+    }
+
+    // A plain right factor as its tiles, column by column of them.
+    IN_HALVES static Buffer right(Right b) {
+        Buffer memory(tiles(b.depth) * b.columns * DEEP / 2);
+        Tile* to = reinterpret_cast<Tile*>(static_cast<float*>(memory));
+        for (long column = 0; column < b.columns; column += SIDE)
+            for (long k = 0; k < b.depth; k += DEEP) *to++ = columns(b.data + k * b.columns + column, b.columns, b.depth - k, SIDE);
+        return memory;
+    }
+
+    IN_HALVES static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
+        constexpr long most = 2 * SIDE;
+        const long deep = tiles(b.depth);
+        static thread_local std::vector<Tile> block;
+        if (long(block.size()) < 2 * deep) block.resize(2 * deep);
+        alignas(64) float spare[most * most];
+        Buffer tiled = b.packed ? Buffer(0) : right(b);
+        const Tile* const factor = reinterpret_cast<const Tile*>(b.packed ? b.data : static_cast<float*>(tiled));
+        for (long r = 0; r < rows; r += most) {
+            const long n = std::min(rows - r, most), whole = (n + SIDE - 1) / SIDE * SIDE;
+            for (long i = 0; i < n; i += SIDE) left(block.data() + i / SIDE * deep, a + (r + i) * row, n - i, row, step, b.depth);
+            for (long column = 0; column < b.columns; column += most) {
+                const long width = std::min(b.columns - column, most);
+                const Tile* const right = factor + column / SIDE * deep;
+                const Out place = out.at(r, column), to = n == whole ? place : Out(spare, most);
+                for (long i = 0; i < n && n != whole; i++) memcpy(spare + i * most, place.first + i * place.first_row, width * 4);
+                if (whole == most)
+                    width == most ? product<2, 2>(to, block.data(), right, deep) : product<2, 1>(to, block.data(), right, deep);
+                else
+                    width == most ? product<1, 2>(to, block.data(), right, deep) : product<1, 1>(to, block.data(), right, deep);
+                for (long i = 0; i < n && n != whole; i++) memcpy(place.data + i * place.row, spare + i * most, width * 4);
+            }
+        }
+    }
+};
+
+#else
+
+struct MatrixUnit {
+    explicit MatrixUnit(bool) {}
+    static bool there() { return false; }
+    static Buffer right(Right) { return Buffer(0); }
+    static void multiply(Out, long, const float*, long, long, Right) {}
+};
+
+#endif
