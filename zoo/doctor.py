@@ -126,16 +126,16 @@ def _compiled(torch: Any) -> Finding:
         return Finding(what, why, "missing", f"install g++ and run {again}")
     names = ", ".join(built)
     usable = [kind for kind in interface.LIBRARIES.get(processor, ("generic",)) if kind in built]
-    units = []
+    means = []
     for kind in usable:
         try:
-            units.append(interface.open_library(built[kind]).rnnzoo_matrix_unit())
+            means.append(interface.open_library(built[kind]).rnnzoo_halves())
         except (OSError, AttributeError) as error:  # not a library; one of another version
             return Finding(what, f"{built[kind].name} cannot be loaded: {_first_line(error)}", "broken", again)
     if not usable:
         return Finding(what, f"built: {names}; this processor runs none of them", "missing", again)
-    halves = ", products of bfloat16 in the matrix unit" if units[0] else ""
-    return Finding(what, f"{usable[0]} is used{halves}; built: {names}")
+    halves = ("rounded beforehand", "by instructions of their own", "in the matrix unit")[means[0]]
+    return Finding(what, f"{usable[0]} is used, products of bfloat16 {halves}; built: {names}")
 
 
 def _reinstall() -> str:

@@ -1,7 +1,7 @@
 """The fused scan of one layer on a CPU, float32, by the compiled code of native/scan.cpp.
 
 Under torch.autocast to bfloat16 it rounds the operands of matrix products to that and nothing else, which a processor
-with a matrix unit (Intel AMX) repays.
+with instructions for such products (AVX-512's pairs, AMX's tiles) repays.
 """
 
 import ctypes

@@ -83,7 +83,7 @@ def open_library(path: Path) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(path))
     lib.rnnzoo_tape.restype = ctypes.c_int64
     lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
-    lib.rnnzoo_matrix_unit.restype = ctypes.c_int64
+    lib.rnnzoo_halves.restype = ctypes.c_int64
     lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
     lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
     lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None

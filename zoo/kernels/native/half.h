@@ -1,5 +1,6 @@
 // Products of matrices whose entries are rounded to bfloat16, summed in float32: in the matrix unit of a processor that
-// has one (Intel's AMX), else as those of any other numbers.
+// has one (Intel's AMX), by the instruction for pairs of halves of one that has this (AVX-512), else as those of any other
+// numbers.
 #pragma once
 
 #include "matrix.h"
@@ -21,17 +22,22 @@ static inline Buffer rounded(const float* from, long row, long rows, long n) {
     return to;
 }
 
+// How they are computed: rounded beforehand, and then as any others; by pairs; by tiles.
+enum class Means { ROUNDING, PAIRS, TILES };
+
 #if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
 
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define IN_HALVES __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
+#define WITH_PAIRS __attribute__((target("avx512bf16")))
+#define WITH_TILES __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
 
 // The unit multiplies tiles: 16 rows of 32 halves with 16 columns of 32, the latter as 16 rows of pairs, one above the
-// other in the matrix. It adds them to a tile of 16 rows of 16 floats.
-class MatrixUnit {
+// other in the matrix. It adds them to a tile of 16 rows of 16 floats. The instruction multiplies a pair with a row of
+// pairs, so the same tiles serve it.
+class Halves {
     struct Tile {
         bits row[16];
     };
@@ -40,11 +46,12 @@ class MatrixUnit {
 
     static long tiles(long depth) { return (depth + DEEP - 1) / DEEP; }
 
-    static bool ask() {
-        unsigned a, b, c, d = 0;
+    static Means ask() {
+        unsigned a, b, c, d, pairs = 0;
         const unsigned needed = 1 << 24 | 1 << 22;  // tiles, and bfloat16 in them
         const long permission = 0x1023, tile_data = 18;  // the system keeps such large registers for those who ask
-        return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed && !syscall(SYS_arch_prctl, permission, tile_data);
+        if (!__get_cpuid_count(7, 1, &pairs, &b, &c, &d) || !(pairs & 1 << 5) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return Means::ROUNDING;
+        return (d & needed) == needed && !syscall(SYS_arch_prctl, permission, tile_data) ? Means::TILES : Means::PAIRS;
     }
 
     // Up to LANES floats, zero beyond the n that there are.
@@ -53,14 +60,14 @@ class MatrixUnit {
     }
 
     // Two vectors rounded, one in the lower halves of the lanes.
-    IN_HALVES static bits pairs(vec low, vec high) {
+    WITH_PAIRS static bits pairs(vec low, vec high) {
         const __m512i lower = _mm512_maskz_cvtepu16_epi32(-1, (__m256i)_mm512_cvtneps_pbh((__m512)low));
         const __m512i upper = _mm512_maskz_cvtepu16_epi32(-1, (__m256i)_mm512_cvtneps_pbh((__m512)high));
         return (bits)lower | ((bits)upper << 16);
     }
 
     // 16 columns, or the n that there are, of up to 32 rows of a row-major matrix.
-    IN_HALVES static Tile columns(const float* from, long row, long rows, long n) {
+    WITH_PAIRS static Tile columns(const float* from, long row, long rows, long n) {
         Tile to;
         for (long k = 0; k < DEEP; k += 2)
             to.row[k / 2] = pairs(some(from + k * row, k < rows ? n : 0), some(from + (k + 1) * row, k + 1 < rows ? n : 0));
@@ -74,7 +81,7 @@ class MatrixUnit {
     }
 
     // Up to 16 rows of the left factor.
-    IN_HALVES static void left(Tile* to, const float* a, long rows, long row, long step, long depth) {
+    WITH_PAIRS static void left(Tile* to, const float* a, long rows, long row, long step, long depth) {
         for (long k = 0; k < depth; k += DEEP, to++) {
             if (step != 1) {
                 *to = columns(a + k * step, step, depth - k, rows);
@@ -89,9 +96,38 @@ class MatrixUnit {
         }
     }
 
-    // R by C tiles of out.
+    // C tiles of out, and as many of its rows, in the registers of vectors.
+    template <int C>
+    WITH_PAIRS static void product(Out out, long rows, const Tile* a, const Tile* b, long depth) {
+        constexpr int many = 8;  // rows at a time
+        for (long first = 0; first < rows; first += many) {
+            const Out to = out.at(first, 0);
+            __m512 sum[many][C];
+#pragma GCC unroll 8
+            for (int r = 0; r < many; r++)
+#pragma GCC unroll 8
+                for (int c = 0; c < C; c++) sum[r][c] = (__m512)at(to.first + r * to.first_row + c * SIDE);
+            const long deep = tiles(depth);
+            for (long pair = 0; 2 * pair < depth; pair++) {
+                const Tile& left = a[first / SIDE * deep + pair / SIDE];
+                const Tile* right = b + pair / SIDE;
+#pragma GCC unroll 8
+                for (int r = 0; r < many; r++) {
+                    const __m512bh x = (__m512bh)(left.row[first % SIDE + r][pair % SIDE] - bits{});
+#pragma GCC unroll 8
+                    for (int c = 0; c < C; c++) sum[r][c] = _mm512_dpbf16_ps(sum[r][c], x, (__m512bh)right[c * deep].row[pair % SIDE]);
+                }
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < many; r++)
+#pragma GCC unroll 8
+                for (int c = 0; c < C; c++) at(to.data + r * to.row + c * SIDE) = (vec)sum[r][c];
+        }
+    }
+
+    // R by C tiles of out, in the registers of tiles.
     template <int R, int C>
-    IN_HALVES static void product(Out out, const Tile* a, const Tile* b, long deep) {
+    WITH_TILES static void product(Out out, const Tile* a, const Tile* b, long deep) {
         const long row = out.row * 4, first_row = out.first_row * 4, below = SIDE * out.first_row;
         asm volatile("" ::: "memory");  // what is loaded here has been written before
         _tile_loadd(0, out.first, first_row);
@@ -115,13 +151,13 @@ class MatrixUnit {
     }
 
   public:
-    static bool there() {
-        static const bool answer = ask();
+    static Means means() {
+        static const Means answer = ask();
         return answer;
     }
 
     // For this thread, as long as this lives; every product needs one.
-    IN_HALVES explicit MatrixUnit(bool wanted) : used(wanted && there()) {
+    WITH_TILES explicit Halves(bool wanted) : used(wanted && means() == Means::TILES) {
         struct alignas(64) {
             uint8_t palette = 1, first = 0, reserved[14] = {};
             uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -130,13 +166,13 @@ class MatrixUnit {
         asm volatile("" : : "r"(&shapes) : "memory");  // all of it is read
         if (used) _tile_loadconfig(&shapes);
     }
-    MatrixUnit(const MatrixUnit&) = delete;
-    IN_HALVES ~MatrixUnit() {
+    Halves(const Halves&) = delete;
+    WITH_TILES ~Halves() {
         if (used) _tile_release();
     }
 
     // A plain right factor as its tiles, column by column of them.
-    IN_HALVES static Buffer right(Right b) {
+    WITH_PAIRS static Buffer right(Right b) {
         Buffer memory(tiles(b.depth) * b.columns * DEEP / 2);
         Tile* to = reinterpret_cast<Tile*>(static_cast<float*>(memory));
         for (long column = 0; column < b.columns; column += SIDE)
@@ -144,7 +180,7 @@ class MatrixUnit {
         return memory;
     }
 
-    IN_HALVES static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
+    WITH_PAIRS static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
         constexpr long most = 2 * SIDE;
         const long deep = tiles(b.depth);
         static thread_local std::vector<Tile> block;
@@ -160,7 +196,9 @@ class MatrixUnit {
                 const Tile* const right = factor + column / SIDE * deep;
                 const Out place = out.at(r, column), to = n == whole ? place : Out(spare, most);
                 for (long i = 0; i < n && n != whole; i++) memcpy(spare + i * most, place.first + i * place.first_row, width * 4);
-                if (whole == most)
+                if (means() == Means::PAIRS)
+                    width == most ? product<2>(to, whole, block.data(), right, b.depth) : product<1>(to, whole, block.data(), right, b.depth);
+                else if (whole == most)
                     width == most ? product<2, 2>(to, block.data(), right, deep) : product<2, 1>(to, block.data(), right, deep);
                 else
                     width == most ? product<1, 2>(to, block.data(), right, deep) : product<1, 1>(to, block.data(), right, deep);
@@ -172,9 +210,9 @@ class MatrixUnit {
 
 #else
 
-struct MatrixUnit {
-    explicit MatrixUnit(bool) {}
-    static bool there() { return false; }
+struct Halves {
+    explicit Halves(bool) {}
+    static Means means() { return Means::ROUNDING; }
     static Buffer right(Right) { return Buffer(0); }
     static void multiply(Out, long, const float*, long, long, Right) {}
 };

@@ -23,7 +23,7 @@ class Buffer {
 };
 
 // The right factor, (depth, columns), columns a multiple of LANES. Packed, it is cut into panels of PANEL vectors, one
-// after the other, each read from end to end, or, for products of halves in a matrix unit, into the tiles of half.h;
+// after the other, each read from end to end, or, for products of halves by instructions of their own, into the tiles of half.h;
 // plain, it is row-major.
 struct Right {
     const float* data;

@@ -48,7 +48,7 @@ static void tiles(long rows, Out out, const float* a, long row, long step, const
 // out (rows, b.columns) = what it starts from + a (rows, b.depth) b; entry (r, k) of a is a[r * row + k * step].
 static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
     if (b.half) {
-        if (MatrixUnit::there()) return MatrixUnit::multiply(out, rows, a, row, step, b);
+        if (Halves::means() != Means::ROUNDING) return Halves::multiply(out, rows, a, row, step, b);
         const bool along = step == 1;  // whether the entries that lie together are those of a row
         const long many = along ? rows : b.depth, length = along ? b.depth : rows;
         Buffer left = rounded(a, along ? row : step, many, length), right = rounded(b.data, 0, 1, b.packed ? 0 : b.depth * b.columns);
@@ -77,7 +77,7 @@ class Packed {
     Packed(const float* weight, long blocks, long units, long inputs, bool transposed, bool half)
         : memory(blocks * padded(units) * padded(inputs)),
           factor{memory, transposed ? inputs : blocks * padded(units), transposed ? blocks * padded(units) : padded(inputs), true, half} {
-        const bool tiled = half && MatrixUnit::there();
+        const bool tiled = half && Halves::means() != Means::ROUNDING;
         const long pad = padded(units), panel = tiled ? factor.columns : PANEL * LANES;
         for (long g = 0; g < blocks; g++)
             for (long u = 0; u < units; u++)
@@ -88,7 +88,7 @@ class Packed {
                     memory[first * factor.depth + k * width + column - first] = weight[(g * units + u) * inputs + i];
                 }
         if (half) {
-            memory = tiled ? MatrixUnit::right(factor) : rounded(memory, 0, 1, factor.depth * factor.columns);
+            memory = tiled ? Halves::right(factor) : rounded(memory, 0, 1, factor.depth * factor.columns);
             factor.data = memory;
         }
     }

@@ -47,7 +47,7 @@ struct Head {  // of a network that is streamed
 
 namespace {
 
-constexpr long TILE = 11 * ROWS;  // sequences in a tile
+constexpr long TILE = 9 * ROWS;  // sequences in a tile
 constexpr long CHUNK = 4 * TILE;  // sequences times steps in a chunk
 constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
 
@@ -256,7 +256,7 @@ template <class Work>
 void share(const Job& job, long threads, Work work) {
     auto part = [&](long thread) {
         FlushToZero flush;
-        MatrixUnit unit(job.half);
+        Halves halves(job.half);
         const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
         const long count = (end - begin + TILE - 1) / TILE;
         for (long i = 0; i < count; i++) {
@@ -345,8 +345,8 @@ int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
     return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
 }
 
-// Whether products of bfloat16 are those of the processor's matrix unit.
-int64_t rnnzoo_matrix_unit() { return MatrixUnit::there(); }
+// How products of bfloat16 are computed; see Means.
+int64_t rnnzoo_halves() { return int64_t(Halves::means()); }
 
 void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
 
