@@ -248,6 +248,17 @@ def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch
     assert found.found.startswith("scan_generic.abi3.so cannot be loaded")
 
 
+@pytest.mark.skipif("generic" not in interface.libraries(), reason="no compiled scans here")
+def test_doctor_says_that_a_faster_scan_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(interface.LIBRARIES, torch.backends.cpu.get_cpu_capability(), ("avx9", "generic"))
+    found = by_name()["CPU scans"]
+    assert (found.status, found.found) == (
+        "missing",
+        "generic is used; avx9, which this processor runs faster, was not built",
+    )
+    assert found.fix.startswith("install a newer g++ and run pip install")
+
+
 @pytest.mark.skipif(not interface.libraries(), reason="no compiled scans here")
 def test_doctor_says_which_scan_is_used() -> None:
     assert by_name()["CPU scans"].status == "ok"

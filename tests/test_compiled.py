@@ -29,6 +29,7 @@ SHAPES: dict[str, dict[str, object]] = {
     "a part of a vector": {"units": 5, "inputs": 3, "steps": 9, "batch": 2, "layers": 2},
     "several tiles and chunks": {"units": 17, "inputs": 18, "steps": 40, "batch": 53, "layers": 1},
     "batch 1": {"units": 33, "inputs": 2, "steps": 200, "batch": 1, "layers": 1},
+    "few steps of one": {"units": 33, "inputs": 40, "steps": 12, "batch": 1, "layers": 1},
     "one step": {"units": 16, "inputs": 64, "steps": 1, "batch": 20, "layers": 3},
     "one step of one": {"units": 19, "inputs": 21, "steps": 1, "batch": 1, "layers": 2},
     "lengths": {"units": 6, "inputs": 2, "steps": 30, "batch": 27, "layers": 2, "lengths": True},
@@ -133,7 +134,9 @@ def halved(x: Tensor) -> Tensor:
     return x.bfloat16().float()
 
 
-@pytest.mark.parametrize("shape", ["several tiles and chunks", "one step", "lengths", "truncated", "both ways"])
+@pytest.mark.parametrize(
+    "shape", ["several tiles and chunks", "few steps of one", "one step", "lengths", "truncated", "both ways"]
+)
 @pytest.mark.parametrize("case", PLANNED)
 def test_under_autocast_the_operands_of_products_and_nothing_else_are_bfloat16(
     case: str, shape: str, instructions: str, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +152,30 @@ def test_under_autocast_the_operands_of_products_and_nothing_else_are_bfloat16(
     expected = results(net, x, state, ends)
     # numbers that differ in their last place may be rounded apart: never many of them
     assert distance(found, expected) < 0.1 * distance(full, expected)
+
+
+def test_what_a_scan_keeps_of_autocast_is_that_of_its_forward_pass() -> None:
+    net, x = small("lstm", layers=2), normal(3, 6, 2, dtype=torch.float32)
+    autocast = functools.partial(torch.autocast, "cpu", torch.bfloat16)
+
+    def slopes(forward: bool, backward: bool, again: bool = False) -> list[Tensor]:
+        leaf = x.clone().requires_grad_()
+        with autocast(enabled=forward):
+            end = net.encode(leaf)[0].sum()
+        with autocast(enabled=backward):
+            return list(torch.autograd.grad(end, [leaf, *net.parameters()][:4], create_graph=again))
+
+    for again in (False, True):
+        for forward in (False, True):
+            same(slopes(forward, False, again), slopes(forward, True, again), 0)
+    assert distance(slopes(True, True), slopes(False, False)) > 1e-4
+    with autocast(), autocast(enabled=False):
+        inner = net.encode(x)
+    same(inner, net.encode(x), 0)
+    with autocast():
+        whole = results(net, x, random_state(net, 3), None)
+        net.recompute = 2
+        close(results(net, x, random_state(net, 3), None), whole)
 
 
 def distance(actual: object, expected: object) -> float:

@@ -125,7 +125,8 @@ def _compiled(torch: Any) -> Finding:
         why = "not built: no compiler was found when rnnzoo was installed"
         return Finding(what, why, "missing", f"install g++ and run {again}")
     names = ", ".join(built)
-    usable = [kind for kind in interface.LIBRARIES.get(processor, ("generic",)) if kind in built]
+    candidates = interface.LIBRARIES.get(processor, ("generic",))
+    usable = [kind for kind in candidates if kind in built]
     means = []
     for kind in usable:
         try:
@@ -134,6 +135,9 @@ def _compiled(torch: Any) -> Finding:
             return Finding(what, f"{built[kind].name} cannot be loaded: {_first_line(error)}", "broken", again)
     if not usable:
         return Finding(what, f"built: {names}; this processor runs none of them", "missing", again)
+    if usable[0] != candidates[0]:
+        why = f"{usable[0]} is used; {candidates[0]}, which this processor runs faster, was not built"
+        return Finding(what, why, "missing", f"install a newer g++ and run {again}")
     halves = ("rounded beforehand", "by instructions of their own", "in the matrix unit")[means[0]]
     return Finding(what, f"{usable[0]} is used, products of bfloat16 {halves}; built: {names}")
 

@@ -201,9 +201,11 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         _, _, y, tape, *inputs = ctx.saved_tensors
         run, wanted = ctx.run, ctx.needs_input_grad[1:]
-        # gradients of gradients, or many at once, are left to torch's operations
+        # gradients of gradients, or many at once, are left to torch's operations, in the precision that states have here
         if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in given):
-            return None, *differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
+            with torch.autocast("cpu", enabled=False):
+                again = differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
+            return None, *again
         return None, *run.backward(inputs, y, tape, wanted, given)
 
 

@@ -1,6 +1,6 @@
 // Products of matrices whose entries are rounded to bfloat16, summed in float32: in the matrix unit of a processor that
 // has one (Intel's AMX), by the instruction for pairs of halves of one that has this (AVX-512), else as those of any other
-// numbers.
+// numbers. A half is a bfloat16 here, never a float16.
 #pragma once
 
 #include "matrix.h"
@@ -23,7 +23,7 @@ static inline Buffer rounded(const float* from, long row, long rows, long n) {
 }
 
 // How they are computed: rounded beforehand, and then as any others; by pairs; by tiles.
-enum class Means { ROUNDING, PAIRS, TILES };
+enum class Means { ROUNDING, PAIRS, TILES };  // zoo/doctor.py has words for them, in this order
 
 #if defined(__AVX512F__) && defined(__x86_64__) && defined(__linux__)
 
@@ -67,7 +67,7 @@ class Halves {
     }
 
     // 16 columns, or the n that there are, of up to 32 rows of a row-major matrix.
-    WITH_PAIRS static Tile columns(const float* from, long row, long rows, long n) {
+    WITH_PAIRS static Tile tile(const float* from, long row, long rows, long n) {
         Tile to;
         for (long k = 0; k < DEEP; k += 2)
             to.row[k / 2] = pairs(some(from + k * row, k < rows ? n : 0), some(from + (k + 1) * row, k + 1 < rows ? n : 0));
@@ -81,10 +81,10 @@ class Halves {
     }
 
     // Up to 16 rows of the left factor.
-    WITH_PAIRS static void left(Tile* to, const float* a, long rows, long row, long step, long depth) {
+    WITH_PAIRS static void tile_rows(Tile* to, const float* a, long rows, long row, long step, long depth) {
         for (long k = 0; k < depth; k += DEEP, to++) {
             if (step != 1) {
-                *to = columns(a + k * step, step, depth - k, rows);
+                *to = tile(a + k * step, step, depth - k, rows);
                 exchange_all<1>(*to), exchange_all<2>(*to), exchange_all<4>(*to), exchange_all<8>(*to);
                 continue;
             }
@@ -96,9 +96,9 @@ class Halves {
         }
     }
 
-    // C tiles of out, and as many of its rows, in the registers of vectors.
+    // C tiles of out, of as many rows to a multiple of eight, in the registers of vectors.
     template <int C>
-    WITH_PAIRS static void product(Out out, long rows, const Tile* a, const Tile* b, long depth) {
+    WITH_PAIRS static void by_pairs(Out out, long rows, const Tile* a, const Tile* b, long depth) {
         constexpr int many = 8;  // rows at a time
         for (long first = 0; first < rows; first += many) {
             const Out to = out.at(first, 0);
@@ -127,7 +127,7 @@ class Halves {
 
     // R by C tiles of out, in the registers of tiles.
     template <int R, int C>
-    WITH_TILES static void product(Out out, const Tile* a, const Tile* b, long deep) {
+    WITH_TILES static void by_tiles(Out out, const Tile* a, const Tile* b, long deep) {
         const long row = out.row * 4, first_row = out.first_row * 4, below = SIDE * out.first_row;
         asm volatile("" ::: "memory");  // what is loaded here has been written before
         _tile_loadd(0, out.first, first_row);
@@ -156,7 +156,7 @@ class Halves {
         return answer;
     }
 
-    // For this thread, as long as this lives; every product needs one.
+    // Sets up the tiles of this thread for as long as it lives, which products by tiles need.
     WITH_TILES explicit Halves(bool wanted) : used(wanted && means() == Means::TILES) {
         struct alignas(64) {
             uint8_t palette = 1, first = 0, reserved[14] = {};
@@ -172,37 +172,42 @@ class Halves {
     }
 
     // A plain right factor as its tiles, column by column of them.
-    WITH_PAIRS static Buffer right(Right b) {
+    WITH_PAIRS static Buffer tiled(Right b) {
         Buffer memory(tiles(b.depth) * b.columns * DEEP / 2);
         Tile* to = reinterpret_cast<Tile*>(static_cast<float*>(memory));
         for (long column = 0; column < b.columns; column += SIDE)
-            for (long k = 0; k < b.depth; k += DEEP) *to++ = columns(b.data + k * b.columns + column, b.columns, b.depth - k, SIDE);
+            for (long k = 0; k < b.depth; k += DEEP) *to++ = tile(b.data + k * b.columns + column, b.columns, b.depth - k, SIDE);
         return memory;
     }
 
+    // multiply() of product.h. Where out has no room for whole tiles, the rest of the rows in `spare` and `block` is
+    // anything: a row of a product depends on no other.
     WITH_PAIRS static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
         constexpr long most = 2 * SIDE;
         const long deep = tiles(b.depth);
         static thread_local std::vector<Tile> block;
         if (long(block.size()) < 2 * deep) block.resize(2 * deep);
         alignas(64) float spare[most * most];
-        Buffer tiled = b.packed ? Buffer(0) : right(b);
-        const Tile* const factor = reinterpret_cast<const Tile*>(b.packed ? b.data : static_cast<float*>(tiled));
+        Buffer fresh = b.packed ? Buffer(0) : tiled(b);
+        const Tile* const factor = reinterpret_cast<const Tile*>(b.packed ? b.data : static_cast<float*>(fresh));
         for (long r = 0; r < rows; r += most) {
-            const long n = std::min(rows - r, most), whole = (n + SIDE - 1) / SIDE * SIDE;
-            for (long i = 0; i < n; i += SIDE) left(block.data() + i / SIDE * deep, a + (r + i) * row, n - i, row, step, b.depth);
+            const long n = std::min(rows - r, most);
+            const bool fits = n % SIDE == 0, two = n > SIDE;
+            for (long i = 0; i < n; i += SIDE) tile_rows(block.data() + i / SIDE * deep, a + (r + i) * row, n - i, row, step, b.depth);
             for (long column = 0; column < b.columns; column += most) {
                 const long width = std::min(b.columns - column, most);
-                const Tile* const right = factor + column / SIDE * deep;
-                const Out place = out.at(r, column), to = n == whole ? place : Out(spare, most);
-                for (long i = 0; i < n && n != whole; i++) memcpy(spare + i * most, place.first + i * place.first_row, width * 4);
+                const Tile *const left = block.data(), *const right = factor + column / SIDE * deep;
+                const Out place = out.at(r, column), to = fits ? place : Out(spare, most);
+                if (!fits)
+                    for (long i = 0; i < n; i++) memcpy(spare + i * most, place.first + i * place.first_row, width * 4);
                 if (means() == Means::PAIRS)
-                    width == most ? product<2>(to, whole, block.data(), right, b.depth) : product<1>(to, whole, block.data(), right, b.depth);
-                else if (whole == most)
-                    width == most ? product<2, 2>(to, block.data(), right, deep) : product<2, 1>(to, block.data(), right, deep);
+                    width == most ? by_pairs<2>(to, n, left, right, b.depth) : by_pairs<1>(to, n, left, right, b.depth);
+                else if (two)
+                    width == most ? by_tiles<2, 2>(to, left, right, deep) : by_tiles<2, 1>(to, left, right, deep);
                 else
-                    width == most ? product<1, 2>(to, block.data(), right, deep) : product<1, 1>(to, block.data(), right, deep);
-                for (long i = 0; i < n && n != whole; i++) memcpy(place.data + i * place.row, spare + i * most, width * 4);
+                    width == most ? by_tiles<1, 2>(to, left, right, deep) : by_tiles<1, 1>(to, left, right, deep);
+                if (!fits)
+                    for (long i = 0; i < n; i++) memcpy(place.data + i * place.row, spare + i * most, width * 4);
             }
         }
     }
@@ -213,7 +218,7 @@ class Halves {
 struct Halves {
     explicit Halves(bool) {}
     static Means means() { return Means::ROUNDING; }
-    static Buffer right(Right) { return Buffer(0); }
+    static Buffer tiled(Right) { return Buffer(0); }
     static void multiply(Out, long, const float*, long, long, Right) {}
 };
 

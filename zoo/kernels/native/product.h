@@ -78,7 +78,7 @@ class Packed {
         : memory(blocks * padded(units) * padded(inputs)),
           factor{memory, transposed ? inputs : blocks * padded(units), transposed ? blocks * padded(units) : padded(inputs), true, half} {
         const bool tiled = half && Halves::means() != Means::ROUNDING;
-        const long pad = padded(units), panel = tiled ? factor.columns : PANEL * LANES;
+        const long pad = padded(units), panel = tiled ? factor.columns : PANEL * LANES;  // plain first, for Halves::tiled
         for (long g = 0; g < blocks; g++)
             for (long u = 0; u < units; u++)
                 for (long i = 0; i < inputs; i++) {
@@ -88,7 +88,7 @@ class Packed {
                     memory[first * factor.depth + k * width + column - first] = weight[(g * units + u) * inputs + i];
                 }
         if (half) {
-            memory = tiled ? Halves::right(factor) : rounded(memory, 0, 1, factor.depth * factor.columns);
+            memory = tiled ? Halves::tiled(factor) : rounded(memory, 0, 1, factor.depth * factor.columns);
             factor.data = memory;
         }
     }

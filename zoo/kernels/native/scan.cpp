@@ -98,7 +98,7 @@ struct Layer {
     }
 };
 
-// The weights packed for the products to come; few rows use them as they lie in memory.
+// The weights packed for the products to come; in float32, few rows use them as they lie in memory.
 struct Weights {
     std::vector<Packed> input, recurrent;
 
@@ -136,7 +136,7 @@ void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long
         copy(old[i], pad, job.start[i] + first * layer.units, layer.units, rows, layer.units);
     }
     for (long begin = 0; begin < job.steps; begin += chunk) {
-        const long n = std::min(chunk, job.steps - begin);
+        const long n = std::min<long>(chunk, job.steps - begin);
         for (long t = 0; t < n; t++) layer.read(x + t * rows * inputs, inputs, begin + t, first, rows);
         const Out projected(a, gates, bias, 0);
         if (weights.packed())
@@ -201,7 +201,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
         if (job.end_gradient[i]) copy(g[i], pad, job.end_gradient[i] + first * units, units, rows, units);
     }
     for (long begin = (job.steps - 1) / chunk * chunk; begin >= 0; begin -= chunk) {
-        const long n = std::min(chunk, job.steps - begin);
+        const long n = std::min<long>(chunk, job.steps - begin);
         for (long t = 0; t < n; t++) layer.read(x + t * rows * input_pad, input_pad, begin + t, first, rows);
         for (long t = 0; t <= n; t++) {
             const float* from = begin + t ? layer.y(begin + t - 1, first) : job.start[0] + first * units;
@@ -272,13 +272,14 @@ void share(const Job& job, long threads, Work work) {
 
 long threads(const Job& job) {
     const double work = double(job.steps) * job.batch * job.blocks * job.units * (job.units + job.inputs);
-    return std::max(1L, std::min<long>({job.threads, job.batch, long(work / LEAST)}));
+    return std::max(1L, std::min({long(job.threads), long(job.batch), long(work / LEAST)}));
 }
 
 template <class Cell>
 void run_forward(const Job& job) {
     const Layer<Cell> layer{job};
-    const Weights weights = job.steps * job.batch < LANES && !job.half ? Weights() : Weights(job, true);
+    const bool few = job.steps * job.batch < LANES && !job.half;  // dots() rounds nothing
+    const Weights weights = few ? Weights() : Weights(job, true);
     Buffer bias = biases(layer);
     share(job, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
 }

@@ -17,6 +17,7 @@ constexpr int ROWS = 6;
 
 typedef float vec __attribute__((vector_size(LANES * 4), may_alias));
 typedef int32_t bits __attribute__((vector_size(LANES * 4), may_alias));
+typedef uint32_t unsigned_bits __attribute__((vector_size(LANES * 4), may_alias));
 
 static inline long padded(long n) { return (n + LANES - 1) / LANES * LANES; }
 
@@ -39,8 +40,8 @@ static inline void exchange(V& a, V& b) {
 
 // x to the nearest bfloat16, of two as near the even one.
 static inline vec rounded(vec x) {
-    const bits u = (bits)x, up = u + 0x7fff + ((u >> 16) & 1);
-    return (vec)((x == x ? up : u | 0x400000) & ~0xffff);  // NaN stays NaN
+    const unsigned_bits u = (unsigned_bits)x, up = u + 0x7fff + ((u >> 16) & 1);
+    return (vec)((x == x ? up : u | 0x400000) & ~0xffffu);  // NaN stays NaN
 }
 
 // x within the bounds; NaN, which no comparison holds for, stays NaN.
