@@ -291,7 +291,7 @@ def test_find_collects_what_an_entry_refers_to():
     assert entry.recipe.follows == "star-mnist"
     assert entry.documented == registry.registry().recipes["star-mnist"]
     assert set(entry.papers) == {"star"}
-    assert spec("rnn-1x128-smnist").documented is None
+    assert spec("lstm-phased-1x128-pmnist").documented is None
 
 
 @pytest.mark.parametrize("name", ["star-16x64-pmist", "STAR-16x64-pmnist", "star-16x46-pmnist", "star16x64pmnist"])

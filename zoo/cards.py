@@ -315,12 +315,13 @@ def _flat(given: dict[str, Any]) -> dict[str, Any]:
 
 def _recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
+    mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later, then = recipe.later, ""
     if later is not None:
         then = f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}"
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
-        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{_moved(recipe)}{then}"
+        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_moved(recipe)}{then}"
     )
 
 
