@@ -254,7 +254,7 @@ def test_the_number_of_threads_changes_nothing_but_rounding() -> None:
             found.append(results(net, x, state, None))
     finally:
         torch.set_num_threads(threads)
-    close(found[1:3], [found[0]] * 2, 1e-6)
+    close(found[1:3], [found[0]] * 2)
     same(found[1], found[3], 0)
 
 

@@ -47,7 +47,7 @@ struct Head {  // of a network that is streamed
 
 namespace {
 
-constexpr long TILE = 9 * ROWS;  // sequences in a tile
+constexpr long TILE = 11 * ROWS;  // sequences in a tile
 constexpr long CHUNK = 4 * TILE;  // sequences times steps in a chunk
 constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
 
