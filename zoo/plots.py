@@ -101,7 +101,8 @@ def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) 
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
     sense = "" if first.unit.higher_is_better else " (lower is better)"
-    axis.set(title=f"{first.task_title}, {first.units} units", xticks=depths, xlabel="depth, layers")
+    title = textwrap.fill(f"{first.task_title}, {first.units} units", 46)  # as wide as a panel
+    axis.set(title=title, xticks=depths, xlabel="depth, layers")
     axis.set_ylabel(f"{first.unit.title}{f',{first.unit.unit}' if first.unit.unit else ''}{sense}")
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     if first.unit.unit == " %":
