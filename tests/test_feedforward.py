@@ -229,8 +229,9 @@ def test_what_takes_time_is_refused():
 
 def test_dropout_and_another_head():
     net, x = build(config(dropout=0.5), device="cpu").train(), torch.ones(200, 5)
-    assert len(net(x).unique(dim=0)) > 1
-    assert len(net.features(x)[0].unique(dim=0)) == 1  # none on the input
+    assert len(net(x).unique(dim=0)) > 2
+    first = net.features(x)[0]  # none on the input: rows are equal to what a product rounds at its edges
+    torch.testing.assert_close(first, first[:1].expand(200, -1))
     net.reset_head(4)
     assert net.eval()(x).shape == (200, 4)
 
