@@ -12,7 +12,7 @@ import pytest
 from zoo import assets, list_models, registry, spec
 from zoo.cells import CELLS
 from zoo.errors import RegistryError, UnknownNameError, ZooError
-from zoo.specs import Registry
+from zoo.specs import Recipe, Registry
 
 # Table 3 of "Gating revisited": layers; vRNN, LSTM, LSTM with only the forget gate, RHN, STAR on MNIST, then on pMNIST
 STAR_TABLE_3 = """
@@ -506,7 +506,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9]}", "optimizer: {name: adam, lr: 1e-3, betas: [0.9, 1.0]}",
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9, .nan]}", "schedule: {name: linear}", "schedule: {warmup: -1}",
     "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
-    "schedule: {epochs: 0}", "then: {after: 1}", "then: {after: -1, lr: 0.1}", "then: {after: 1, lr: 0.1, shift: 0}",
+    "schedule: {epochs: 0}", "then: [{after: 1}]", "then: [{after: -1, lr: 0.1}]", "then: [{after: 1, lr: 0.1, shift: 0}]",
     "shift: 1.5",
 ])  # fmt: skip
 def test_a_recipe_with_an_odd_value(tmp_path, extra):
@@ -612,8 +612,22 @@ def test_near_matches_of_a_reference(tmp_path):
 
 def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
     many = SMALL.replace("    batch: 10\n", "    batch: 10\n    EXTRA\n").replace("epochs: 1\n", "epochs: 9\n")
-    for extra in ("schedule: {epochs: 8}", "then: {after: 3, lr: 0.1, schedule: {epochs: 5}}"):
+    for extra in ("schedule: {epochs: 8}", "then: [{after: 3, lr: 0.1, schedule: {epochs: 5}}]"):
         assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
+
+
+@pytest.mark.parametrize("begins", [(2, 1), (2, 2)])
+def test_stages_out_of_order(tmp_path, begins):
+    then = ", ".join(f"{{after: {after}, lr: 0.1}}" for after in begins)
+    text = edited("    batch: 10\n", f"    batch: 10\n    then: [{then}]\n").replace("  r:\n", "  r:  # HERE\n")
+    assert "begins after the one before it" in refusal(tmp_path, text)
+
+
+def test_stages_of_older_checkpoints():
+    given = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 4}
+    stage = {"after": 2, "lr": 0.1}
+    assert Recipe.model_validate({**given, "then": stage}) == Recipe.model_validate({**given, "then": [stage]})
+    assert Recipe.model_validate({**given, "then": None}) == Recipe.model_validate(given)
 
 
 @pytest.mark.parametrize("given", ["follows: r", "why: Because"])

@@ -83,7 +83,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
         ({"truncate": 7, "precision": "bf16"}, {"cell": "lstm"}),
-        ({"then": {"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "shift": 2}}, {}),
+        ({"then": [{"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "shift": 2}]}, {}),
     ],
 )
 def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
@@ -250,24 +250,25 @@ def test_unequal_shares_are_refused(small_zoo: Zoo, tmp_path: Path, monkeypatch:
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
-def test_a_second_stage(small_zoo: Zoo, tmp_path: Path) -> None:
+def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     first = {"name": "cosine", "epochs": 4}
     then = {"after": 2, "lr": 0.02, "schedule": {"name": "polynomial", "power": 1.0}, "shift": 2}
-    small_zoo({"epochs": 4, "schedule": first, "then": then})
+    last = {"after": 4, "lr": 0.03, "schedule": {"name": "polynomial", "power": 1.0}}
+    small_zoo({"epochs": 5, "schedule": first, "then": [then, last]})
     entry, rates = registry.find(NAME), []
     train(entry, tmp_path / "whole", device="cpu", report=lambda at: rates.append(at.finished))
     rates = [row.lr / 0.01 for row in rates if row is not None]
-    last = 7  # steps of an epoch before its last
-    cosine = [(1 + math.cos(math.pi * (epoch * 8 + last) / 32)) / 2 for epoch in range(2)]
-    assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16)])
+    # seven steps of an epoch come before its last
+    cosine = [(1 + math.cos(math.pi * (epoch * 8 + 7) / 32)) / 2 for epoch in range(2)]
+    assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16), 3 * (1 - 7 / 8)])
     # a run of the first epochs alone is the same run
-    for epochs in (1, 2):
+    for epochs in (1, 2, 4):
         train(entry, tmp_path / f"{epochs}", device="cpu", overrides={"epochs": epochs})
         assert history(tmp_path / f"{epochs}") == history(tmp_path / "whole")[:epochs]
 
     # what comes after does not depend on the optimizer's state before, and it sees other images
     for folder, shift in (("forgets", 2), ("unmoved", None)):
-        small_zoo({"epochs": 4, "schedule": first, "then": {**then, "shift": shift}})
+        small_zoo({"epochs": 5, "schedule": first, "then": [{**then, "shift": shift}, last]})
         shutil.copytree(tmp_path / "2", tmp_path / folder)
         tensors = checkpoint.read_tensors(tmp_path / folder / STATE)
         tensors = {k: -t if k.endswith("exp_avg") else t for k, t in tensors.items()}
@@ -294,7 +295,7 @@ def test_a_run_goes_on_with_as_many_processes(small_zoo: Zoo, tmp_path: Path, mo
 
 def test_patience_counts_from_the_last_stage() -> None:
     recipe = Recipe.model_validate({
-        "optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20, "patience": 2, "then": {"after": 3, "lr": 0.1},
+        "optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20, "patience": 2, "then": [{"after": 3, "lr": 0.1}],
     })  # fmt: skip
 
     def ends(recipe: Recipe, *losses: float) -> bool:
@@ -338,7 +339,7 @@ def test_only_images_are_shifted() -> None:
 def test_a_recipe_that_shifts_what_are_no_images_ends_before_it_begins(
     small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_zoo({"epochs": 3, "then": {"after": 2, "lr": 0.1, "shift": 1}})
+    small_zoo({"epochs": 3, "then": [{"after": 2, "lr": 0.1, "shift": 1}]})
     split = mnist.MNIST.split
     monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), image=None))
     with pytest.raises(TrainingError, match="shifts images"):

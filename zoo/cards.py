@@ -309,6 +309,8 @@ def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
 def _flat(given: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in given.items():
+        if isinstance(value, tuple) and all(isinstance(v, dict) for v in value):
+            value = dict(enumerate(value, 1))
         flat |= {f"{key} {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
     return flat
 
@@ -316,9 +318,10 @@ def _flat(given: dict[str, Any]) -> dict[str, Any]:
 def _recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
-    later, then = recipe.later, ""
-    if later is not None:
-        then = f"; after {later.after} of them learning rate {later.lr:g} ({later.schedule.name}){_moved(later)}"
+    then = "".join(
+        f"; after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}){_moved(stage)}"
+        for stage, _ in recipe.stages[1:]
+    )
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
         f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_moved(recipe)}{then}"

@@ -64,8 +64,8 @@ class Epoch(Spec):
 
 def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
     """Whether the validation loss has not fallen for as many epochs as the recipe has patience for, in its last stage."""
-    begin = recipe.later.after if recipe.later else 0
-    losses = [row.validation_loss for row in history[begin:]]
+    last, _ = recipe.stages[-1]
+    losses = [row.validation_loss for row in history[last.after :]]
     return recipe.patience is not None and bool(losses) and len(losses) > losses.index(min(losses)) + recipe.patience
 
 

@@ -114,7 +114,7 @@ class Run:
             raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
         self.total = self.per_epoch * recipe.epochs
         self.stage = recipe.stage(0)
-        if train.image is None and any(recipe.stage(epoch)[0].shift for epoch in (0, recipe.epochs - 1)):
+        if train.image is None and any(stage.shift for stage, _ in recipe.stages):
             raise TrainingError(f"The recipe of {entry.name} shifts images, and its training examples are none.")
         self.step = 0
         self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()

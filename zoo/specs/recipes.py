@@ -1,6 +1,6 @@
 """How a checkpoint is trained."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -77,8 +77,8 @@ class Recipe(Spec):
     """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.regularisers."""
     shift: Count | None = None
     """As a stage's; of the first, where there is another."""
-    then: Stage | None = None
-    """What follows after some epochs, if the run is long enough."""
+    then: Seq[Stage] = ()
+    """What follows after some epochs, in order, as far as the run is long enough."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -88,29 +88,37 @@ class Recipe(Spec):
             raise ValueError("'follows' and 'why' go together: a departure from a document's recipe is explained")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _at_most_one(cls, data: Any) -> Any:
+        """Checkpoints from when only one stage could follow have it, or None, in the place of a list."""
+        if isinstance(data, dict) and isinstance(then := data.get("then", ()), dict | None):
+            return {**data, "then": [then] if then else []}
+        return data
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Recipe":
+        begins = [stage.after for stage in self.then]
+        if begins != sorted(set(begins)):
+            raise ValueError("each stage that follows begins after the one before it")
+        return self
+
     @model_validator(mode="after")
     def _schedules_last(self) -> "Recipe":
-        later = self.later
-        stages = [(self.schedule, later.after if later else self.epochs)]
-        if later:
-            stages.append((later.schedule, self.epochs - later.after))
-        for schedule, length in stages:
-            if schedule.epochs is not None and schedule.epochs < length:
-                raise ValueError(f"a schedule for {schedule.epochs} epochs does not last for {length}")
+        for stage, end in self.stages:
+            length = min(end, self.epochs) - stage.after
+            if stage.schedule.epochs is not None and stage.schedule.epochs < length:
+                raise ValueError(f"a schedule for {stage.schedule.epochs} epochs does not last for {length}")
         return self
 
     @property
-    def later(self) -> Stage | None:
-        """The second stage, if the run is long enough to come to it."""
-        return self.then if self.then and self.then.after < self.epochs else None
+    def stages(self) -> tuple[tuple[Stage, int], ...]:
+        """The stages that the run comes to, each with the epoch at which it would end in a run that is long enough."""
+        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, shift=self.shift)
+        begins, ends = (first, *self.then), (*(stage.after for stage in self.then), self.epochs)
+        return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.after < self.epochs)
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
         """The stage of an epoch (0-based), and the epochs that its schedule is laid out for."""
-        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, shift=self.shift)
-        if self.then is None:
-            now, end = first, self.epochs
-        elif epoch < self.then.after:
-            now, end = first, self.then.after
-        else:
-            now, end = self.then, self.epochs
+        now, end = next((stage, end) for stage, end in reversed(self.stages) if stage.after <= epoch)
         return now, now.schedule.epochs or end - now.after
