@@ -1,8 +1,8 @@
 """Stacks over 784 steps of one feature, batch 100, side by side in one run: STAR and LSTM, 16 x 64 and 4 x 128.
 
 `python -m benchmarks.stacks [--rounds N] [--threads N] [--out FILE]`: a forward pass, a training step, one streamed step
-and peak memory of rnnzoo's networks, the peers' as they come and flushed, and the matrix products alone, which no
-implementation by torch.mm can beat. How it measures: zoo/benchmark.py. `python -m zoo.generated` takes the result into
+and peak memory of rnnzoo's networks, the peers' as they come and flushed, both also in bfloat16, and the matrix products
+alone, which no implementation by torch.mm in float32 can beat. How it measures: zoo/benchmark.py. `python -m zoo.generated` takes the result into
 the README, `python -m benchmarks.plot` draws it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from cli.machine import race, table
 from cli.output import say
 from zoo import files
-from zoo.benchmark import Contender, Measured, Work, machine, ours, peers, products, stack
+from zoo.benchmark import Contender, Measured, Work, halves, machine, ours, peers, products, stack
 
 SIZES = ((16, 64), (4, 128))
 STEPS, BATCH = 784, 100
@@ -27,7 +27,9 @@ PEER = {"star": "torchrecurrent", "lstm": "torch"}
 def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Contender]:
     """The contenders of one cell and size; not of all, whose memory together is more than a small machine has."""
     config = stack(cell, layers, units, steps)
-    return [*ours(config), *peers(config, [PEER[cell]], (False, True)), *products(config)]
+    fastest, against = ours(config)[:1], [PEER[cell]]
+    own = [*ours(config), *peers(config, against, (False, True)), *products(config)]
+    return [*own, *halves([*fastest, *peers(config, against)])]
 
 
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:

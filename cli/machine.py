@@ -27,6 +27,9 @@ def bench(
     unflushed: Annotated[
         bool, typer.Option("--unflushed", help="Peers also as they come: a training step can take many times as long.")
     ] = False,
+    bf16: Annotated[
+        bool, typer.Option("--bf16", help="Also all but the plain scan under autocast, in bfloat16.")
+    ] = False,
     batch: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Repetitions after a warm-up; the median counts.")] = 3,
     threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU (default: torch's choice).")] = None,
@@ -51,6 +54,8 @@ def bench(
     )
     work = benchmark.Work(entry.task.steps, batch, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, asked, flushed), *benchmark.products(config)]
+    if bf16:
+        contenders += benchmark.halves([c for c in contenders if c.backend == "auto" and c.library != "products"])
     for library in benchmark.absent(config) if asked is None else ():
         say(f"{library} is not installed and left out; to compare with it: pip install 'rnnzoo[bench]'")
     found = race(contenders, work, rounds, f"bench {name}")

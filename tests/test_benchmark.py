@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from zoo import benchmark, cards, doctor, errors
-from zoo.benchmark import FORWARD, PASSES, STREAMING, TRAINING, Contender, Work, ours, peers, products, stack
+from zoo.benchmark import FORWARD, PASSES, STREAMING, TRAINING, Contender, Work, halves, ours, peers, products, stack
 from zoo.kernels import interface
 
 SMALL = stack("star", 2, 8, steps=6)
@@ -124,6 +124,23 @@ def test_the_products_are_those_of_the_network() -> None:
             assert counter.get_total_flops() == 2 * times * 3 * (builder.multiply_adds(network, 6) - head)
 
 
+@pytest.mark.parametrize("library", ["rnnzoo", "torch"])
+def test_halves_compute_in_bfloat16(library: str) -> None:
+    [half] = halves([Contender(library, SMALL)])
+    assert half.name == {"rnnzoo": "rnnzoo star", "torch": "torch.nn.LSTM, flushed"}[library] + ", bfloat16"
+    seen: dict[str, set[torch.dtype]] = {"no": set(), "bf16": set()}
+    for contender in (Contender(library, SMALL), half):
+
+        def note(module: torch.nn.Module, _: object, y: torch.Tensor, precision: str = contender.precision) -> None:
+            if isinstance(module, torch.nn.Linear):  # the head
+                seen[precision].add(y.dtype)
+
+        with torch.nn.modules.module.register_module_forward_hook(note):
+            passes = benchmark._passes(contender, WORK)
+            assert all(passes[what]() for what in PASSES)
+    assert seen == {"no": {torch.float32}, "bf16": {torch.bfloat16}}
+
+
 def test_peers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
     assert [c.name for c in peers(SMALL)] == ["torch.nn.LSTM, flushed"]
@@ -175,13 +192,14 @@ def test_significant_digits() -> None:
 
 
 def test_the_readme_compares_with_the_products() -> None:
-    def row(library: str, cell: str, layers: int, forward: float) -> dict[str, object]:
+    def row(library: str, cell: str, layers: int, forward: float, precision: str = "no") -> dict[str, object]:
         seconds = {FORWARD: forward, TRAINING: 3 * forward, STREAMING: None}
         own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
-        return {**own, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
+        return {**own, "precision": precision, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
 
     machine = {"cpu": "a processor", "instructions": "AVX2", "threads": 1, "torch": "2", "date": "2025-01-01"}
     rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
+    rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
     text = cards.speed_table({"machine": machine, "rounds": 1, "contenders": rows})
     assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
     assert text.count("alone, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1

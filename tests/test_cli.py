@@ -162,10 +162,11 @@ def test_bench_prints_a_table_and_json(run: Run) -> None:
     assert [row[: header.index("FORWARD")].strip() for row in rows] == names
     assert f"bench {model}: 4 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
     assert "a round takes" in err
-    code, out, _ = run(*common, "--against", "none", "--json")
+    code, out, _ = run(*common, "--against", "none", "--bf16", "--json")
     data = json.loads(out)
     assert (code, data["model"], data["rounds"], data["machine"]["threads"]) == (0, model, 1, 1)
-    assert [row["contender"] for row in data["contenders"]] == [names[0], names[1], names[3]]
+    assert [row["contender"] for row in data["contenders"]] == [names[0], names[1], names[3], "rnnzoo rin, bfloat16"]
+    assert [row["precision"] for row in data["contenders"]] == ["no", "no", "no", "bf16"]
     first = data["contenders"][0]
     assert set(first["ratio"].values()) == {1.0}
     assert set(first["seconds"]) == {"forward", "forward + backward", "streamed step"}

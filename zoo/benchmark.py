@@ -15,13 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -71,15 +71,18 @@ class Contender:
     """Network.backend; rnnzoo only."""
     flushed: bool = True
     """Whether denormal numbers count as zero, on a CPU."""
+    precision: Literal["no", "bf16"] = "no"
+    """As a recipe's: "bf16" computes under autocast."""
 
     @property
     def name(self) -> str:
         cell = self.config.architecture.cell
         if self.library == "products":
             return f"matrix products of {cell}"
+        reduced = ", bfloat16" if self.precision == "bf16" else ""
         if self.library == "rnnzoo":
-            return f"rnnzoo {cell}" + (", plain" if self.backend == "plain" else "")
-        return f"{PEERS[self.library]}.{counterpart(self)}" + (", flushed" if self.flushed else "")
+            return f"rnnzoo {cell}" + (", plain" if self.backend == "plain" else "") + reduced
+        return f"{PEERS[self.library]}.{counterpart(self)}" + (", flushed" if self.flushed else "") + reduced
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Measured:
         return {
             "contender": who.name, "library": who.library, "cell": spec.cell, "layers": spec.layers, "units": spec.units,
             "steps": self.work.steps, "batch": self.work.batch, "backend": who.backend, "flushed": who.flushed,
-            "seconds": self.seconds, "peak_memory_bytes": self.memory,
+            "precision": who.precision, "seconds": self.seconds, "peak_memory_bytes": self.memory,
         }  # fmt: skip
 
 
@@ -138,6 +141,11 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
         else:
             found += own
     return found
+
+
+def halves(contenders: Sequence[Contender]) -> list[Contender]:
+    """The same networks under autocast, in bfloat16."""
+    return [replace(contender, precision="bf16") for contender in contenders]
 
 
 def absent(config: Config) -> list[str]:
@@ -309,23 +317,26 @@ def _passes(contender: Contender, work: Work) -> dict[str, Callable[[], int]]:
         network = _Peer(contender).to(work.device)
     x = torch.rand(work.batch, work.steps, *contender.config.interface.input).to(work.device)
     stream = [x[:1, t % work.steps].contiguous() for t in range(STREAM)]
+    reduced = torch.autocast(x.device.type, torch.bfloat16, enabled=contender.precision == "bf16")
 
-    @torch.no_grad()
     def forward() -> int:
-        network.eval()(x)
+        with torch.no_grad(), reduced:
+            network.eval()(x)
         return 1
 
     def training() -> int:
         network.train().zero_grad()
-        network(x).logsumexp(-1).mean().backward()
+        with reduced:
+            y = network(x)
+        y.float().logsumexp(-1).mean().backward()
         return 1
 
-    @torch.no_grad()
     def streaming() -> int:
         network.eval()
         state = None
-        for part in stream:
-            _, state = network.step(part, state)
+        with torch.no_grad(), reduced:
+            for part in stream:
+                _, state = network.step(part, state)
         return len(stream)
 
     return {FORWARD: forward, TRAINING: training, STREAMING: streaming}

@@ -161,9 +161,10 @@ def _mebibytes(count: int | None) -> str:
 def _beside_products(rows: Sequence[dict[str, Any]]) -> str:
     """How many times as long as its matrix products alone each cell takes."""
     alone = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
-    ours = [row for row in rows if row["library"] == "rnnzoo" and row["backend"] == "auto" and row["cell"] in alone]
     texts = []
-    for row in ours:
+    for row in rows:
+        if (row["library"], row["backend"], row["precision"]) != ("rnnzoo", "auto", "no") or row["cell"] not in alone:
+            continue
         ratios = (row["seconds"][what] / taken for what, taken in alone[row["cell"]].items() if taken)
         texts.append(f"{row['contender']} {' and '.join(f'{ratio:.1f}' for ratio in ratios)}")
     beside = "Times as long as its matrix products alone, forward and forward + backward"
