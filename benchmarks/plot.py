@@ -14,14 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from zoo.benchmark import FORWARD, TRAINING
+from zoo.plots import STYLE
 
 from .scaling import BASE, VALUES
 from .stacks import FOLDER
 
-STYLE: Any = {
-    "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-    "lines.linewidth": 1.2, "lines.markersize": 4, "svg.hashsalt": "rnnzoo",
-}  # fmt: skip
 LINES = {  # by contender, told apart without colour
     "rnnzoo star": {"label": "rnnzoo, fused", "color": "black", "marker": "o", "linestyle": "-"},
     "rnnzoo star, plain": {"label": "rnnzoo, plain", "color": "#1f6fb4", "marker": "s", "linestyle": "--"},

@@ -18,8 +18,9 @@ COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e
 MARKERS = "osD^vPX*"  # a curve is told by its marker where there is no colour
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
-    "lines.markersize": 4.5, "svg.fonttype": "none", "svg.hashsalt": "rnnzoo",
+    "lines.markersize": 4.5, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "rnnzoo",
 }  # fmt: skip
+"""How everything is drawn, analyses and benchmarks too."""
 WAYS: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
@@ -86,7 +87,7 @@ def _draw(rows: Sequence[Row], new: Callable[..., "Figure"]) -> "Figure":
     line = figure.axes[0].plot
     handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items()]
     handles += [line([], [], color="0.3", marker="o", label=way, **style)[0] for way, style in WAYS.items()]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    figure.legend(handles=handles, loc="outside right upper")
     figure.supxlabel(textwrap.fill(_caption([r for p in panels for r in p]), 60 * columns), fontsize=7, color="0.3")
     return figure
 

@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import __version__
-from ..plots import drawable
+from ..plots import STYLE, drawable
 from .base import Array, Axis, Result, Tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLE: dict[Any, Any] = {
-    "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
-    "svg.fonttype": "none", "svg.hashsalt": "rnnzoo", "legend.frameon": False,
-}  # fmt: skip
 LINES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
     {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i % len(LINES)]} for i in range(len(LINES) * len(COLOURS))
