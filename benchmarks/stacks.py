@@ -1,9 +1,10 @@
 """Stacks over 784 steps of one feature, batch 100, side by side in one run: STAR and LSTM, 16 x 64 and 4 x 128.
 
 `python -m benchmarks.stacks [--rounds N] [--threads N] [--out FILE]`: a forward pass, a training step, one streamed step
-and peak memory of rnnzoo's networks, the peers' as they come and flushed, both also in bfloat16, and the matrix products
-alone, which no implementation by torch.mm in float32 can beat. How it measures: zoo/benchmark.py. `python -m zoo.generated` takes the result into
-the README, `python -m benchmarks.plot` draws it.
+and peak memory of rnnzoo's networks, the peers' as they come and flushed, the matrix products alone, which no
+implementation by torch.mm can beat, and the fused scan and the flushed peers under autocast, in bfloat16. How it
+measures: zoo/benchmark.py. `python -m zoo.generated` takes the result into the README, `python -m benchmarks.plot`
+draws it.
 """
 
 import argparse

@@ -43,6 +43,8 @@ def bench(
     entry = registry.find(name)  # before torch is imported
     if entry.task.readout == "none":
         raise RequestError(f"{name} has no time steps, and bench times recurrent networks.")
+    if entry.task.vocabulary:
+        raise RequestError(f"{name} reads tokens, and bench times networks that read numbers.")
     import torch
 
     from zoo import benchmark, builder

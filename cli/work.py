@@ -101,6 +101,8 @@ def train(
         where = many.Where(jobs, threads_per_job, ray, gpus_per_job)
         many.train(name, out or Path("runs"), device, overrides, where, as_json)
         return
+    if threads_per_job or gpus_per_job:
+        raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray.")
     from zoo.training import Progress
     from zoo.training import train as run
 

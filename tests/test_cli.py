@@ -69,7 +69,9 @@ def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) 
     [["nothing"], ["list", "--task", "mnits"], ["eval"], ["eval", "x", "--limit", "0"], ["train", "x", "--epochs", "-1"],
      ["eval", "rnn-1x128-smnist", "--limit", "5", "--record"], ["list", "--cell", "sta"],
      ["bench", "rnn-1x128-smnist", "--against", "tensorflow"], ["bench", "rnn-1x128-smnist", "--device", "toaster"],
-     ["bench", "rnn-1x128-smnist", "--against", "torchrecurrent"], ["bench", "rnn-1x128-smnist", "--rounds", "0"]],
+     ["bench", "rnn-1x128-smnist", "--against", "torchrecurrent"], ["bench", "rnn-1x128-smnist", "--rounds", "0"],
+     ["bench", "rnn-1x50-toxic-short"], ["bench", "rin-1x100-babi-01"], ["train", "rnn-1x128-smnist", "--gpus-per-job", "1"],
+     ["train", "rnn-1x128-smnist", "--threads-per-job", "2"]],
 )  # fmt: skip
 def test_wrong_requests_exit_with_2(run: Run, arguments: list[str]) -> None:
     code, out, err = run(*arguments)
@@ -240,5 +242,7 @@ def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.M
     given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", given)
     assert provenance.command() == f"rnnzoo train {NAME} --out mine --device cpu"
+    monkeypatch.setattr(sys, "argv", [*given[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
+    assert provenance.command() == f"rnnzoo train {NAME} --out=mine --device=cpu"
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
     assert provenance.command() == "rnnzoo list"

@@ -176,6 +176,10 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     assert jobs.finished(entry, entry.recipe, folder)
     for change in ({"epochs": 2}, {"seed": 1}):
         assert not jobs.finished(entry, entry.recipe_with(change), folder)
+    kept = (folder / "model.safetensors").rename(tmp_path / "kept")
+    assert not jobs.finished(entry, entry.recipe, folder)
+    kept.rename(folder / "model.safetensors")
+    assert jobs.finished(entry, entry.recipe, folder)
     (folder / "config.json").write_text("{}")
     assert not jobs.finished(entry, entry.recipe, folder)
     (folder / results.FILE).write_text("{")

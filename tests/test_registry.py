@@ -506,7 +506,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9]}", "optimizer: {name: adam, lr: 1e-3, betas: [0.9, 1.0]}",
     "optimizer: {name: adam, lr: 1e-3, betas: [0.9, .nan]}", "schedule: {name: linear}", "schedule: {warmup: -1}",
     "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
-    "schedule: {epochs: 0}", "then: [{after: 1}]", "then: [{after: -1, lr: 0.1}]", "then: [{after: 1, lr: 0.1, shift: 0}]",
+    "schedule: {epochs: 0}", "then: [{after: 1}]", "then: [{after: -1, lr: 0.1}]", "then: [{after: 1, lr: 0.1, shift: 0}]", "then: {}",
     "shift: 1.5",
 ])  # fmt: skip
 def test_a_recipe_with_an_odd_value(tmp_path, extra):
@@ -614,6 +614,8 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
     many = SMALL.replace("    batch: 10\n", "    batch: 10\n    EXTRA\n").replace("epochs: 1\n", "epochs: 9\n")
     for extra in ("schedule: {epochs: 8}", "then: [{after: 3, lr: 0.1, schedule: {epochs: 5}}]"):
         assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
+    short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 3, "schedule": {"epochs": 3}}
+    assert len(Recipe.model_validate({**short, "then": [{"after": 5, "lr": 0.1}]}).stages) == 1  # it ends before
 
 
 @pytest.mark.parametrize("begins", [(2, 1), (2, 2)])

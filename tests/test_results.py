@@ -1,9 +1,13 @@
 """Figures kept without weights, and the page of those that no document reports."""
 
 import json
+from dataclasses import replace
 
-from zoo import assets, cards, comparison, hub, pages, registry, results
+import pytest
+
+from zoo import assets, cards, comparison, generated, hub, pages, registry, results
 from zoo.comparison import Row
+from zoo.errors import CheckpointError
 
 NAME = "rnn-1x8-mnist-rows"
 
@@ -18,9 +22,9 @@ def evaluation(weights):
 
 
 def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
-    small_zoo()
+    small_zoo({"epochs": 1})
     folder = str(tmp_path / "run")
-    assert run("train", NAME, "--out", folder, "--epochs", "1", "--device", "cpu")[0] == 0
+    assert run("train", NAME, "--out", folder, "--device", "cpu")[0] == 0
     code, _, err = run("adopt", folder, "--results")
     assert code == 1
     assert "no figure of these weights. First: rnnzoo eval" in err
@@ -39,6 +43,55 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     assert f"Only the figures are kept, not the weights: `rnnzoo train {NAME}`" in card
     assert "measured, test" in card
     assert [r.model for r in comparison.rows(measured=True)] == [NAME]
+
+
+def test_what_is_no_history_is_a_damaged_file(tmp_path):
+    training = results.of("rnn-1x128-mnist-rows").training.model_dump(mode="json")
+    (tmp_path / results.FILE).write_text(json.dumps({"training": {**training, "history": [None]}}))
+    with pytest.raises(CheckpointError, match="history"):
+        results.read(tmp_path)
+
+
+def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
+    name = "star-16x64-pmnist"
+    entry, found = registry.find(name), results.of(name)
+    departs = "It departs from the document's recipe, `star-mnist`."
+    assert f"{departs} {entry.recipe.why}" in cards.of(entry)  # today's words of the same recipe
+    other = found.training.recipe.model_copy(update={"epochs": 10, "why": "Once."})
+    training = found.training.model_copy(update={"recipe": other, "epochs_done": 10})
+    kept, count = found.model_copy(update={"training": training}), cards.counts(name)
+    text = cards.card(replace(entry, weights=None), kept, count)
+    assert f"{departs} Once." in text
+    assert "| then" not in text  # it did not come to its second stage
+    assert "Only the figures are kept, not the weights.\n" in text
+    assert f"```console\nrnnzoo train {name}\n```" in text
+    assert "trained by" in cards.summary(entry, kept, count)
+    assert "trained by" not in cards.summary(entry, found, count)
+    assert "It departs from the recipe `mnist-rows`." in cards.of(registry.find("rnn-1x128-mnist-rows.omega"))
+
+
+def test_adopting_needs_a_checkout_and_weights_that_someone_trained(small_zoo, run, tmp_path):
+    root = small_zoo({"epochs": 1})
+    folder = tmp_path / "run"
+    assert run("train", NAME, "--out", str(folder), "--device", "cpu")[0] == 0
+    (root / "pyproject.toml").unlink()
+    for flags in ((), ("--results",)):
+        code, _, err = run("adopt", str(folder), *flags)
+        assert (code, "is not a checkout" in err) == (2, True)
+    (root / "pyproject.toml").touch()
+    (folder / results.FILE).rename(folder / "kept")
+    code, _, err = run("adopt", str(folder))
+    assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
+    (folder / "kept").rename(folder / results.FILE)
+    (folder / "model.safetensors").unlink()
+    code, _, err = run("adopt", str(folder), "--results")
+    assert (code, "no figure of these weights" in err) == (1, True)
+
+
+def test_a_generated_part_without_its_end_takes_nothing_with_it():
+    assert generated._between(f"a\nM\nold\n{generated.END}\nb", "M", "new") == f"a\nM\nnew\n{generated.END}\nb"
+    with pytest.raises(ValueError, match="would be lost"):
+        generated._between("a\nM\nold\nb", "M", "new")
 
 
 def test_figures_of_a_model_with_weights_are_kept_with_them(run, tmp_path):

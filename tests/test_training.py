@@ -18,7 +18,7 @@ import torch
 
 from zoo import checkpoint, registry, results
 from zoo.builder import build
-from zoo.errors import RequestError, TrainingError
+from zoo.errors import CheckpointError, RequestError, TrainingError
 from zoo.evaluation import evaluate
 from zoo.optimizers import make_optimizer, schedule
 from zoo.specs import Optimizer, Recipe, Schedule
@@ -262,7 +262,7 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     cosine = [(1 + math.cos(math.pi * (epoch * 8 + 7) / 32)) / 2 for epoch in range(2)]
     assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16), 3 * (1 - 7 / 8)])
     # a run of the first epochs alone is the same run
-    for epochs in (1, 2, 4):
+    for epochs in (1, 2, 3, 4):
         train(entry, tmp_path / f"{epochs}", device="cpu", overrides={"epochs": epochs})
         assert history(tmp_path / f"{epochs}") == history(tmp_path / "whole")[:epochs]
 
@@ -272,7 +272,7 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "2", tmp_path / folder)
         tensors = checkpoint.read_tensors(tmp_path / folder / STATE)
         tensors = {k: -t if k.endswith("exp_avg") else t for k, t in tensors.items()}
-        recipe = registry.find(NAME).recipe.model_dump(mode="json", exclude={"paper", "follows", "why"})
+        recipe = registry.find(NAME).recipe.settings
         facts = json.loads(bytes(tensors["facts"].tolist()))
         facts["identity"]["recipe"] = recipe
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
@@ -444,7 +444,8 @@ def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Pat
 
 def test_a_validation_loss_that_is_not_finite_is_a_diverged_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
-    with pytest.raises(TrainingError, match=r"the validation loss is not finite\. No state was saved yet"):
+    saying = r"in step 1 \(epoch 1\): the validation loss is not finite\. No state was saved yet"
+    with pytest.raises(TrainingError, match=saying):
         train(registry.find("irnn-1x8-mnist-rows"), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / STATE).exists()
 
@@ -455,6 +456,51 @@ def test_a_damaged_state_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None
     (tmp_path / "run" / STATE).write_bytes(b"nothing")
     with pytest.raises(TrainingError, match="Remove it to begin the run again"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
+
+
+def test_what_is_no_state_of_a_run_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry, out = registry.find(NAME), tmp_path / "run"
+    train(entry, out, device="cpu")
+    whole = checkpoint.read_tensors(out / STATE)
+    facts = json.loads(bytes(whole["facts"].tolist()))
+    facts["history"][0]["a field of a later version"] = 1
+    later = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+    for tensors in ({"facts": whole["facts"]}, {"sums": whole["sums"]}, {**whole, "facts": later}):
+        checkpoint.write_tensors(out / STATE, tensors)
+        with pytest.raises(TrainingError, match=r"is not the state of a run\. Remove it to begin the run again"):
+            train(entry, out, device="cpu")
+
+
+def test_a_run_that_lost_a_file_does_no_work_in_vain(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry, out = registry.find(NAME), tmp_path / "run"
+    out.mkdir()
+    (out / results.FILE).write_text("{")
+    with pytest.raises(TrainingError, match=r"results\.json.*Remove it to go on"):
+        train(entry, out, device="cpu")
+    (out / results.FILE).unlink()
+    train(entry, out, device="cpu")
+    (out / checkpoint.WEIGHTS).unlink()
+    with pytest.raises(TrainingError, match="has lost the best weights of its run"):
+        train(entry, out, device="cpu")
+
+
+def test_weights_that_are_replaced_while_they_are_read_are_not_measured(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 1})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assemble = checkpoint.assemble
+
+    def slowly(*given: Any, **options: Any) -> Any:
+        network = assemble(*given, **options)
+        checkpoint.save(build(network.config, device="cpu", seed=9), tmp_path / "run")
+        return network
+
+    monkeypatch.setattr(checkpoint, "assemble", slowly)
+    with pytest.raises(CheckpointError, match="was replaced while it was read"):
+        evaluate(tmp_path / "run", device="cpu")
 
 
 def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -231,7 +231,8 @@ class _Worker:
     def ask(self, what: str) -> tuple[float | None, int | None]:
         """Seconds and peak memory of one pass."""
         try:
-            self.pipe.send(what)
+            with suppress(OSError):  # it is gone, and what it said before may still be there
+                self.pipe.send(what)
             answer = self.pipe.recv()
         except (EOFError, OSError) as error:
             self.process.join()

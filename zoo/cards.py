@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from . import assets
+from . import assets, registry
 from .cells import cell_row
 from .registry import Entry
 from .results import Evaluation, Results
@@ -74,6 +74,8 @@ def summary(entry: Entry, results: Results, count: Counts) -> str:
     """What `rnnzoo show` prints: the card's facts as plain text."""
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
     rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
+    if (trained := results.training) and trained.recipe.settings != entry.recipe.settings:
+        rows += [("trained by", f"{trained.recipe_name}: {_recipe_text(trained.recipe)}")]
     rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
     rows += [("measured", f"{_value(e)} on {e.n:,} {e.split} examples") for e in results.evaluations]
     rows += [("weights", _weights_text(entry))]
@@ -228,7 +230,7 @@ def _usage(entry: Entry) -> str:
     streaming = "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     return (
         f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
-        f"{use}{streaming}```\n\n```console\nrnnzoo eval {entry.name}\n```"
+        f"{use}{streaming}```\n\n```console\nrnnzoo {'eval' if entry.weights else 'train'} {entry.name}\n```"
     )
 
 
@@ -292,25 +294,29 @@ def _training(entry: Entry, results: Results) -> str:
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
             f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
         )
-    document = entry.documented or (entry.recipe if entry.recipe.paper else None)
-    if document is not None and (rows := _departures(document, training.recipe)):
-        why = f" {entry.recipe.why}" if entry.recipe.why else ""
-        text += f"\n\nIt departs from the document's recipe, `{entry.recipe.follows or entry.model.recipe}`.{why}\n\n"
-        text += markdown(("", "document", "this checkpoint"), rows)
+    recipe = (
+        entry.recipe if training.recipe.settings == entry.recipe.settings else training.recipe
+    )  # the words of today, or then
+    origin = recipe.follows or training.recipe_name
+    followed = registry.registry().recipes.get(origin)
+    if followed is not None and (rows := _departures(followed, training.recipe)):
+        whose, column = ("the document's recipe,", "document") if followed.paper else ("the recipe", "recipe")
+        why = f" {recipe.why}" if recipe.why else ""
+        text += f"\n\nIt departs from {whose} `{origin}`.{why}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
     return text
 
 
 def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
-    """The settings in which two recipes differ."""
-    skip = {"paper", "follows", "why", "seed"}
-    a, b = (_flat(recipe.model_dump(exclude=skip)) for recipe in (document, own))
-    return [(key, str(a.get(key)), str(b.get(key))) for key in a | b if a.get(key) != b.get(key)]
+    """The settings in which two recipes differ, as far as a run by each comes."""
+    reached = (r.model_copy(update={"then": tuple(stage for stage, _ in r.stages[1:])}) for r in (document, own))
+    a, b = (_flat(recipe.settings) for recipe in reached)
+    return [(k, str(a.get(k)), str(b.get(k))) for k in a | b if k != "seed" and a.get(k) != b.get(k)]
 
 
 def _flat(given: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in given.items():
-        if isinstance(value, tuple) and all(isinstance(v, dict) for v in value):
+        if isinstance(value, list) and all(isinstance(v, dict) for v in value):
             value = dict(enumerate(value, 1))
         flat |= {f"{key} {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
     return flat
@@ -341,7 +347,9 @@ def _limits(entry: Entry, results: Results) -> str:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
         if entry.weights is None:
-            lines.append(f"Only the figures are kept, not the weights: `rnnzoo train {entry.name}` makes them again.")
+            same = results.training.finished and results.training.recipe.settings == entry.recipe.settings
+            again = f": `rnnzoo train {entry.name}` makes them again" if same else ""
+            lines.append(f"Only the figures are kept, not the weights{again}.")
     else:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:

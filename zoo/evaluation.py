@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import assets, checkpoint, hub, results
-from .errors import RequestError
+from .errors import CheckpointError, RequestError
 from .network import Network
 from .provenance import command, device_name, today, versions
 from .registry import models, registry
@@ -50,7 +50,12 @@ def evaluate(
     if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "form")):
         shape = f"steps of {task.step_text} and {task.outputs} outputs"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+    weights = found[checkpoint.WEIGHTS]
+    before = hub.sha256(weights) if weights.exists() else None
     network = checkpoint.assemble(config, found, device=device)
+    sha256 = hub.sha256(weights)
+    if sha256 != before:  # by a training that goes on
+        raise CheckpointError(f"{weights} was replaced while it was read. Try again.")
     training = results.read(results_folder(name_or_path)).training
     source = task_data(task, known.datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
@@ -62,7 +67,7 @@ def evaluate(
     return results.Evaluation(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
-        dataset_sha256=data.digests, checkpoint_sha256=hub.sha256(found[checkpoint.WEIGHTS]),
+        dataset_sha256=data.digests, checkpoint_sha256=sha256,
         seed=training.recipe.seed if training else None, versions=versions(), device=device_name(network.device),
         date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip

@@ -87,7 +87,10 @@ def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
 def _between(text: str, mark: str, content: str) -> str:
     """`text` with `content` between the mark and the end of what it generates."""
     before, found, rest = text.partition(mark)
-    return f"{before}{mark}\n{content}\n{END}{rest.partition(END)[2]}" if found else text
+    _, ended, after = rest.partition(END)
+    if found and not ended:
+        raise ValueError(f"{mark} is not followed by {END}, and what comes after it would be lost.")
+    return f"{before}{mark}\n{content}\n{END}{after}" if found else text
 
 
 def stale() -> list[Path]:

@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 from pydantic import ValidationError
 
-from . import results
+from . import configs, results, tensors
 from .errors import CheckpointError
 from .registry import Entry
 from .specs import Config, Recipe
@@ -173,16 +173,15 @@ def training(folder: Path) -> results.Training | None:
 
 
 def finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """Whether `folder` holds this very run, done to its last epoch."""
-    found, config = training(folder), folder / "config.json"
-    if found is None or not config.is_file() or not found.finished:
+    """Whether `folder` holds this very run, done to its last epoch, and its weights."""
+    found, config = training(folder), folder / configs.FILE
+    if found is None or not config.is_file() or not (folder / tensors.FILE).is_file() or not found.finished:
         return False
-    words = {"paper", "follows", "why"}
     try:
         same = Config.model_validate_json(config.read_bytes()) == entry.config
     except ValidationError:
         return False
-    return same and found.recipe.model_dump(exclude=words) == recipe.model_dump(exclude=words)
+    return same and found.recipe.settings == recipe.settings
 
 
 @contextmanager

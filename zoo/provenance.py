@@ -36,7 +36,12 @@ def processor() -> str:
 
 def command() -> str:
     """The command line of this process, without what only its machine has: of an absolute path, the last part."""
-    program, *given = (os.path.basename(a) if os.path.isabs(a) else a for a in sys.argv)
+
+    def shortened(argument: str) -> str:
+        option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+        return f"{option}{equals}{os.path.basename(value) if os.path.isabs(value) else value}"
+
+    program, *given = map(shortened, sys.argv)
     return shlex.join(["rnnzoo" if os.path.basename(program) == "__main__.py" else program, *given])
 
 

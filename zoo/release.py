@@ -16,21 +16,23 @@ def adopt(folder: Path) -> str:
     """Copy a checkpoint's files into cards/NAME, with golden outputs, and pin them in registry.yaml; returns NAME.
 
     The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit goes
-    with it. Raises CheckpointError, UnknownNameError, and RequestError outside a checkout.
+    with it. Raises CheckpointError, where there are no results that say how they were trained too, UnknownNameError, and
+    RequestError outside a checkout.
     """
-    if not assets.path("pyproject.toml").is_file():
-        raise RequestError(f"{assets.ROOT} is not a checkout of the repository, where checkpoints are adopted into.")
     entry = _entry(folder)
     network = checkpoint.assemble(entry.config, checkpoint.files_in(folder), device="cpu")
     if entry.task.vocabulary and network.tokenizer is None:
         raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
+    found = results.read(folder).of_checkpoint(hub.sha256(folder / checkpoint.WEIGHTS))
+    if found.training is None:
+        raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
     home = assets.path("cards", entry.name)
     names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
     for name in names:
         files.replace(home / name, (folder / name).read_bytes())
     golden.write(network, home / golden.FILE)
     lattices.write(entry, home)
-    results.write(home, results.read(folder).of_checkpoint(hub.sha256(home / checkpoint.WEIGHTS)))
+    results.write(home, found)
     pinned = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
     pins.write(entry.name, Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned}))
     return entry.name
@@ -40,12 +42,14 @@ def keep_results(folder: Path) -> str:
     """Copy only the results of a run, recorded evaluations and all, into cards/NAME; returns NAME.
 
     For a model whose weights are not published: anyone can train them again by its recipe. Raises CheckpointError where
-    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin.
+    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin or
+    outside a checkout.
     """
     entry = _entry(folder)
     if entry.weights is not None:
         raise RequestError(f"{entry.name} has published weights, whose results are kept with them; see adopt.")
-    found = results.read(folder).of_checkpoint(hub.sha256(folder / checkpoint.WEIGHTS))
+    weights = folder / checkpoint.WEIGHTS
+    found = results.read(folder).of_checkpoint(hub.sha256(weights)) if weights.exists() else results.Results()
     if found.training is None or found.measured() is None:
         raise CheckpointError(f"{folder}: no figure of these weights. First: rnnzoo eval {folder} --record")
     home = assets.path("cards", entry.name)
@@ -55,7 +59,9 @@ def keep_results(folder: Path) -> str:
 
 
 def _entry(folder: Path) -> Entry:
-    """What the registry says of the model in a folder, whose config must agree with it."""
+    """What the registry says of the model in a folder, whose config must agree with it; only in a checkout."""
+    if not assets.path("pyproject.toml").is_file():
+        raise RequestError(f"{assets.ROOT} is not a checkout of the repository, where checkpoints are adopted into.")
     config = configs.read(folder / configs.FILE)
     entry = registry.find(config.name)
     configs.must_agree(config, entry.config, folder)

@@ -59,7 +59,7 @@ class Epoch(Spec):
     @classmethod
     def _older_names(cls, data: Any) -> Any:
         """Runs from when every metric was an accuracy said so in the names."""
-        return {key.replace("_accuracy", "_metric"): value for key, value in data.items()}
+        return {k.replace("_accuracy", "_metric"): v for k, v in data.items()} if isinstance(data, dict) else data
 
 
 def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:

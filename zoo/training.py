@@ -178,7 +178,7 @@ class Run:
         measured = torch.cat([sums[:3], norm.detach().reshape(1)]).cpu().double()
         scaled = self.recipe.precision == "fp16"  # whose scaler meets infinite gradients now and then, and skips them
         if not measured[: 3 if scaled else 4].isfinite().all():
-            raise self._diverged("the loss or its gradient")
+            raise self._diverged("the loss or its gradient", self.step + 1)
         self.optimizer.step()
         self.sums += measured.nan_to_num(posinf=0.0)
         return bool(sums[3] > 0)
@@ -189,10 +189,10 @@ class Run:
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(self.scaling)
 
-    def _diverged(self, what: str) -> TrainingError:
+    def _diverged(self, what: str, step: int) -> TrainingError:
         saved = f"The last good state is in {self.out}." if (self.out / STATE).exists() else "No state was saved yet."
         best = " So are the best weights so far." if (self.out / checkpoint.WEIGHTS).exists() else ""
-        where = f"step {self.step + 1} (epoch {self.step // self.per_epoch + 1})"
+        where = f"step {step} (epoch {(step - 1) // self.per_epoch + 1})"
         return TrainingError(f"{self.entry.name} diverged in {where}: {what} is not finite. {saved}{best}")
 
     def _means(self) -> tuple[float, float, float]:
@@ -205,7 +205,7 @@ class Run:
         loss, metric, norm = self._means()
         measured = measure(self.network, self.validation, self.entry.task.target, BATCH)
         if not math.isfinite(measured.loss):
-            raise self._diverged("the validation loss")
+            raise self._diverged("the validation loss", self.step)
         row = results.Epoch(
             epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
             train_metric=metric, validation_loss=measured.loss, validation_metric=measured.metric,
@@ -236,7 +236,7 @@ class Run:
         """What must be the same for a run to be continued."""
         return {
             "config": self.entry.config.model_dump(mode="json"),
-            "recipe": self.recipe.model_dump(mode="json", exclude={"paper", "follows", "why"}),
+            "recipe": self.recipe.settings,
             "data": {**self.train.digests, "examples": len(self.train)},
             "number of processes": {"processes": self.accelerator.num_processes},
         }
@@ -290,10 +290,19 @@ class Run:
             abandoned.unlink(missing_ok=True)  # of a process that was killed while it wrote
         if path.exists():
             try:
-                tensors = checkpoint.read_tensors(path)
+                self._take_up(checkpoint.read_tensors(path))
             except CheckpointError as error:
                 raise TrainingError(f"{error} Remove it to begin the run again.") from error
-            self._take_up(tensors)
+            except (KeyError, ValueError) as error:  # another program or version wrote it
+                raise TrainingError(f"{path} is not the state of a run. Remove it to begin the run again.") from error
+            if self.history and not (self.out / checkpoint.WEIGHTS).exists():
+                raise TrainingError(
+                    f"{self.out} has lost the best weights of its run. Remove {path} to begin the run again."
+                )
+        try:
+            results.read(self.out)  # better found damaged now than when it is to be kept up
+        except CheckpointError as error:
+            raise TrainingError(f"{error} Remove it to go on.") from error
         steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
         if steps.unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")

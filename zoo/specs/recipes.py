@@ -93,7 +93,7 @@ class Recipe(Spec):
     def _at_most_one(cls, data: Any) -> Any:
         """Checkpoints from when only one stage could follow have it, or None, in the place of a list."""
         if isinstance(data, dict) and isinstance(then := data.get("then", ()), dict | None):
-            return {**data, "then": [then] if then else []}
+            return {**data, "then": [] if then is None else [then]}
         return data
 
     @model_validator(mode="after")
@@ -110,6 +110,11 @@ class Recipe(Spec):
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
                 raise ValueError(f"a schedule for {stage.schedule.epochs} epochs does not last for {length}")
         return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides what a run does, and not what is said of it, as JSON has it."""
+        return self.model_dump(mode="json", exclude={"paper", "follows", "why"})
 
     @property
     def stages(self) -> tuple[tuple[Stage, int], ...]:
