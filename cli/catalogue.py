@@ -59,7 +59,7 @@ def list_(
         reported = [figure.percent for figure in entry.model.reported]
         rows.append({
             "name": name, "cell": entry.model.cell, "task": entry.model.task, "parameters": count.parameters,
-            "measured": value, "reported_percent": reported,
+            "measured": value, "reported_percent": reported, "weights": entry.weights is not None,
         })  # fmt: skip
         printed = ", ".join(f"{figure:g} %" for figure in dict.fromkeys(reported)) or None
         table.append(
@@ -69,11 +69,12 @@ def list_(
                 f"{count.parameters:,}",
                 TARGETS[entry.task.target].text(value) if value is not None else None,
                 printed,
+                "yes" if entry.weights else None,
             )
         )
     if not rows:
         say("No model matches. `rnnzoo list` shows them all.")
-    emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED"), table))
+    emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED", "WEIGHTS"), table))
 
 
 def _list_remote(pattern: str, namespace: str, as_json: bool) -> None:

@@ -618,6 +618,12 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
     assert len(Recipe.model_validate({**short, "then": [{"after": 5, "lr": 0.1}]}).stages) == 1  # it ends before
 
 
+@pytest.mark.parametrize("extra", ["classes: [a]", "target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]"])
+def test_classes_that_are_not_the_outputs(tmp_path, extra):
+    text = edited("    outputs: 10\n", f"    outputs: 10\n    {extra}\n").replace("  t:\n", "  t:  # HERE\n")
+    assert "are not one for each of 10 outputs" in refusal(tmp_path, text)
+
+
 @pytest.mark.parametrize("begins", [(2, 1), (2, 2)])
 def test_stages_out_of_order(tmp_path, begins):
     then = ", ".join(f"{{after: {after}, lr: 0.1}}" for after in begins)

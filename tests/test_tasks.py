@@ -69,6 +69,7 @@ def everything(split):
 def folder(tmp_path, monkeypatch):
     """The empty folder that RNNZOO_DATA has for MNIST; no Hub and no cache."""
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     (tmp_path / "mnist").mkdir()
@@ -381,6 +382,7 @@ def test_no_data_and_no_hub(folder, monkeypatch, given):
     message = str(caught.value)
     assert "ylecun/mnist" in message
     assert "Set RNNZOO_DATA" in message
+    assert f"was not found in {folder if given else folder.parent / 'home/.cache/rnnzoo/mnist'}." in message
     assert "\n" not in message
     assert list(folder.iterdir()) == []
 
@@ -417,9 +419,10 @@ def test_the_hub_has_it_as_parquet(folder, tmp_path, monkeypatch, given):
     flip(path)
     with pytest.raises(DataError):
         small().split("train")
-    write(folder, "gz")
-    if given:  # what lies in RNNZOO_DATA comes before the Hub
-        assert len(small().split("train")) == COUNT - HELD
+    place = folder if given else tmp_path / "home" / ".cache" / "rnnzoo" / "mnist"
+    place.mkdir(parents=True, exist_ok=True)
+    write(place, "gz")  # what lies there comes before the Hub
+    assert len(small().split("train")) == COUNT - HELD
 
 
 def test_a_batch_is_made_of_the_asked_examples(folder):

@@ -1,6 +1,6 @@
 """rnnzoo: a zoo of recurrent networks, with the numbers they were measured at.
 
-`load` and `build` import torch when they are first used; `list_models` and `spec` never do.
+`load`, `build` and `examples` import torch when they are first used; `list_models` and `spec` never do.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from .checkpoint import load
     from .registry import find as spec
     from .registry import list_models
+    from .tasks import examples
 
-__all__ = ["build", "list_models", "load", "spec"]
+__all__ = ["build", "examples", "list_models", "load", "spec"]
 
 _HOMES = {
     "load": ("checkpoint", "load"),
     "build": ("builder", "build"),
     "spec": ("registry", "find"),
     "list_models": ("registry", "list_models"),
+    "examples": ("tasks", "examples"),
 }
 
 

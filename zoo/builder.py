@@ -49,7 +49,7 @@ def build(
     if target.type != "meta":
         network.to_empty(device="cpu")
         initialise(network, torch.Generator().manual_seed(seed))
-    return network.to(device=target, dtype=dtype)
+    return network.to(device=target, dtype=dtype or torch.float32)
 
 
 def resolve_device(device: torch.device | str | None) -> torch.device:

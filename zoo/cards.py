@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -227,11 +228,21 @@ def _usage(entry: Entry) -> str:
     elif entry.task.vocabulary:
         use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
     steps = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
-    streaming = "y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
+    streaming = "    y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
+    use = f"with torch.no_grad():\n{textwrap.indent(use, '    ')}{streaming}"
     return (
-        f'```python\nfrom zoo import load\n\nmodel = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
-        f"{use}{streaming}```\n\n```console\nrnnzoo {'eval' if entry.weights else 'train'} {entry.name}\n```"
+        f"```python\nimport torch\nfrom zoo import load\n\n"
+        f'model = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
+        f"{use}```\n\n{_meaning(entry)}```console\nrnnzoo {'eval' if entry.weights else 'train'} {entry.name}\n```"
     )
+
+
+def _meaning(entry: Entry) -> str:
+    """What goes in and what comes out, where the registry says it."""
+    own = ", not standardised: the network does that itself" if entry.model.standardize else ""
+    lines = [f"Input: {entry.task.reads}{own}; `zoo.examples` gives the task's own."] if entry.task.reads else []
+    lines += [f"Classes: {', '.join(entry.task.classes)}."] if entry.task.classes else []
+    return "".join(f"{line}\n\n" for line in lines)
 
 
 def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:

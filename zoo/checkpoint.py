@@ -13,7 +13,7 @@ from torch import Tensor
 from . import configs, files, hub, registry, tensors, text
 from .builder import build, resolve_device
 from .errors import CheckpointError, RequestError
-from .hub.settings import SCHEME
+from .hub.settings import REPO, SCHEME
 from .network import Network
 from .specs import Config
 
@@ -48,7 +48,7 @@ def assemble(
 ) -> Network:
     """The network of a config with the weights, and the words, of files, in eval mode; the second half of `load`."""
     target = resolve_device(device)
-    network = build(config, device="cpu")
+    network = build(config, device="cpu", dtype=torch.float32)
     load_weights(network, found[WEIGHTS])
     if text.FILE in found:
         network.tokenizer = text.Tokenizer.read(
@@ -83,7 +83,8 @@ def _config(name_or_path: str | os.PathLike[str]) -> Config:
     if _is_folder(name_or_path):
         return configs.read(Path(name_or_path) / CONFIG)
     if os.sep in os.fspath(name_or_path):
-        raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.")
+        hint = f" On the Hub: {SCHEME}{name_or_path}" if REPO.fullmatch(os.fspath(name_or_path)) else ""
+        raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.{hint}")
     return registry.find(os.fspath(name_or_path)).config
 
 
@@ -93,8 +94,15 @@ def _is_folder(name_or_path: str | os.PathLike[str]) -> bool:
 
 
 def save(network: Network, folder: Path) -> None:
-    """Write a network's FILES into `folder`, each complete or not at all. Same weights, same bytes."""
+    """Write a network's FILES into `folder`, in float32, each complete or not at all. Same weights, same bytes.
+
+    Raises CheckpointError if the network is not what its config says.
+    """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    tensors = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    own = build(network.config, device="meta", dtype=torch.float32, allow_large=True).state_dict()
+    if problems := _differences(own, tensors):
+        raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
     write_tensors(folder / WEIGHTS, tensors)
     if network.tokenizer is not None:
         files.replace(folder / text.FILE, network.tokenizer.content())
@@ -113,19 +121,24 @@ def load_weights(network: Network, path: Path) -> None:
     the network is as it was.
     """
     tensors = read_tensors(path)
-    own = network.state_dict()
+    problems = _differences(network.state_dict(), tensors, finite=True)
+    if problems:
+        raise CheckpointError(f"{path} does not fit {network.config.name}: {problems}.")
+    network.load_state_dict(tensors)
+
+
+def _differences(own: dict[str, Tensor], tensors: dict[str, Tensor], finite: bool = False) -> str:
+    """In words, where tensors differ from a network's own in name, shape or dtype, or, if asked, are not finite."""
     problems = [f"{name} is missing" for name in own if name not in tensors]
     problems += [f"{name} is not of this architecture" for name in tensors if name not in own]
     for name in own.keys() & tensors.keys():
         (shape, dtype), (its_shape, its_dtype) = ((t.shape, t.dtype) for t in (own[name], tensors[name]))
         if (shape, dtype) != (its_shape, its_dtype):
             problems.append(f"{name} is {its_dtype} {tuple(its_shape)} instead of {dtype} {tuple(shape)}")
-        elif not tensors[name].isfinite().all():
+        elif finite and not tensors[name].isfinite().all():
             problems.append(f"{name} has values that are not finite")
-    if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise CheckpointError(f"{path} does not fit {network.config.name}: {'; '.join(sorted(problems)[:5])}{more}.")
-    network.load_state_dict(tensors)
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return "; ".join(sorted(problems)[:5]) + more
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import registry, results
-from .errors import UnknownNameError
+from .errors import RequestError, UnknownNameError
 from .specs import Model
 from .targets import TARGETS
 
@@ -192,7 +192,9 @@ def _kind(spec: Model) -> str:
 
 
 def in_folder(folder: Path) -> Named:
-    """Results of the runs that `rnnzoo train` left in folder/NAME."""
+    """Results of the runs that `rnnzoo train` left in folder/NAME. Raises RequestError if there is no such folder."""
+    if not folder.is_dir():
+        raise RequestError(f"There is no folder {folder}.")
     return lambda name: results.read(folder / name)
 
 

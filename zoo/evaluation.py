@@ -91,7 +91,7 @@ def measure(
     sums = torch.zeros(3, dtype=torch.float64)
     for indices in torch.arange(n).split(batch):
         x, y, lengths = split.batch(indices, network.device)
-        x = x.to(network.head.weight.dtype) if x.is_floating_point() else x
+        x = x.to(network.dtype) if x.is_floating_point() else x
         sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
         report(int(indices[-1]) + 1, n)
     network.train(was_training)

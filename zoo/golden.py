@@ -65,9 +65,8 @@ def deviation(network: Network, path: Path) -> tuple[float, float]:
 @torch.inference_mode()
 def _output(network: Network, x: Tensor, lengths: Tensor) -> Tensor:
     """Outputs in float64, of steps within a sequence only."""
-    weight = network.head.weight
-    x = x.to(weight.device, weight.dtype) if x.is_floating_point() else x.to(weight.device)
-    output = network(x, lengths.to(weight.device) if lengths.numel() else None).cpu().double()
+    x = x.to(network.device, network.dtype) if x.is_floating_point() else x.to(network.device)
+    output = network(x, lengths.to(network.device) if lengths.numel() else None).cpu().double()
     if network.interface.readout == "every":  # (batch, time, outputs): what follows the end of a sequence means nothing
         output = output * (torch.arange(output.shape[1]) < lengths.cpu()[:, None])[..., None]
     return output

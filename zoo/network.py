@@ -1,6 +1,8 @@
 """A network: a stack of recurrent layers, a readout and a linear head. Batch first, states included."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from pydantic import ValidationError
@@ -60,6 +62,16 @@ class Network(Stack):
 
         return from_pretrained(name_or_path, revision, device, dtype)
 
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write weights, config and words into a folder, from which `zoo.load` and `from_pretrained` take them.
+
+        In float32, whatever the network computes in. Raises CheckpointError if it is not what its config says, as when
+        its head was replaced by hand; see reset_head.
+        """
+        from .checkpoint import save
+
+        save(self, Path(folder))
+
     def push_to_hub(
         self, repo: str, *, message: str | None = None, private: bool = False, revision: str | None = None,
         create_pr: bool = False,
@@ -76,7 +88,12 @@ class Network(Stack):
 
     @property
     def device(self) -> torch.device:
-        return self.head.weight.device
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return next(self.parameters()).dtype
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits for x: (batch, time, *input).
@@ -124,7 +141,7 @@ class Network(Stack):
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
         first = () if self.embedding is None else (self.embedding.embedding_dim,)
-        like = self.head.weight.new_zeros(batch, *self.interface.input, *first)
+        like = torch.zeros(batch, *self.interface.input, *first, dtype=self.dtype, device=self.device)
         layers = tuple(layer.initial_state(like) for layer in self.stack)
         if self.interface.readout != "mean":
             return layers
@@ -177,8 +194,8 @@ class Network(Stack):
             interface = Interface(**{**self.interface.model_dump(), "outputs": classes})
         except ValidationError as error:
             raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
-        weight = self.head.weight
-        self.head = nn.Linear(weight.shape[1], classes, device=weight.device, dtype=weight.dtype)
+        width = self.head.in_features
+        self.head = nn.Linear(width, classes, device=self.device, dtype=self.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
@@ -187,8 +204,7 @@ class Network(Stack):
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
                 raise RequestError(f"{self.config.name} takes tokens, torch.int64; got {x.dtype}.")
-        elif x.dtype != self.head.weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            own = self.head.weight.dtype
+        elif x.dtype != (own := self.dtype) and not torch.is_autocast_enabled(x.device.type):
             raise RequestError(f"{self.config.name} takes {own}; got {x.dtype}. Try x.to({own}).")
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
@@ -257,6 +273,10 @@ class Network(Stack):
         return self._rows(mask(x, lengths), self.embedding), lengths  # token 0 has the zero vector
 
     def _check_input(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise RequestError(
+                f"{self.config.name} takes a tensor, padded, and lengths where sequences differ; got {type(x).__name__}."
+            )
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
         self._check_dtype(x)

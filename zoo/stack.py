@@ -64,6 +64,8 @@ class Stack(nn.Module):
 
     def run(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """The top layer's outputs and all final states, for x: (batch, time, ...)."""
+        if torch.compiler.is_dynamo_compiling():  # which would unroll the steps of the plain scan, layer by layer
+            return torch.compiler.disable(self.run)(x, state, lengths)
         if self.recompute is None or not torch.is_grad_enabled():
             return self._scan(x, state, lengths)
         spec, every, cut = self.config.architecture, self.recompute, self.truncate

@@ -1,6 +1,7 @@
 """One time step of a whole stack in one call of the compiled code, for streaming."""
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -131,6 +132,12 @@ def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
     )
 
 
+def _differentiated(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, state: Sequence[State]) -> bool:
+    """Whether a gradient is wanted of anything that a step depends on."""
+    weights = itertools.chain(stack.parameters(), () if head is None else head.parameters())
+    return any(t.requires_grad for t in itertools.chain([x], *state, weights))
+
+
 def _lies_flat(tensor: Tensor) -> bool:
     return is_float(tensor) and tensor.is_contiguous() and not tensor.is_neg()
 
@@ -142,7 +149,9 @@ def stepper(
 
     It computes the head too, where that is a torch.nn.Linear and nothing else.
     """
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not in_memory(x) or watched():
+    if torch.is_autocast_enabled("cpu") or not in_memory(x) or watched():
+        return None
+    if torch.is_grad_enabled() and _differentiated(stack, head, x, state):
         return None
     ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
     if not ours and not all(_lies_flat(s) for own in state for s in own):

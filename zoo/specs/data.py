@@ -114,10 +114,20 @@ class Task(Shapes):
     dataset: Key
     layout: Key
     """How the family lays its data out as a sequence."""
+    reads: Text | None = None
+    """What an input is made of, and how; without it, what the data's tokenizer makes of text."""
+    classes: Seq[Text] = ()
+    """Names of the classes, in the order of the outputs, where they are known."""
     target: Target = "class"
     """What zoo.targets.TARGETS derives loss and metric from."""
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
     """The Hub's word for this kind of task."""
+
+    @model_validator(mode="after")
+    def _a_name_for_each_class(self) -> Self:
+        if self.classes and (self.target != "class" or len(self.classes) != self.outputs):
+            raise ValueError(f"{len(self.classes)} names of classes are not one for each of {self.outputs} outputs")
+        return self
 
     @property
     def output_text(self) -> str:

@@ -1,11 +1,11 @@
-"""TASKS: every dataset family rnnzoo can read, one row each. The table itself needs no torch."""
+"""TASKS: every dataset family rnnzoo can read, one row each, and the examples of a task. The table itself needs no torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..specs import Dataset, Task
-    from .base import TaskData
+    from .base import Split, SplitName, TaskData
 
 TASKS: dict[str, str] = {
     "absent": "absent.Absent",
@@ -28,3 +28,17 @@ def task_data(task: "Task", dataset: "Dataset") -> "TaskData":
     module, _, attribute = TASKS[task.family].rpartition(".")
     data: TaskData = getattr(import_module(f"{__name__}.{module}"), attribute)(task, dataset)
     return data
+
+
+def examples(name: str, split: "SplitName" = "test") -> "Split":
+    """The examples that a model, or a task, is trained ("train", "validation") or measured on ("test").
+
+    `x, y, lengths = found.batch(indices, device)` gives some of them as the network takes them; `found.prepare(raw)` makes
+    that of examples of your own, raw as the dataset has them. Raises UnknownNameError for neither a model nor a task, and
+    DataError where the data are missing or are not the pinned ones.
+    """
+    from .. import registry  # which itself looks up the table
+
+    known = registry.registry()
+    task = known.tasks[name] if name in known.tasks else registry.find(name).task
+    return task_data(task, known.datasets[task.dataset]).split(split)

@@ -1,6 +1,6 @@
 """MNIST (LeCun, Cortes & Burges), read pixel by pixel, in a fixed permutation of the pixels, or row by row.
 
-The bytes come from the package (the test images), from $RNNZOO_DATA/mnist (the original IDX files, gzipped or not, or
+The bytes come from the package (the test images), from `data_folder` (the original IDX files, gzipped or not, or
 the parquet files of the Hub's ylecun/mnist), or from the Hub. Wherever they come from, they must decode to exactly the
 values of the original IDX files, whose published sha256 the registry pins.
 """
@@ -8,7 +8,6 @@ values of the original IDX files, whose published sha256 the registry pins.
 import hashlib
 import io
 import math
-import os
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from .. import hub
 from ..errors import DataError, MissingExtraError, RequestError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData, unpacked
+from .base import Split, SplitName, TaskData, data_folder, unpacked
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
 LAYOUTS = ("pixels", "permuted-pixels", "rows")
@@ -59,19 +58,21 @@ class MNIST(TaskData):
                 self._files[name] = _values(content)
                 break
         if name not in self._files:
-            raise DataError(f"MNIST's {name} was not found. Put it in $RNNZOO_DATA/mnist, or connect to the Hub.")
+            raise DataError(f"MNIST's {name} was not found in {data_folder(self.dataset)}.")
         return self._files[name]
 
     def _places(self, name: str) -> list[Path]:
         parquet = self.dataset.hub_files["test" if name.startswith("t10k") else "train"]
         if name.startswith("t10k"):
             return [PACKAGED / f"{name}.gz"]
-        if "RNNZOO_DATA" in os.environ:
-            folder = Path(os.environ["RNNZOO_DATA"]) / "mnist"
-            local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
-            if any(path.exists() for path in local):
-                return local
-        return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
+        folder = data_folder(self.dataset)
+        local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
+        if any(path.exists() for path in local):
+            return local
+        try:
+            return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
+        except DataError as error:
+            raise DataError(f"MNIST's {name} was not found in {folder}. {error}") from error
 
 
 @cache

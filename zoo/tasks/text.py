@@ -21,7 +21,6 @@ from ..specs import Dataset, Task
 from ..text import PADDING, RESERVED, UNKNOWN, Tokenizer, words_of
 from .base import Split, SplitName, TaskData, dealt, original
 
-AUTHORS = ("EAP", "HPL", "MWS")
 NEUTRAL, DILUTED, LONG = "the", 0.3, 90
 """The word that replaces the last part of the words of comments of more than 90 words (Chen 2022, 4.4.1)."""
 
@@ -120,7 +119,8 @@ class Spooky(Text):
 
     def examples(self) -> list[Example]:
         found = [
-            Example(words_of(row["text"]), AUTHORS.index(row["author"])) for row in rows(self.dataset, "train.csv")
+            Example(words_of(row["text"]), self.task.classes.index(row["author"]))
+            for row in rows(self.dataset, "train.csv")
         ]
         return _distinct(found)
 

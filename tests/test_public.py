@@ -1,0 +1,138 @@
+"""What a user of other libraries does with a network: compile it, change its head, keep it, feed it real data."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from zoo import build, examples, load, registry
+from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
+from zoo.network import Network
+from zoo.stack import Stack
+
+NAME = "gru-1x128-mnist-rows"
+
+
+@pytest.fixture
+def network() -> Network:
+    return load(NAME, device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it, and hides the warning from users
+def test_a_compiled_network_keeps_its_scan(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(3, 28, 28)
+    expected = network(x)
+    compiling: list[bool] = []
+    scan = Stack._scan
+
+    def noted(*given: object) -> object:
+        compiling.append(torch.compiler.is_compiling())
+        return scan(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Stack, "_scan", noted)
+    compiled = torch.compile(network, backend="eager")
+    assert torch.equal(compiled(x), expected)
+    assert torch.equal(compiled(x, torch.tensor([28, 28, 28])), expected)
+    compiled(x[:, :20]).sum().backward()
+    assert compiling == [False] * 3
+    assert network.head.weight.grad is not None
+
+
+def test_an_exported_network_has_no_scan_of_ours(network: Network) -> None:
+    x = torch.rand(3, 28, 28)
+    exported = torch.export.export(network, (x,)).module()
+    torch.testing.assert_close(exported(x), network(x), rtol=1e-5, atol=1e-5)
+
+
+def test_frozen_networks_stream_as_fast_with_gradients_enabled(network: Network) -> None:
+    x = torch.rand(1, 28)
+    with torch.no_grad():
+        expected, state = network.step(x)
+    assert network._stepper is not None
+    network.step(x, state)
+    assert network._stepper is None  # the gradient of a weight was wanted
+    network.requires_grad_(False)
+    y, _ = network.step(x)
+    assert network._stepper is not None
+    assert torch.equal(y, expected)
+    wanted = x.clone().requires_grad_()
+    network.step(wanted)[0].sum().backward()
+    assert wanted.grad is not None
+
+
+def test_saved_and_loaded_again(network: Network, tmp_path: Path) -> None:
+    x = torch.rand(2, 28, 28)
+    network.reset_head(classes=3)
+    network.save_pretrained(str(tmp_path / "mine"))
+    assert torch.equal(load(tmp_path / "mine", device="cpu")(x), network(x))
+    assert torch.equal(Network.from_pretrained(str(tmp_path / "mine"), device="cpu")(x), network(x))
+    network.half().save_pretrained(tmp_path / "half")  # kept in float32, as every checkpoint is
+    again = load(tmp_path / "half", device="cpu", dtype=torch.float16)
+    assert all(map(torch.equal, again.state_dict().values(), network.state_dict().values()))
+
+
+def test_what_the_config_does_not_say_is_not_saved(network: Network, tmp_path: Path) -> None:
+    network.head = nn.Linear(128, 3)
+    with pytest.raises(CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*See Network\.reset_head"):
+        network.save_pretrained(tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_head_of_ones_own(network: Network) -> None:
+    x = torch.rand(2, 28, 28)
+    outputs, _ = network.encode(x)
+    network.head = nn.Identity()  # type: ignore[assignment]
+    assert network.device == torch.device("cpu")
+    assert torch.equal(network(x), outputs[:, -1])
+    state = None
+    for part in x.unbind(1):
+        y, state = network.step(part, state)
+    torch.testing.assert_close(y, outputs[:, -1])
+    network.head = nn.Sequential(nn.Dropout(), nn.Linear(128, 3))  # type: ignore[assignment]
+    assert network(x).shape == (2, 3)
+
+
+def test_the_default_dtype_is_not_that_of_checkpoints() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert load(NAME, device="cpu").dtype == build(NAME, device="cpu").dtype == torch.float32
+        assert build(NAME, device="cpu", dtype=torch.float64).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("given", [numpy.zeros((1, 28, 28)), "text", None])
+def test_what_is_no_tensor_is_refused(network: Network, given: object) -> None:
+    with pytest.raises(RequestError, match="takes a tensor, padded, and lengths"):
+        network(given)
+
+
+def test_an_address_without_its_scheme_is_recognised() -> None:
+    with pytest.raises(RequestError, match="On the Hub: hf://rnnzoo/star-16x64-pmnist"):
+        load("rnnzoo/star-16x64-pmnist")
+    with pytest.raises(RequestError, match=r"There is no folder '\./nowhere'\.$"):
+        load("./nowhere")
+
+
+def test_examples_are_what_the_network_was_measured_on(network: Network) -> None:
+    test = examples(NAME)
+    x, y, lengths = test.batch(torch.arange(200), network.device)
+    with torch.no_grad():
+        right = network(x, lengths).argmax(-1) == y
+    assert right.float().mean() > 0.95
+    assert torch.equal(test.prepare(test.raw[:200]), x)
+    assert torch.equal(examples("pmnist").targets, examples("smnist", "test").targets)
+    with pytest.raises(UnknownNameError):
+        examples("pmnits")
+    with pytest.raises(DataError):
+        examples("tum")
+
+
+def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
+    for name in registry.list_models(trained=True):
+        task = registry.find(name).task
+        assert bool(task.reads) != bool(task.vocabulary), name  # a tokenizer reads text
+        named = task.target == "class" and task.family != "babi"  # where a class is a word of the tokenizer's
+        assert bool(task.classes) == named, name
