@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from zoo.builder import build
 from zoo.errors import CheckpointError, DataError, NetworkError, RequestError, StorageError
 from zoo.hub import caching, remote, settings
 from zoo.hub.digests import sha256_of
+from zoo.hub.failures import explain
 
 CDN, BODY_OF_CONFIG = "/_cdn/", "/resolve/.*/config.json"
 ADDRESS = f"hf://{REPO}"
@@ -733,3 +735,12 @@ assert not {{"torch", "numpy"}} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], env=here.env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_name_that_is_unknown_is_not_tried_again() -> None:
+    """After the client's own tries, that is."""
+    error = pytest.importorskip("httpx2").ConnectError("no")
+    assert explain(error, "it", "https://hub") == (ANY, True)
+    error.__context__ = socket.gaierror(-2, "Name or service not known")
+    problem, again = explain(error, "it", "https://hub")
+    assert (type(problem), again) == (NetworkError, False)

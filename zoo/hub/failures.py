@@ -1,6 +1,7 @@
 """What went wrong between us and the Hub, in plain words: exceptions of the client and of its HTTP library in, ours out."""
 
 import errno
+import socket
 from collections.abc import Iterator
 
 from ..errors import AccessError, ChangedError, HubError, MissingError, NetworkError, StorageError, ZooError
@@ -22,14 +23,16 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
             return _refusal({cls.__name__ for cls in type(found).__mro__}, answer, subject, endpoint)
     names = {cls.__name__ for found in chain for cls in type(found).__mro__}
     if "OfflineModeIsEnabled" in names:
-        return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and pull again."), False
+        return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and try again."), False
     if "LocalTokenNotFoundError" in names:
         text = "There is no token to push with. Make one with write access: hf auth login, or set HF_TOKEN."
         return AccessError(text), False
     if "TimeoutException" in names:
         return NetworkError(f"{subject}: {endpoint} does not answer in time. Check the network."), True
     if "ConnectError" in names or "ProxyError" in names:
-        return NetworkError(f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."), True
+        # a name that is unknown, after all the tries of the client, will not be known in a moment
+        unknown = any(isinstance(found.__context__, socket.gaierror) for found in chain)
+        return NetworkError(f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."), not unknown
     if "TransportError" in names:
         return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
     for found in chain:

@@ -137,7 +137,7 @@ class Connection:
         if left <= 0:
             waited = self._clock.troubled_for()
             raise NetworkError(
-                f"{self.endpoint} has failed for {waited:.0f} s; given up. Try later, or a longer --timeout."
+                f"{self.endpoint} has failed for {waited:.0f} s; given up. Try later, or pull with a longer --timeout."
             )
         limits = request.extensions.get("timeout") or {}
         kinds = ("connect", "read", "write", "pool")
