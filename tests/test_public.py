@@ -1,13 +1,16 @@
 """What a user of other libraries does with a network: compile it, change its head, keep it, feed it real data."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 import torch
 from torch import nn
 
-from zoo import build, examples, load, registry
+from zoo import assets, build, examples, load, registry
+from zoo.builder import resolve_device
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
 from zoo.network import Network
 from zoo.stack import Stack
@@ -136,3 +139,29 @@ def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
         assert bool(task.reads) != bool(task.vocabulary), name  # a tokenizer reads text
         named = task.target == "class" and task.family != "babi"  # where a class is a word of the tokenizer's
         assert bool(task.classes) == named, name
+
+
+def snippet(page: Path) -> str:
+    """The first piece of Python on a page."""
+    found = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, page
+    return found[1]
+
+
+def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(snippet(assets.path("README.md")).replace("arange(500)", "arange(50)"), names)
+    assert names["logits"].shape == (50, 10)
+    assert load("mine").interface.outputs == 3
+
+
+@pytest.mark.parametrize(
+    "task", sorted({registry.find(name).model.task for name in registry.list_models(trained=True)})
+)
+def test_the_code_of_the_cards_runs(task: str) -> None:
+    for name in registry.list_models(trained=True, task=task):
+        shape = registry.find(name).task.example
+        names: dict[str, Any] = {"x": torch.rand(2, *shape, device=resolve_device(None))} if shape else {}
+        exec(snippet(assets.path("cards", name, "README.md")), names)
+        assert len(names["logits"]) in (1, 2)

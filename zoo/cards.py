@@ -226,7 +226,7 @@ def _usage(entry: Entry) -> str:
             "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
         )
     elif entry.task.vocabulary:
-        use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nlogits = model(x.to(model.device), lengths)\n'
+        use = 'x, lengths = model.tokenizer(["A text.", "Another."])\nx = x.to(model.device)\nlogits = model(x, lengths)\n'
     steps = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
     streaming = "    y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     use = f"with torch.no_grad():\n{textwrap.indent(use, '    ')}{streaming}"
