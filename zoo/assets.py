@@ -1,4 +1,5 @@
-"""Where registry.yaml, counts.json and cards/ are: in a wheel, beside a checkout's zoo/, or in a folder of the user's own."""
+"""Where registry.yaml, counts.json and cards/ are, in a wheel, beside a checkout's zoo/ or in a folder of the user's own;
+and where datasets are."""
 
 import os
 from pathlib import Path
@@ -16,3 +17,8 @@ PACKAGED = ROOT == _PACKAGE / "assets"
 def path(*parts: str) -> Path:
     """The file or folder `parts` of the repository root, such as path("cards", "star-16x64-pmnist")."""
     return ROOT.joinpath(*parts)
+
+
+def data() -> Path:
+    """The folder that has the datasets' folders: $RNNZOO_DATA, where that is not set ~/.cache/rnnzoo."""
+    return Path(os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo")

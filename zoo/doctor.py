@@ -202,8 +202,7 @@ def _installed(requirement: Requirement) -> str | None:
 def _data() -> Finding:
     folder = os.environ.get("RNNZOO_DATA")
     if not folder:
-        default = Path.home() / ".cache" / "rnnzoo"
-        return Finding("data", f"RNNZOO_DATA is not set: datasets come from the package, {default} or the Hub")
+        return Finding("data", f"RNNZOO_DATA is not set: datasets come from the package, {assets.data()} or the Hub")
     if not Path(folder).is_dir():
         fix = "make it, or set RNNZOO_DATA to the folder that has the datasets"
         return Finding("data", f"RNNZOO_DATA is {folder}, which is not a folder", "missing", fix)

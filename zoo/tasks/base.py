@@ -3,7 +3,6 @@
 import glob
 import gzip
 import hashlib
-import os
 import tarfile
 import zlib
 from abc import ABC, abstractmethod
@@ -15,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .. import hub
+from .. import assets, hub
 from ..errors import DataError, RequestError
 from ..network import Network
 from ..specs import Dataset, Task
@@ -97,8 +96,8 @@ def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:
 
 
 def data_folder(dataset: Dataset) -> Path:
-    """$RNNZOO_DATA/FOLDER, where that is not set ~/.cache/rnnzoo/FOLDER."""
-    return Path(os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo") / (dataset.folder or "")
+    """A dataset's folder in assets.data()."""
+    return assets.data() / (dataset.folder or "")
 
 
 def original(dataset: Dataset, name: str) -> bytes:
