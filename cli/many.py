@@ -23,7 +23,10 @@ class Where(NamedTuple):
     gpus: float
 
 
-def train(pattern: str, out: Path, device: str | None, overrides: dict[str, Any], where: Where, as_json: bool) -> None:
+def train(
+    pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, where: Where,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Train every model that matches into out/NAME; TrainingError at the end if any failed."""
     names = registry.list_models(pattern)
     if not names:
@@ -40,11 +43,11 @@ def train(pattern: str, out: Path, device: str | None, overrides: dict[str, Any]
         if jobs.finished(entry, entry.recipe_with(overrides), folder):
             states[name] = jobs.State("skipped", text="was finished")
             continue
-        arguments = ["train", name, "--out", str(folder), *(["--device", device] if device else [])]
-        arguments += [word for key, value in overrides.items() for word in (OPTIONS[key], str(value))]
+        given = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in overrides.items()}}
+        words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
         environment = {key: os.path.abspath(os.environ[key]) for key in SHARED if os.environ.get(key)}
         environment["OMP_NUM_THREADS"] = str(threads)
-        todo.append(jobs.Job(name, folder, tuple(arguments), environment))
+        todo.append(jobs.Job(name, folder, ("train", name, "--out", str(folder), *words), environment))
     if todo:
         with board(f"train {pattern}") as show, _workers(where, threads) as workers:
             states |= jobs.run(todo, workers, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()}))

@@ -73,6 +73,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Instead of the recipe's.")] = None,
+    stop_after: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this epoch; without it, the same command goes on.")
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="How many models of a pattern at a time (default: 1; with --ray, all).")
     ] = None,
@@ -99,7 +102,7 @@ def train(
         if records:
             raise RequestError("--diagnose is for the training of one model.")
         where = many.Where(jobs, threads_per_job, ray, gpus_per_job)
-        many.train(name, out or Path("runs"), device, overrides, where, as_json)
+        many.train(name, out or Path("runs"), device, overrides, stop_after, where, as_json)
         return
     if threads_per_job or gpus_per_job:
         raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray.")
@@ -118,7 +121,9 @@ def train(
                 say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
                     f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
 
-        training = run(entry, folder, device=device, overrides=overrides, report=report, diagnose=records).training
+        training = run(
+            entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after, diagnose=records
+        ).training
     if training is not None and training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
         said = f"{folder}: {training.epochs_done} epochs, {best}"

@@ -52,6 +52,9 @@ def epochs_done(folder: Path) -> int:
 def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
     three(bad=True)
     out = str(tmp_path / "runs")
+    code, text, _ = run("train", PATTERN, "--out", out, "--device", "cpu", "--stop-after", "1", "--json")
+    assert code == 1
+    assert [(r["state"], r["epochs_done"]) for r in json.loads(text)] == [("done", 1), ("failed", 0), ("done", 1)]
     code, text, err = run("train", PATTERN, "--jobs", "2", "--out", out, "--device", "cpu", "--json")
     rows = json.loads(text)
     assert code == 1
@@ -63,7 +66,8 @@ def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[.
     assert f"{NAMES[0]}: running" in err
     assert f"{NAMES[1]}: failed, irnn-1x8-mnist-rows diverged" in err
     log = (tmp_path / "runs" / NAMES[0] / jobs.LOG).read_text()
-    assert log.startswith(f"$ rnnzoo train {NAMES[0]} --out {out}/{NAMES[0]} --device cpu\n")
+    command = f"$ rnnzoo train {NAMES[0]} --out {out}/{NAMES[0]} --device cpu"
+    assert [line for line in log.splitlines() if line.startswith("$")] == [f"{command} --stop-after 1", command]
     assert log.count("validation loss") == 3
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob(f"runs/{NAMES[0]}/*")}
     code, text, _ = run("train", PATTERN, "--out", out, "--device", "cpu")

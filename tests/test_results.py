@@ -1,6 +1,7 @@
 """Figures kept without weights, and the page of those that no document reports."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from zoo import assets, cards, comparison, generated, hub, pages, registry, results
 from zoo.comparison import Row
 from zoo.errors import CheckpointError
+from zoo.training import train
 
 NAME = "rnn-1x8-mnist-rows"
+HISTORIES = {name: found.history for name in registry.models() if (found := results.of(name).training)}
 
 
 def evaluation(weights):
@@ -122,3 +125,15 @@ def test_the_page_sets_cells_against_depths():
     )
     assert "| `rnn-1x4-t` | [50.00 %](../cards/rnn-1x4-t/README.md) |" in page
     assert page.count("They stand in for") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
+@pytest.mark.parametrize("name", [name for name, (first, *_) in HISTORIES.items() if first.seconds < 5])
+def test_the_first_epoch_again(name, tmp_path):
+    overrides = results.of(name).training.overrides
+    found = train(registry.find(name), tmp_path, device="cpu", overrides=overrides, stop_after=1).training
+    same = found.history[0].model_dump(exclude={"seconds", "diagnostics"})
+    recorded = HISTORIES[name][0].model_dump(exclude={"seconds", "diagnostics"})
+    assert same == pytest.approx(recorded, rel=1e-4)  # sums are rounded otherwise on another processor

@@ -56,6 +56,7 @@ def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> N
     assert [p.step for p in seen] == list(range(1, 12 * 8 + 1))
     assert sum(p.finished is not None for p in seen) == 12
     assert seen[-1].remaining == 0
+    assert (found.processes, found.threads) == (1, torch.get_num_threads())
     assert found.parameters == 28 * 8 + 8 * 8 + 8 + 8 * 10 + 10
     network = checkpoint.load(tmp_path / "run", device="cpu")
     assert network.config == registry.find(NAME).config
@@ -261,6 +262,10 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     # seven steps of an epoch come before its last
     cosine = [(1 + math.cos(math.pi * (epoch * 8 + 7) / 32)) / 2 for epoch in range(2)]
     assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16), 3 * (1 - 7 / 8)])
+    # stopping after some epochs, or going on, changes nothing
+    for epoch, done in ((1, 1), (3, 3), (2, 3), (None, 5)):
+        train(entry, tmp_path / "stopped", device="cpu", stop_after=epoch)
+        assert history(tmp_path / "stopped") == history(tmp_path / "whole")[:done]
     # a run of the first epochs alone is the same run
     for epochs in (1, 2, 3, 4):
         train(entry, tmp_path / f"{epochs}", device="cpu", overrides={"epochs": epochs})

@@ -81,6 +81,8 @@ class Training(Spec):
     epochs_done: int
     parameters: int
     processes: int
+    threads: int | None = None
+    """Of the CPU, in each process, if known: with another number, sums are rounded otherwise."""
     device: Text
     versions: dict[str, str]
     command: Text

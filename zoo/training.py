@@ -65,14 +65,15 @@ class Progress:
 def train(
     entry: Entry, out: Path, *, device: str | None = None, overrides: dict[str, Any] | None = None,
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
-    diagnose: Sequence[str] = (),
+    stop_after: int | None = None, diagnose: Sequence[str] = (),
 ) -> results.Results:  # fmt: skip
     """Train `entry` by its recipe into `out`, continuing what is there, and return the results it wrote.
 
     `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
     the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
-    with other settings than it began with. diagnose: names of zoo.diagnostics that are recorded into the history after
-    every epoch, of the first validation examples. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
+    with other settings than it began with. stop_after: the epoch to stop after for now; a call without it goes on from
+    there. diagnose: names of zoo.diagnostics that are recorded into the history after every epoch, of the first
+    validation examples. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
     recipe = entry.recipe_with(overrides or {})
@@ -88,7 +89,7 @@ def train(
     run.diagnose = recorders
     run.resume()
     with _interruptions() as interrupted:
-        run.go(report, save_seconds, interrupted)
+        run.go(report, save_seconds, interrupted, stop_after)
     accelerator.wait_for_everyone()
     if accelerator.num_processes > 1:
         accelerator.end_training()
@@ -124,11 +125,15 @@ class Run:
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
 
-    def go(self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], bool]) -> None:
-        """Train to the end, saving after every epoch and every `save_seconds`, or until interrupted."""
+    def go(
+        self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], bool],
+        stop_after: int | None,
+    ) -> None:  # fmt: skip
+        """Train to the end, to that of an epoch, or until interrupted, saving after every epoch and `save_seconds`."""
         first, saved = self.step, time.monotonic()
         order: Tensor | None = None
-        while self.step < self.total and not results.converged(self.history, self.recipe):
+        end = min(self.total, (stop_after or self.recipe.epochs) * self.per_epoch)
+        while self.step < end and not results.converged(self.history, self.recipe):
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order, self.stage = self._order(epoch), self.recipe.stage(epoch)
@@ -334,7 +339,8 @@ class Run:
             model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
             recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
-            processes=self.accelerator.num_processes, device=device_name(self.device), versions=versions(),
+            processes=self.accelerator.num_processes, threads=torch.get_num_threads(),
+            device=device_name(self.device), versions=versions(),
             command=command(), history=tuple(self.history),
         )  # fmt: skip
 
