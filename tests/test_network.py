@@ -78,7 +78,9 @@ def test_a_network_is_its_layers_and_a_head(merge: str | None, kernel: int | Non
             ways.append(reference.run("lstm", direction(net, layer, 1), h.flip(1), zero)[0].flip(1))
         h = merged(merge, *ways)
     same(net.encode(x)[0], h)
-    h = {"last": h[:, -1], "mean": h.mean(1), "every": h}[readout]
+    # where a direction has read the whole sequence: the backward one at the first step
+    last = merged(merge, *(way[:, at : at + 1] for way, at in zip(ways, (5, 0), strict=False)))[:, 0]
+    h = {"last": last, "mean": h.mean(1), "every": h}[readout]
     h = h if kernel is None else h.mean((-1, -2))
     same(net(x), h @ net.head.weight.T + net.head.bias)
 
@@ -310,6 +312,21 @@ def test_both_ways_equal_one_way_and_the_reversed_sequence(cell: str, merge: str
     same(outputs, merged(merge, one, two.flip(1)))
     same(final[0], one_end[0] + two_end[0])
     assert both.width == outputs.shape[2] == channels(cell, 1, 3)[0] * (2 if merge == "concat" else 1)
+
+
+@each_cell
+@pytest.mark.parametrize("merge", ["sum", "mul", "mean"])
+def test_the_last_output_is_the_same_of_a_reversed_sequence_and_exchanged_directions(cell: str, merge: str) -> None:
+    net, turned = (network(cell, layers=1, bidirectional=merge) for _ in range(2))
+    with torch.no_grad():
+        turned.head.load_state_dict(net.head.state_dict())
+        for way in range(2):
+            for name, p in direction(turned, 0, 1 - way).items():
+                p.copy_(direction(net, 0, way)[name])
+    x, lengths = batch(net), torch.tensor([6, 1, 3])
+    same(net(x), turned(x.flip(1)))
+    back = torch.stack([torch.cat([one[:n].flip(0), one[n:]]) for one, n in zip(x, lengths, strict=True)])
+    same(net(x, lengths), turned(back, lengths))
 
 
 def test_both_ways_cannot_step() -> None:

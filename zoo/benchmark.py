@@ -349,12 +349,10 @@ class _Peer(nn.Module):
     def __init__(self, contender: Contender):
         super().__init__()
         spec, self.interface = contender.config.architecture, contender.config.interface
-        name = counterpart(contender)
         options: dict[str, Any] = {"batch_first": True, "dropout": spec.dropout if spec.layers > 1 else 0.0}
-        if name == "RNN":
+        if (name := counterpart(contender)) == "RNN":
             options["nonlinearity"] = "relu" if spec.cell == "irnn" else spec.options.get("activation", "tanh")
-        if spec.bidirectional:
-            options["bidirectional"] = True
+        options |= {"bidirectional": True} if spec.bidirectional else {}
         make = getattr(importlib.import_module(PEERS[contender.library]), str(name))
         self.stack = make(self.interface.input[0], spec.units, spec.layers, **options)
         self.head = nn.Linear(spec.units * (2 if spec.bidirectional else 1), self.interface.outputs)
@@ -362,7 +360,9 @@ class _Peer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: (batch, time, features) to logits."""
         outputs: Tensor = self.stack(x)[0]
-        reads = {"last": lambda: outputs[:, -1], "mean": lambda: outputs.mean(1), "every": lambda: outputs}
+        ways = zip(outputs.chunk(1 + getattr(self.stack, "bidirectional", False), -1), (-1, 0), strict=False)
+        last = torch.cat([way[:, end] for way, end in ways], -1)
+        reads = {"last": lambda: last, "mean": lambda: outputs.mean(1), "every": lambda: outputs}
         return self.head(reads[self.interface.readout]())
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:

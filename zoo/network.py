@@ -99,12 +99,12 @@ class Network(Stack):
         """Logits for x: (batch, time, *input).
 
         lengths: (batch,) integers, the true length of each sequence; what lies beyond it changes nothing. The readout
-        "last" is then each sequence's own end, "mean" the mean over its own steps, and "every" gives zeros beyond it.
+        "last" is then each sequence's own end (of two directions, each one's last step: of the backward one, the
+        sequence's first), "mean" the mean over its own steps, and "every" gives zeros beyond it.
         Raises RequestError if the shapes are not what the network was built for.
         """
         steps, lengths = self._check(x, lengths)
-        outputs, _ = self.run(steps, self.start(steps), lengths)
-        return self._logits(outputs, lengths)
+        return self._logits(*self.run(steps, self.start(steps), lengths), lengths)
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -135,8 +135,7 @@ class Network(Stack):
         given, lengths = self._check(x, lengths)
         x = given.vectors() if isinstance(given, Rows) else given
         found: list[tuple[Tensor, list[Tensor]]] = []
-        outputs, _ = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
-        return self._logits(outputs, lengths), found
+        return self._logits(*self.layered(x, self.start(x), lengths, Direction.scan, keep=found), lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
@@ -226,10 +225,10 @@ class Network(Stack):
             raise RequestError(f"The state is on {', '.join(elsewhere)}; {self.config.name} is on {self.device}.")
         return state
 
-    def _logits(self, outputs: Outputs, lengths: Tensor | None) -> Tensor:
-        """Logits of the top layer's outputs, as the readout says."""
+    def _logits(self, outputs: Outputs, final: NetworkState, lengths: Tensor | None) -> Tensor:
+        """Logits of the top layer's outputs and final state, as the readout says."""
         if self.interface.readout == "last":
-            return self._read(outputs[-1] if lengths is None else _at_ends(outputs, lengths))
+            return self._read(self.stack[-1].last(outputs, final[-1], lengths))
         steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "every":
             return mask(self._read(steps), lengths)
@@ -302,11 +301,6 @@ def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x
     inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
     return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)
-
-
-def _at_ends(outputs: Outputs, lengths: Tensor) -> Tensor:
-    """Of outputs, a (batch, ...) a time step, each sequence's own last one."""
-    return stacked(outputs)[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
 
 
 def _sums(steps: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:

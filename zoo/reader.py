@@ -44,10 +44,9 @@ class Reader(Network):
         about = self._read_words(self.question, _take(x, asked), question)
         after = time >= story[:, None]  # (batch, time): the question's part
         joined = _take(torch.cat([told, about], 1), torch.where(after, told.shape[1] + time - story[:, None], time))
-        joined = mask(joined, story + question)
+        joined, together = mask(joined, story + question), story + question
         self._follow(self.decoder)
-        outputs, _ = self.decoder.run(joined, self.decoder.start(joined), story + question)
-        return self._logits(outputs, story + question)
+        return self._logits(*self.decoder.run(joined, self.decoder.start(joined), together), together)
 
     def _read_words(self, stack: Stack, x: Tensor, lengths: Tensor) -> Tensor:
         """Outputs of a stack, (batch, time, width), for tokens (batch, time)."""

@@ -192,6 +192,15 @@ class Layer(nn.Module):
         back, start = run(self.directions[1], turned, state[own:], lengths, truncate)
         return self._merge(stacked(outputs), reverse(stacked(back), lengths)), end + start
 
+    def last(self, outputs: Outputs, final: State, lengths: Tensor | None) -> Tensor:
+        """What a sequence ends in, (batch, units, ...): of two directions each one's own end, where it has read all."""
+        if self.merge is not None:
+            ahead, back = final[0], final[len(self.ahead.cell.states)]
+            return self._merge(ahead[None], back[None])[0]
+        if lengths is None:
+            return outputs[-1]
+        return stacked(outputs)[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
+
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:
             case "sum":

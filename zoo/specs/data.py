@@ -55,7 +55,8 @@ class Shapes(Spec):
     outputs: Count
     """Classes, or values."""
     readout: Literal["last", "mean", "every", "none"]
-    """What of the time steps the outputs are computed from; none: an example has no time steps."""
+    """What of the time steps the outputs are computed from (last: of two directions, the last one of each); none: an
+    example has no time steps."""
     form: Literal["sequence", "question"] = "sequence"
     """What is read: one sequence, or a story and a question about it, which three stacks read (zoo.reader)."""
     mean: Finite | Seq[Finite] = 0.0
