@@ -366,8 +366,10 @@ def test_a_batch_is_no_longer_than_its_longest_text():
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("layout", ["balanced", "balanced-long"])
-def test_toxic_comments_are_balanced_in_every_part(layout):
+@pytest.mark.parametrize(
+    ("layout", "least", "most"), [("balanced", 1, 200), ("balanced-long", 91, 200), ("balanced-short", 1, 9)]
+)
+def test_toxic_comments_are_balanced_in_every_part(layout, least, most):
     data = task_data(task("toxic-parts", layout=layout, steps=200, vocabulary=400), pinned("jigsaw-parts"))
     keys = []
     for name in ("train", "validation", "test"):
@@ -379,23 +381,24 @@ def test_toxic_comments_are_balanced_in_every_part(layout):
                 mine = [int(label) for part, label in zip(parts, y, strict=True) if part[0] == letter]
                 assert sum(mine) * 2 == len(mine)
         assert y.sum() * 2 == len(y)
-        assert (lengths > 90).all() or layout == "balanced"
+        assert least <= lengths.min() <= lengths.max() <= most
         keys += [" ".join(e.words) for e in data._splits[name]]
     assert len(keys) == len(set(keys)) > 0
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_last_words_are_diluted():
+@pytest.mark.parametrize(("layout", "left"), [("diluted", 67), ("late", 75)])  # 30 % of 95 is 28.5
+def test_the_last_words_are_replaced(layout, left):
     dataset = pinned("jigsaw-parts", validation=1, test=1)
     plain = task_data(task("toxic-parts", layout="balanced-long", steps=95, vocabulary=400), dataset)
-    diluted = task_data(task("toxic-parts", layout="balanced-long-diluted", steps=95, vocabulary=400), dataset)
+    diluted = task_data(task("toxic-parts", layout=f"balanced-long-{layout}", steps=95, vocabulary=400), dataset)
     a, b = plain.split("train"), diluted.split("train")
     assert torch.equal(a.targets, b.targets)
     x, _, lengths = a.batch(torch.arange(len(a)), CPU)
     z, _, _ = b.batch(torch.arange(len(b)), CPU)
     assert lengths.tolist() == [95] * len(a)
-    assert torch.equal(x[:, :67], z[:, :67])  # 30 % of 95 is 28.5
-    assert (z[:, 67:] == diluted.tokenizer.tokens["the"]).all()
+    assert torch.equal(x[:, :left], z[:, :left])
+    assert (z[:, left:] == diluted.tokenizer.tokens["the"]).all()
 
 
 @pytest.mark.parametrize(("name", "key"), [("spooky", "spooky"), ("toxic-parts", "jigsaw-parts")])

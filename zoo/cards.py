@@ -315,6 +315,8 @@ def _training(entry: Entry, results: Results) -> str:
     )  # the words of today, or then
     origin = recipe.follows or training.recipe_name
     followed = registry.registry().recipes.get(origin)
+    if followed is not None and followed.not_given:
+        text += f" The document does not give {' and '.join(followed.not_given)}."
     if followed is not None and (rows := _departures(followed, training.recipe)):
         whose, column = ("the document's recipe,", "document") if followed.paper else ("the recipe", "recipe")
         why = f" {recipe.why}" if recipe.why else ""
@@ -326,7 +328,8 @@ def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
     """The settings in which two recipes differ, as far as a run by each comes."""
     reached = (r.model_copy(update={"then": tuple(stage for stage, _ in r.stages[1:])}) for r in (document, own))
     a, b = (_flat(recipe.settings) for recipe in reached)
-    return [(k, str(a.get(k)), str(b.get(k))) for k in a | b if k != "seed" and a.get(k) != b.get(k)]
+    differ = [k for k in a | b if k != "seed" and a.get(k) != b.get(k)]
+    return [(k, "not given" if k.split()[0] in document.not_given else str(a.get(k)), str(b.get(k))) for k in differ]
 
 
 def _flat(given: dict[str, Any]) -> dict[str, Any]:

@@ -133,8 +133,8 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig33", "Fig. 3.3-3.5: the sigmoid network on Pima", "chen-feedforward",
-        "3 hidden layers of 8 units, 150 epochs; Adam and batches of 32, the defaults of Keras; 500 "
-        "training rows. The document does not say that it standardised the features, and the size of its hidden outputs says "
+        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the document names "
+        "none; 500 training rows. The document does not say that it standardised the features, and the size of its hidden outputs says "
         "that it did not; verdicts are of the features as they are.", "curves",
         (Claim("A: gradients are close to zero on the lower layers", claims.inputs("sigmoid", claims.lower_vanish)),
          Claim("B: little improvement over the first 60 epochs", claims.inputs("sigmoid", claims.little)),),

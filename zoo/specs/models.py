@@ -99,6 +99,7 @@ class Grid(Spec):
     options: dict[str, Any] = {}
     init: Init = Init()
     standardize: bool = False
+    notes: Text | None = None
     variants: Annotated[dict[Tag, Variant], Field(max_length=32)] = {}
     """By tag; none: only models without a tag."""
     reported: Seq[ReportedTable] = ()
@@ -111,6 +112,7 @@ class Grid(Spec):
                 cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=own.recipe or self.recipe,
                 init=own.init or self.init, options=self.options if own.options is None else own.options,
                 bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
+                notes=self.notes,
                 reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
             )
             for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional

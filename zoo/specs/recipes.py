@@ -61,6 +61,8 @@ class Recipe(Spec):
     """The document's recipe that this one departs from."""
     why: Text | None = None
     """Why it departs."""
+    not_given: Seq[Literal["optimizer", "batch"]] = ()
+    """What the document leaves open, and is a choice made here."""
     optimizer: Optimizer
     schedule: Schedule = Schedule()
     batch: Count
@@ -114,7 +116,7 @@ class Recipe(Spec):
     @property
     def settings(self) -> dict[str, Any]:
         """All that decides what a run does, and not what is said of it, as JSON has it."""
-        return self.model_dump(mode="json", exclude={"paper", "follows", "why"})
+        return self.model_dump(mode="json", exclude={"paper", "follows", "why", "not_given"})
 
     @property
     def stages(self) -> tuple[tuple[Stage, int], ...]:

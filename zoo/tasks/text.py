@@ -21,8 +21,8 @@ from ..specs import Dataset, Task
 from ..text import PADDING, RESERVED, UNKNOWN, Tokenizer, words_of
 from .base import Split, SplitName, TaskData, dealt, original
 
-NEUTRAL, DILUTED, LONG = "the", 0.3, 90
-"""The word that replaces the last part of the words of comments of more than 90 words (Chen 2022, 4.4.1)."""
+NEUTRAL = "the"
+"""The word that replaces others (Chen 2022, 4.2.1 and 4.4.1)."""
 
 
 class Example(NamedTuple):
@@ -125,24 +125,39 @@ class Spooky(Text):
         return _distinct(found)
 
 
+class Layout(NamedTuple):
+    """Which comments: those of so many words; and how many of the words read, the last ones, are replaced by NEUTRAL."""
+
+    least: int = 1
+    most: int | None = None
+    share: float = 0.0
+    words: int = 0
+
+
 class Jigsaw(Text):
     """Parts of Kaggle's Toxic Comment Classification, with the classes not toxic and toxic.
 
     The parts were cleaned in different ways and have different shares of toxic comments, so that a network might tell
     the parts apart instead of the comments: of every part as many toxic as other comments are taken, and only letters
-    are read. Layouts: `balanced`, `balanced-long` (more than 90 words) and `balanced-long-diluted` (of these, the last
-    30 % of the words read are replaced by "the").
+    are read.
     """
 
-    layouts = ("balanced", "balanced-long", "balanced-long-diluted")
+    table = {
+        "balanced": Layout(),
+        "balanced-short": Layout(most=9),  # 4.2.1, and long ones beside it
+        "balanced-long": Layout(least=91),
+        "balanced-long-late": Layout(least=91, words=20),
+        "balanced-long-diluted": Layout(least=91, share=0.3),  # 4.4.1
+    }
+    layouts = tuple(table)
 
     def examples(self) -> list[Example]:
         parts = ((name, row) for name in sorted(self.dataset.sha256) for row in rows(self.dataset, name))
         return _distinct([Example(words_of(row["comment_text"]), int(row["toxic"]), name) for name, row in parts])
 
     def chosen(self, examples: list[Example]) -> list[Example]:
-        if self.task.layout != "balanced":
-            examples = [e for e in examples if len(e.words) > LONG]
+        layout = self.table[self.task.layout]
+        examples = [e for e in examples if layout.least <= len(e.words) <= (layout.most or len(e.words))]
         left = Counter((e.source, e.label) for e in examples)
         quota = {source: min(left[source, 0], left[source, 1]) for source, _ in left}
         taken: dict[tuple[str, int], int] = defaultdict(int)
@@ -154,11 +169,9 @@ class Jigsaw(Text):
         return kept
 
     def altered(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        if self.task.layout != "balanced-long-diluted":
-            return tokens
-        at = torch.arange(tokens.shape[1])
-        end = lengths[:, None]
-        last = (at >= end - (DILUTED * end).long()) & (at < end)
+        layout = self.table[self.task.layout]
+        at, end = torch.arange(tokens.shape[1]), lengths[:, None]
+        last = (at >= end - layout.words - (layout.share * end).long()) & (at < end)
         return torch.where(last, self.tokenizer.tokens.get(NEUTRAL, UNKNOWN), tokens)
 
 
