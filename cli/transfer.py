@@ -82,6 +82,10 @@ def expand(names: Sequence[str], trained: bool | None = None) -> list[str]:
         matches = registry.list_models(name, trained=trained) if is_pattern(name) else [name]
         if not is_pattern(name) and not name.startswith(SCHEME):
             registry.find(name)
+        if not matches and trained and registry.list_models(name):
+            raise RequestError(
+                f"None of the models that {name!r} means has weights. `rnnzoo list --trained` shows those that do."
+            )
         if not matches:
             raise UnknownNameError(
                 "model", name, registry.models(), "`rnnzoo list --trained` shows those with weights."

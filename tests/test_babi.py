@@ -183,8 +183,11 @@ def test_stories_and_questions_to_tokens():
     assert lengths.tolist() == [[3, 1], [3, 2], [1, 1]]  # of the second story, the beginning is left out
     with pytest.raises(RequestError, match="at most 4 words"):
         tokenizer.ask(["a"], ["a b c d a"])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(RequestError, match="1 stories and 2 questions"):
         tokenizer.ask(["a"], ["a", "b"])
+    assert torch.equal(tokenizer.ask("A b.", "D?")[0], tokenizer.ask(["A b."], ["D?"])[0])
+    with pytest.raises(RequestError, match="1 stories and 2 questions"):
+        tokenizer.ask("a", ["a", "b"])
 
 
 # the dataset, as it is published, but small

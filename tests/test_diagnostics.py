@@ -148,6 +148,19 @@ def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
     assert powers[-1] / powers[-2] == pytest.approx(0.75)
 
 
+def test_the_matrix_of_rin_is_with_its_identity() -> None:
+    net = network("rin", layers=1)
+    matrix = net.stack[0].ahead.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
+    found = eigenvalues(net)
+    assert found.norm.axis("matrix").ticks == ("1 recurrent + I",)
+    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(matrix).max()])
+
+
+@pytest.mark.parametrize("what", ANALYSES)
+def test_the_document_of_an_analysis_is_in_the_registry(what: str) -> None:
+    assert getattr(ANALYSES[what].module, ANALYSES[what].result).paper in registry.registry().papers
+
+
 def test_dependency_replaces_the_end_of_every_sequence() -> None:
     net, x, y = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([0, 1, 2])
     lengths = torch.tensor([10, 4, 10])

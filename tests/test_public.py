@@ -1,5 +1,6 @@
 """What a user of other libraries does with a network: compile it, change its head, keep it, feed it real data."""
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from zoo import assets, build, examples, load, registry
-from zoo.builder import resolve_device
+from zoo import Architecture, Config, Interface, Network, assets, build, examples, load, registry, spec
+from zoo.builder import multiply_adds, resolve_device
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
-from zoo.network import Network
+from zoo.evaluation import evaluate
+from zoo.feedforward import ACTIVATIONS
 from zoo.stack import Stack
+from zoo.text import RESERVED, Tokenizer
 
 NAME = "gru-1x128-mnist-rows"
 
@@ -165,3 +169,120 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
         names: dict[str, Any] = {"x": torch.rand(2, *shape, device=resolve_device(None))} if shape else {}
         exec(snippet(assets.path("cards", name, "README.md")), names)
         assert len(names["logits"]) in (1, 2)
+
+
+def test_a_folder_holds_one_network_at_a_time(network: Network, tmp_path: Path) -> None:
+    reader = build("rin-1x100-babi-01", device="cpu")
+    words = reader.config.interface.vocabulary or 0
+    reader.tokenizer = Tokenizer([*RESERVED, *map(str, range(words - len(RESERVED)))], 10)
+    reader.save_pretrained(tmp_path)
+    assert load(tmp_path, device="cpu").tokenizer is not None
+    network.save_pretrained(tmp_path)
+    assert load(tmp_path, device="cpu").config == network.config
+
+
+def test_a_network_is_not_saved_where_it_is_not_found(
+    network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RequestError, match="is a name of the registry"):
+        network.save_pretrained(NAME)
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="is a file"):
+        network.save_pretrained("file")
+    network.save_pretrained("mine")
+    with pytest.raises(RequestError, match="the folder that it is in"):
+        load("mine/model.safetensors")
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_feed_forward_networks_are_pickled(activation: str) -> None:
+    own = load("mlp-3x8-pima.prelu-tuned", device="cpu") if activation == "prelu" else build(
+        Config(
+            name="mine", task="mine", architecture=Architecture(cell="mlp", layers=2, units=3, options={"activation": activation}),
+            interface=Interface(input=(8,), steps=1, outputs=2, readout="none"),
+        ),
+        device="cpu",
+    )  # fmt: skip
+    x = torch.rand(4, 8)
+    assert torch.equal(pickle.loads(pickle.dumps(own))(x), own(x))
+    own.head = nn.Sequential(own.head)  # type: ignore[assignment]
+    own.reset_head(5)
+    assert own(x).shape == (4, 5)
+
+
+@pytest.mark.parametrize("name", ["babi-01", "adding-200", "circles", "mnist-rows", "spooky", "toxic-long"])
+def test_a_split_that_is_none(name: str) -> None:
+    with pytest.raises(UnknownNameError, match="No split is called 'val'"):
+        examples(name, "val")  # type: ignore[arg-type]
+
+
+def test_images_of_ones_own(network: Network) -> None:
+    test = examples(NAME)
+    x, _, _ = test.batch(torch.arange(3), torch.device("cpu"))
+    images = test.raw[:3].reshape(3, 28, 28)
+    assert torch.equal(test.prepare(images), x)
+    assert torch.equal(test.prepare(images[:, None]), x)
+    for wrong in (images.float() / 255, images[:, :27], test.raw[:, :-1]):
+        with pytest.raises(RequestError, match="28, 28"):
+            test.prepare(wrong)
+
+
+def test_what_counts_operations_sees_them(network: Network) -> None:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network(torch.rand(1, 28, 28))
+    assert counter.get_total_flops() == 2 * multiply_adds(network, 28)
+
+
+@pytest.mark.parametrize(
+    "given", [{"truncate": -1}, {"truncate": 0}, {"recompute": 1.5}, {"recompute": True}, {"backend": "fast"}]
+)
+def test_settings_that_make_no_sense(given: dict[str, Any]) -> None:
+    own = build(NAME, device="cpu", dtype=torch.float64)
+    for key, value in given.items():
+        setattr(own, key, value)
+    x = torch.rand(2, 5, 28, dtype=torch.float64)
+    for run in (lambda: own(x), lambda: own.step(x[:, 0])):
+        with pytest.raises(RequestError, match=next(iter(given))):
+            run()
+
+
+@pytest.mark.parametrize("given", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
+def test_only_tensors_are_read(network: Network, given: Any) -> None:
+    for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
+        with pytest.raises(RequestError, match="takes a tensor"):
+            run(given)
+
+
+def test_what_goes_with_an_input_is_checked(network: Network) -> None:
+    x = torch.rand(2, 28, 28)
+    for lengths in ("abc", [[1], [2, 3]], [1.0, 2.0], object()):
+        with pytest.raises(RequestError, match="lengths must be 2 integers"):
+            network(x, lengths)
+    for state in ((1, 2), 3, [None], ("a",)):
+        with pytest.raises(RequestError, match="The state is not one of"):
+            network.step(x[:, 0], state)  # type: ignore[arg-type]
+
+
+def test_dtypes_and_devices_by_name() -> None:
+    assert load(NAME, device="cpu", dtype="bfloat16").dtype is torch.bfloat16
+    assert build(NAME, device="cpu", dtype="float64").dtype is torch.float64
+    for dtype in ("float17", "int8", torch.int8, 3):
+        with pytest.raises(RequestError, match="dtype"):
+            load(NAME, device="cpu", dtype=dtype)  # type: ignore[arg-type]
+    for device in ("hpu", "privateuseone", 3.5, "nonsense"):
+        with pytest.raises(RequestError, match="cannot be used"):
+            load(NAME, device=device)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="no numbers"):
+        evaluate(NAME, device="meta", limit=1)
+    with pytest.raises(RequestError, match="loads none"):
+        load(NAME, pretrained=False, revision="main")
+
+
+def test_what_is_built() -> None:
+    entry = spec(NAME)
+    assert build(entry, device="meta").config == build(entry.config, device="meta").config == entry.config
+    for wrong in (None, 3, Path("mine"), entry.config.architecture):
+        with pytest.raises(RequestError, match="built from a name"):
+            build(wrong)  # type: ignore[arg-type]
+    assert "(input): Dense((384, 28))" in str(build(entry, device="meta"))

@@ -1,6 +1,6 @@
 """rnnzoo: a zoo of recurrent networks, with the numbers they were measured at.
 
-`load`, `build` and `examples` import torch when they are first used; `list_models` and `spec` never do.
+`load`, `build`, `examples` and `Network` import torch when they are first used; the others never do.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .builder import build
     from .checkpoint import load
+    from .network import Network
     from .registry import find as spec
     from .registry import list_models
+    from .specs import Architecture, Config, Interface
     from .tasks import examples
 
-__all__ = ["build", "examples", "list_models", "load", "spec"]
+__all__ = ["Architecture", "Config", "Interface", "Network", "build", "examples", "list_models", "load", "spec"]
 
 _HOMES = {
     "load": ("checkpoint", "load"),
@@ -22,6 +24,10 @@ _HOMES = {
     "spec": ("registry", "find"),
     "list_models": ("registry", "list_models"),
     "examples": ("tasks", "examples"),
+    "Network": ("network", "Network"),
+    "Architecture": ("specs", "Architecture"),
+    "Config": ("specs", "Config"),
+    "Interface": ("specs", "Interface"),
 }
 
 

@@ -13,6 +13,7 @@ from .feedforward import FeedForward
 from .network import Network
 from .reader import Reader
 from .recurrence import Direction
+from .registry import Entry
 from .specs import Config, Init
 from .stack import Stack
 
@@ -23,17 +24,21 @@ FORMS: dict[str, type[Network]] = {"sequence": Network, "question": Reader}
 
 
 def build(
-    spec: str | Config, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None,
+    spec: str | Entry | Config, *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
     seed: int = 0, allow_large: bool = False,
 ) -> Network:  # fmt: skip
     """A freshly initialised network, in training mode.
 
-    spec: a name of the registry or a Config. device: where it goes, "meta" included (default: the best there is).
-    dtype: of the parameters (default float32). The same seed gives the same start values on every device. Building for
+    spec: a name of the registry, what `zoo.spec` has of one, or a Config of your own. device: where it goes, "meta"
+    included (default: the best there is). dtype: of the parameters (default float32). The same seed gives the same start values on every device. Building for
     a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, and SizeError above MAX_PARAMETERS
     unless allow_large, before any memory is taken.
     """
-    config = registry.find(spec).config if isinstance(spec, str) else spec
+    found = registry.find(spec) if isinstance(spec, str) else spec
+    config = found.config if isinstance(found, Entry) else found
+    if not isinstance(config, Config):
+        raise RequestError(f"A network is built from a name of the registry or a Config; got {type(config).__name__}.")
+    number = resolve_dtype(dtype) or torch.float32
     with torch.device("meta"):
         network = FeedForward(config) if config.interface.readout == "none" else FORMS[config.interface.form](config)
     size = parameters(network)
@@ -41,7 +46,7 @@ def build(
         raise SizeError(
             f"{config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}; pass allow_large=True to build it."
         )
-    target = resolve_device(device)
+    target = resolve_device(device, meta=True)
     if target.type == "cpu":
         # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
         # torch's worker threads inherit the setting when they start
@@ -49,20 +54,35 @@ def build(
     if target.type != "meta":
         network.to_empty(device="cpu")
         initialise(network, torch.Generator().manual_seed(seed))
-    return network.to(device=target, dtype=dtype or torch.float32)
+    return network.to(device=target, dtype=number)
 
 
-def resolve_device(device: torch.device | str | None) -> torch.device:
-    """`device`, checked to be usable; for None the best there is: a GPU that torch can use, else the CPU."""
+def resolve_device(device: torch.device | str | None, meta: bool = False) -> torch.device:
+    """`device`, checked to be usable; for None the best there is: a GPU that torch can use, else the CPU.
+
+    meta: whether the device without memory will do. Raises RequestError.
+    """
     if device is None:
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         chosen = torch.device(device)
         if chosen.type != "meta":
             torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
         raise RequestError(f"Device {str(device)!r} cannot be used: {str(error).splitlines()[0]}") from error
+    if chosen.type == "meta" and not meta:
+        raise RequestError("Device 'meta' cannot be used: it has no numbers to compute with.")
     return chosen
+
+
+def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    """A dtype of parameters, also by its name, such as "float16". Raises RequestError for one that is none."""
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise RequestError(
+            f"Parameters cannot be of dtype {dtype!r}; they can be of float32, bfloat16, float16 or float64."
+        )
+    return found
 
 
 def parameters(network: nn.Module) -> int:

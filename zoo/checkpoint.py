@@ -11,7 +11,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from . import configs, files, hub, registry, tensors, text
-from .builder import build, resolve_device
+from .builder import build, resolve_device, resolve_dtype
 from .errors import CheckpointError, RequestError
 from .hub.settings import REPO, SCHEME
 from .network import Network
@@ -23,19 +23,20 @@ FILES = (WEIGHTS, CONFIG, text.FILE)
 
 
 def load(
-    name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | None = None,
+    name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
     revision: str | None = None, pretrained: bool = True,
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
     name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
-    registry is a name. dtype: of the parameters (default:
-    as stored, float32). revision: a Hub revision other than the pinned one. pretrained=False: start values instead.
-    Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
+    registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
+    Hub revision other than the pinned one. pretrained=False: start values instead. Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
         return assemble(*locate(name_or_path, revision), device=device, dtype=dtype)
+    if revision is not None:
+        raise RequestError("A revision is one of weights, and pretrained=False loads none.")
     return build(_config(name_or_path), device=device, dtype=dtype).eval()
 
 
@@ -44,17 +45,17 @@ def assemble(
     found: dict[str, Path],
     *,
     device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
 ) -> Network:
     """The network of a config with the weights, and the words, of files, in eval mode; the second half of `load`."""
-    target = resolve_device(device)
+    target, number = resolve_device(device, meta=True), resolve_dtype(dtype)
     network = build(config, device="cpu", dtype=torch.float32)
     load_weights(network, found[WEIGHTS])
     if text.FILE in found:
         network.tokenizer = text.Tokenizer.read(
             found[text.FILE], config.interface.vocabulary or 0, config.interface.steps
         )
-    return network.to(device=target, dtype=dtype).eval()
+    return network.to(device=target, dtype=number).eval()
 
 
 def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, dict[str, Path]]:
@@ -82,6 +83,8 @@ def _config(name_or_path: str | os.PathLike[str]) -> Config:
         return locate(name_or_path)[0]
     if _is_folder(name_or_path):
         return configs.read(Path(name_or_path) / CONFIG)
+    if os.path.isfile(name_or_path):
+        raise RequestError(f"{os.fspath(name_or_path)} is a file; a checkpoint is the folder that it is in.")
     if os.sep in os.fspath(name_or_path):
         hint = f" On the Hub: {SCHEME}{name_or_path}" if REPO.fullmatch(os.fspath(name_or_path)) else ""
         raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.{hint}")
@@ -104,7 +107,9 @@ def save(network: Network, folder: Path) -> None:
     if problems := _differences(own, tensors):
         raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
     write_tensors(folder / WEIGHTS, tensors)
-    if network.tokenizer is not None:
+    if network.tokenizer is None:
+        (folder / text.FILE).unlink(missing_ok=True)  # of another network that was here
+    else:
         files.replace(folder / text.FILE, network.tokenizer.content())
     files.replace(folder / CONFIG, (json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n").encode())
 

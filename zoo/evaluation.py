@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import assets, checkpoint, hub, results
+from .builder import resolve_device
 from .errors import CheckpointError, RequestError
 from .network import Network
 from .provenance import command, device_name, today, versions
@@ -52,7 +53,7 @@ def evaluate(
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
     weights = found[checkpoint.WEIGHTS]
     before = hub.sha256(weights) if weights.exists() else None
-    network = checkpoint.assemble(config, found, device=device)
+    network = checkpoint.assemble(config, found, device=resolve_device(device))
     sha256 = hub.sha256(weights)
     if sha256 != before:  # by a training that goes on
         raise CheckpointError(f"{weights} was replaced while it was read. Try again.")

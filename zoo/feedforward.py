@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from .cells.base import Dense
 from .errors import RequestError
+from .neck import Neck
 from .network import Network, NetworkState
 from .specs import Config
 
@@ -32,12 +33,22 @@ def mpelu(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     return x.clamp(min=0.0) + alpha * torch.expm1(beta * below)
 
 
+def leaky_relu(x: Tensor) -> Tensor:
+    """x above zero, 0.01 x below, the multiplier of Chen 2022, section 3.2.1."""
+    return F.leaky_relu(x, 0.01)
+
+
+def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    """x above zero, slope x below; slope: (units,)."""
+    return torch.where(x > 0, x, slope * x)
+
+
 ACTIVATIONS: dict[str, Activation] = {
     "tanh": Activation(torch.tanh),
     "sigmoid": Activation(torch.sigmoid),
     "relu": Activation(F.relu),
-    "leaky-relu": Activation(lambda x: F.leaky_relu(x, 0.01)),  # the multiplier of Chen 2022, section 3.2.1
-    "prelu": Activation(lambda x, slope: torch.where(x > 0, x, slope * x), {"slope": 0.0}),  # section 3.4
+    "leaky-relu": Activation(leaky_relu),
+    "prelu": Activation(prelu, {"slope": 0.0}),  # section 3.4
     "elu": Activation(F.elu),
     "mpelu": Activation(mpelu, {"alpha": 1.0, "beta": 1.0}),
 }
@@ -82,7 +93,8 @@ class FeedForward(Network):
         inputs = [shape.input[0]] + [spec.units] * (spec.layers - 1)
         self.hidden = nn.ModuleList(Hidden(n, spec.units, activation) for n in inputs)  # type: ignore[assignment]
         self.dropout = nn.Dropout(spec.dropout)
-        self.head = nn.Linear(spec.units, shape.outputs)
+        self.width, self.neck = spec.units, Neck(None, spec.units)
+        self.head = nn.Linear(self.width, shape.outputs)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Logits, (batch, outputs), for x: (batch, features). Raises RequestError for other shapes, and for lengths."""
@@ -92,9 +104,9 @@ class FeedForward(Network):
         """The outputs of every hidden layer, bottom to top, each (batch, units)."""
         if lengths is not None or self.truncate is not None or self.recompute is not None:
             raise self._without_time("be given lengths, be truncated or be recomputed")
+        self._check_dtype(x)
         if x.dim() != 2 or x.shape[1:] != self.interface.input or 0 in x.shape:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
-        self._check_dtype(x)
         outputs = [self._standardized(x)]
         for depth, layer in enumerate(self.hidden):
             outputs.append(layer(outputs[-1] if depth == 0 else self.dropout(outputs[-1])))

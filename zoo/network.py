@@ -52,7 +52,7 @@ class Network(Stack):
     @classmethod
     def from_pretrained(
         cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
     ) -> "Network":  # fmt: skip
         """A network with weights: of the registry, of a folder, or of a repository on the Hub (org/name).
 
@@ -66,10 +66,16 @@ class Network(Stack):
         """Write weights, config and words into a folder, from which `zoo.load` and `from_pretrained` take them.
 
         In float32, whatever the network computes in. Raises CheckpointError if it is not what its config says, as when
-        its head was replaced by hand; see reset_head.
+        its head was replaced by hand (see reset_head), and RequestError where `load` would not find it: under a name of
+        the registry, or in a file's place.
         """
         from .checkpoint import save
+        from .registry import models
 
+        if (name := os.fspath(folder)) in models():
+            raise RequestError(f"{name} is a name of the registry, which load takes it for. Choose another folder.")
+        if os.path.exists(name) and not os.path.isdir(name):
+            raise RequestError(f"{name} is a file. Choose a folder.")
         save(self, Path(folder))
 
     def push_to_hub(
@@ -176,6 +182,7 @@ class Network(Stack):
             fast = self._stepper = streaming.stepper(self._stepper, self.layers, head, h, state)
             if fast is not None:
                 return fast.step(h, *self._standard, state)
+        self._check_settings()
         h, new = self._standardized(h), []
         for layer, old in zip(self.stack, state, strict=True):
             way = layer.ahead
@@ -193,13 +200,16 @@ class Network(Stack):
             interface = Interface(**{**self.interface.model_dump(), "outputs": classes})
         except ValidationError as error:
             raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
-        width = self.head.in_features
-        self.head = nn.Linear(width, classes, device=self.device, dtype=self.dtype)
+        self.head = nn.Linear(self.neck.width, classes, device=self.device, dtype=self.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
 
     def _check_dtype(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise RequestError(
+                f"{self.config.name} takes a tensor, padded, and lengths where sequences differ; got {type(x).__name__}."
+            )
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
                 raise RequestError(f"{self.config.name} takes tokens, torch.int64; got {x.dtype}.")
@@ -219,7 +229,11 @@ class Network(Stack):
         """The state, if it is one of this network for `batch` sequences."""
         if self._shapes is None or self._shapes[0] != batch:  # kept, as a stream of steps asks for the same every time
             self._shapes = batch, [[s.shape for s in part] for part in self.initial_state(batch)]
-        if [[s.shape for s in part] for part in state] != self._shapes[1]:
+        try:
+            fits = [[s.shape for s in part] for part in state] == self._shapes[1]
+        except (TypeError, AttributeError):  # anything else
+            fits = False
+        if not fits:
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
         if elsewhere := {str(s.device) for part in state for s in part if s.device != self.device}:
             raise RequestError(f"The state is on {', '.join(elsewhere)}; {self.config.name} is on {self.device}.")
@@ -263,7 +277,7 @@ class Network(Stack):
         self._check_input(x)
         if lengths is None:
             return self._read_in(x), None
-        lengths = torch.as_tensor(lengths, device=x.device)
+        lengths = as_lengths(lengths, x.device)
         if not are_counts(lengths) or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
@@ -272,13 +286,9 @@ class Network(Stack):
         return self._rows(mask(x, lengths), self.embedding), lengths  # token 0 has the zero vector
 
     def _check_input(self, x: Tensor) -> None:
-        if not isinstance(x, Tensor):
-            raise RequestError(
-                f"{self.config.name} takes a tensor, padded, and lengths where sequences differ; got {type(x).__name__}."
-            )
+        self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
-        self._check_dtype(x)
 
 
 def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
@@ -288,6 +298,14 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     vectors = nn.Embedding(vocabulary, spec.size, padding_idx=PADDING)
     vectors.weight.requires_grad_(spec.trainable)
     return vectors
+
+
+def as_lengths(lengths: Tensor | Sequence[int], device: torch.device) -> Tensor:
+    """Lengths as a tensor; what cannot be one, such as lists of different sizes, as one that is no lengths."""
+    try:
+        return torch.as_tensor(lengths, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        return torch.zeros(0, device=device)
 
 
 def are_counts(lengths: Tensor) -> bool:

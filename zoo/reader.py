@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .errors import RequestError
-from .network import Network, are_counts, mask
+from .network import Network, are_counts, as_lengths, mask
 from .recurrence import stacked
 from .specs import Config
 from .stack import NetworkState, Stack
@@ -62,7 +62,7 @@ class Reader(Network):
     def _lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """The lengths on x's device, if both are what this network takes."""
         self._check_input(x)
-        lengths = torch.zeros(0) if lengths is None else torch.as_tensor(lengths, device=x.device)
+        lengths = torch.zeros(0) if lengths is None else as_lengths(lengths, x.device)
         if (
             not are_counts(lengths)
             or lengths.shape != (len(x), 2)

@@ -66,10 +66,11 @@ class Stack(nn.Module):
         """The top layer's outputs and all final states, for x: (batch, time, ...)."""
         if torch.compiler.is_dynamo_compiling():  # which would unroll the steps of the plain scan, layer by layer
             return torch.compiler.disable(self.run)(x, state, lengths)
+        self._check_settings()
         if self.recompute is None or not torch.is_grad_enabled():
             return self._scan(x, state, lengths)
         spec, every, cut = self.config.architecture, self.recompute, self.truncate
-        if spec.bidirectional or spec.recurrent_dropout > 0 or every < 1 or (cut and every % cut):
+        if spec.bidirectional or spec.recurrent_dropout > 0 or (cut and every % cut):
             raise RequestError(
                 f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
                 "without recurrent dropout, and a multiple of truncate."
@@ -83,10 +84,16 @@ class Stack(nn.Module):
             parts.append(stacked(outputs))
         return torch.cat(parts), state
 
-    def _scan(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """As run, by whichever scan `backend` asks for."""
+    def _check_settings(self) -> None:
+        """Raise RequestError for what `backend`, `truncate` or `recompute` cannot be."""
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
+        for name, every in (("truncate", self.truncate), ("recompute", self.recompute)):
+            if every is not None and (type(every) is not int or every < 1):
+                raise RequestError(f"{name} is {every!r}; it can be None or a number of steps from 1.")
+
+    def _scan(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+        """As run, by whichever scan `backend` asks for."""
         if isinstance(x, Rows):
             run = None if self.backend == "plain" else kernels.layer_scan(self.stack, x)
             if run is not None:

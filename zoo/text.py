@@ -79,10 +79,13 @@ class Tokenizer:
             out[: len(row)] = torch.tensor(row)
         return tokens, lengths
 
-    def ask(self, stories: Sequence[str], questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """What a network that answers takes: tokens of each story and then its question, and lengths, (batch, 2)."""
-        pairs = zip(map(words_of, stories), map(words_of, questions), strict=True)
-        return self.joined(list(pairs))
+    def ask(self, stories: str | Sequence[str], questions: str | Sequence[str]) -> tuple[Tensor, Tensor]:
+        """What a network that answers takes of one story and its question or several: tokens of each story and then of its
+        question, and lengths, (batch, 2)."""
+        told, asked = ([given] if isinstance(given, str) else list(given) for given in (stories, questions))
+        if len(told) != len(asked):
+            raise RequestError(f"Every story has a question: these are {len(told)} stories and {len(asked)} questions.")
+        return self.joined([(words_of(story), words_of(question)) for story, question in zip(told, asked, strict=True)])
 
     def joined(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
         """As `ask`, of stories and questions that are lists of words. Of what is too long, the story's beginning is left out.

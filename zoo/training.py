@@ -24,7 +24,7 @@ from torch import Tensor
 from . import checkpoint, hub, results
 from .builder import build, parameters, resolve_device
 from .diagnostics import Recorder, recorder
-from .errors import CheckpointError, MissingExtraError, TrainingError
+from .errors import CheckpointError, MissingExtraError, RequestError, TrainingError
 from .evaluation import BATCH, measure, score
 from .optimizers import make_optimizer, schedule
 from .provenance import command, device_name, versions
@@ -76,6 +76,8 @@ def train(
     validation examples. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
+    if out.exists() and not out.is_dir():
+        raise RequestError(f"{out} is a file. Choose a folder for the run.")
     recipe = entry.recipe_with(overrides or {})
     recorders = {name: recorder(name) for name in diagnose}
     accelerator = _accelerator(recipe, device)

@@ -28,9 +28,9 @@ def along(vector: Tensor, axis: int) -> Tensor:
 class Map(nn.Module):
     """A linear map W s (+ b), dense or convolutional, added to `plus`: the one building block of a recurrence.
 
-    `norm` is layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). With a `form`, W is not the weight but
-    what the form makes of it. For the length of one sequence the layer sets `mask`, which drops the same entries of s at
-    every step (Gal & Ghahramani 2016), and holds W as it is made at the start.
+    `norm` is layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). With a `form`, W is what that makes of
+    the weight. For one sequence the layer sets `mask`, which drops the same entries of s at every step (Gal & Ghahramani
+    2016), and holds W as it is made at the start.
     """
 
     weight: Tensor
@@ -43,8 +43,7 @@ class Map(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(weight))
         self.bias = nn.Parameter(torch.empty(weight[0])) if bias else None
-        self.norm = norm
-        self.form = form
+        self.norm, self.form = norm, form
 
     @property
     def matrix(self) -> Tensor:
@@ -90,6 +89,9 @@ class Map(nn.Module):
 class Dense(Map):
     """W: (out, in). A leading layer dimension on W and b maps a stack of layers, s: (layers, batch, in), at once."""
 
+    def extra_repr(self) -> str:
+        return str(tuple(self.weight.shape))
+
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
         weight = self.matrix.mT
         if plus is None:
@@ -103,6 +105,8 @@ class Dense(Map):
 
 class Conv(Map):
     """W: (out, in, k, k), same padding; s: (..., in, height, width)."""
+
+    extra_repr = Dense.extra_repr
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
         # conv2d knows one batch dimension, as does its norm

@@ -81,9 +81,21 @@ def first_norms(cell: str, low: float, high: float) -> Callable[[Results], tuple
 
 def between(results: Results) -> tuple[str, bool]:
     """Whether STAR's ratio of layer 1 to the last lies between the LSTM's and the vRNN's."""
-    values = {c: r.arrays["norm"].values[0, 0] / r.arrays["norm"].values[-1, 0] for c, r in results.items()}
+    norms = {c: r.arrays["norm"].values for c, r in results.items()}
+    values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer, of many transitions
     text = ", ".join(f"{c} {v:.3g}" for c, v in values.items())
     return f"layer 1 over the last: {text}", bool(values["lstm"] < values["star"] < values["rnn"])
+
+
+def explodes(cell: str) -> Callable[[Results], tuple[str, bool]]:
+    """Whether its norm is ten times as large in the last ten updates as in the first ten."""
+
+    def check(results: Results) -> tuple[str, bool]:
+        logs = np.log10(results[cell].arrays["norm"].values)
+        grown = 10 ** float((logs[:, -10:].mean(1) - logs[:, :10].mean(1)).max())
+        return f"last ten updates over first ten: {grown:.3g}", grown > 10
+
+    return check
 
 
 def stable_norms(results: Results) -> tuple[str, bool]:
@@ -166,19 +178,21 @@ def over_epochs(results: Results) -> tuple[str, bool]:
     )
 
 
-def gates(results: Results) -> tuple[str, bool]:
-    """Whether every norm of the GRU's is below the RNN's, input maps with input maps and recurrent ones with recurrent ones."""
+def gates(other: str, below: bool) -> Callable[[Results], tuple[str, bool]]:
+    """Whether every norm of the other cell's is at most the RNN's, or not every one, input maps with input maps and
+    recurrent ones with recurrent ones."""
 
-    def finals(cell: str) -> dict[str, float]:
-        norm = results[cell].arrays["norm"]
-        return dict(zip(map(str, norm.axis("weights").ticks), norm.values[0, :, -1], strict=True))
+    def check(results: Results) -> tuple[str, bool]:
+        norms = {cell: results[cell].arrays["norm"] for cell in ("rnn", other)}
+        last = {
+            c: dict(zip(map(str, n.axis("weights").ticks), n.values[0, :, -1], strict=True)) for c, n in norms.items()
+        }
+        text = "; ".join(f"{c}: " + ", ".join(f"{k} {v:.3g}" for k, v in f.items()) for c, f in last.items())
+        rnn, found = last.values()
+        at_most = all(v <= rnn["input" if k.startswith("input") else "recurrent"] for k, v in found.items())
+        return text, at_most == below
 
-    rnn, gru = finals("rnn"), finals("gru")
-    text = "; ".join(
-        f"{c}: " + ", ".join(f"{k} {v:.3g}" for k, v in f.items()) for c, f in (("rnn", rnn), ("gru", gru))
-    )
-    inputs = max(v for k, v in gru.items() if k.startswith("input")) <= rnn["input"]
-    return text, inputs and max(v for k, v in gru.items() if not k.startswith("input")) <= rnn["recurrent"]
+    return check
 
 
 def inputs(tag: str, check: Callable[[Stored], tuple[str, bool]]) -> Callable[[Results], tuple[str, bool]]:
@@ -214,11 +228,9 @@ def saturated(sigmoid: Stored) -> tuple[str, bool]:
 
 
 def means(results: Results) -> tuple[str, bool]:
-    """Whether the mean output of layer 1 is of tens."""
-    last = results["prelu-tuned"].arrays["last"]
-    edges = np.array(last.axes[-1].ticks, dtype=float)
-    means = last.values @ (edges + (edges[1] - edges[0]) / 2)
-    return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in means), bool(np.abs(means[0]) > 10)
+    """Whether the mean outputs of layers 1 and 2 are of tens."""
+    means = results["prelu-tuned"].arrays["means"].values
+    return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in means), bool(np.abs(means[:2]).min() > 10)
 
 
 def significant(results: Results) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ..cells.base import Dense
+from ..cells.rin import RIN
 from ..errors import RequestError
 from ..network import Network
 from .base import Array, Axis, Result, times
@@ -18,11 +19,11 @@ GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
 
 @dataclass(frozen=True)
 class Eigenvalues(Result):
-    """Of every square block (a gate's) of every dense recurrent map. Pure numbers.
+    """Of every square block (a gate's) of every dense recurrent map, with the identity that RIN adds to its own. Pure numbers.
 
     modulus: (matrix, index), |lambda|, falling; norm: (matrix,), the largest singular value; powers: (matrix, step), the
     mean of |(W^T)^t h_0| / |h_0| over random h_0: t times the logarithm of the spectral radius, in the long run.
-    An error vanishes for sure where norm < 1 / gamma, with gamma the bound on the function's derivative, 1 for tanh and
+    An error that has no other way than the matrix vanishes for sure where norm < 1 / gamma, with gamma the bound on the function's derivative, 1 for tanh and
     1/4 for the sigmoid (eq. 17); it can only explode where the norm is above that. The overview calls the quantity both
     the largest eigenvalue and the largest singular value: the bound is one of the singular value.
     """
@@ -40,9 +41,8 @@ class Eigenvalues(Result):
         for i, name in enumerate(self.norm.axis("matrix").ticks[:8]):
             radius, norm = self.modulus.values[i, 0], self.norm.values[i]
             sure = [text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6]
-            verdict = (
-                f"errors vanish for sure through {' and '.join(sure)}" if sure else "no bound says that errors vanish"
-            )
+            through = f"through it alone and {' and '.join(sure)}"
+            verdict = f"errors vanish for sure {through}" if sure else "no bound says that errors vanish"
             found.append(f"{name}: spectral radius {times(radius)}, norm {times(norm)}; {verdict}.")
         return found
 
@@ -58,11 +58,13 @@ def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int =
         for way, side in zip(layer.directions, ("", " backward"), strict=False):
             for name, m in way.cell.named_modules():
                 if isinstance(m, Dense) and m.matrix.dim() == 2 and m.matrix.shape[0] % m.matrix.shape[1] == 0:
-                    blocks = m.matrix.double().split(m.matrix.shape[1])
+                    identity = isinstance(way.cell, RIN)  # added to h where others have their matrix alone
+                    matrix = m.matrix.double().cpu() + identity * torch.eye(*m.matrix.shape)
+                    blocks = matrix.split(matrix.shape[1])
                     gates = way.cell.inputs if len(blocks) == len(way.cell.inputs) else range(1, len(blocks) + 1)
                     for gate, block in zip(gates, blocks, strict=True):
-                        label = f"{depth}{side} {name}" + (f" {gate}" if len(blocks) > 1 else "")
-                        matrices[label] = block.cpu()
+                        label = f"{depth}{side} {name}" + (f" {gate}" if len(blocks) > 1 else "") + " + I" * identity
+                        matrices[label] = block
     if not matrices:
         raise RequestError(f"{network.config.name} has no recurrent map that is a matrix of square blocks.")
     width = max(len(m) for m in matrices.values())

@@ -23,16 +23,17 @@ EARLY = 60
 
 @dataclass(frozen=True)
 class Feedforward(Result):
-    """A, gradient: (layer, epoch), the mean |dy/dW| over the weights of a layer, y the mean over the examples of the output
-    (the last logit less the first, which a sigmoid makes the probability of the last of two classes). B, loss and
-    accuracy: (epoch,), on the training data after each epoch; nats and a fraction. C, outputs: (layer, epoch), mean
-    absolute hidden outputs; last: (layer, from), the share of those after the last epoch in each bin, `from` its left edge.
+    """A, gradient: (layer, epoch), the mean |dy/dW| over the weights of a layer, y the mean over the examples of the output,
+    the probability of the last class. B, loss and accuracy: (epoch,), on the training data after each epoch; nats and a
+    fraction. C, outputs: (layer, epoch), mean absolute hidden outputs; after the last epoch means: (layer,), their means
+    with their signs, and last: (layer, from), the share of them in each bin, `from` its left edge.
     """
 
     gradient: Array
     loss: Array
     accuracy: Array
     outputs: Array
+    means: Array
     last: Array
 
     paper = "chen"
@@ -79,7 +80,7 @@ def feedforward(
         network.eval()
         hidden = network.features(x)
         logits = network.head(hidden[-1])
-        found = torch.autograd.grad((logits[:, -1] - logits[:, 0]).mean(), weights)
+        found = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
         total, hits, n = score(target, logits.detach(), y)
         gradient.append([float(g.abs().mean()) for g in found])
         loss.append(float(total / n))
@@ -103,5 +104,6 @@ def feedforward(
         loss=Array(np.array(loss), (epochs,), "nats"),
         accuracy=Array(np.array(accuracy), (epochs,), "fraction"),
         outputs=Array(np.array(outputs).T, (layers, epochs), "mean |h|"),
+        means=Array(np.array([float(h.mean()) for h in last]), (layers,), "mean h"),
         last=Array(shares, (layers, edges), "hidden output"),
     )

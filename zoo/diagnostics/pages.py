@@ -84,6 +84,7 @@ FIGURES: tuple[Figure, ...] = (
          Claim("LSTM: it shrinks them", claims.first_norms("lstm", 0.0, 0.1)),
          Claim("STAR: between the two, as its singular values are", claims.between),
          Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
+         Claim("RHN: the gradients explode within the first epoch", claims.explodes("rhn")),
          Claim("STAR alone learns in the first epoch; 40 updates of 20 images show nothing of that", claims.early_loss)),
     ),
     Figure(
@@ -123,7 +124,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "gates", "Section 5.2: gradients of the memory by each gate's weights", "chen-gates",
         "Networks of 128 units trained on MNIST by rows; the document argues with upper bounds for scalars, |w| <= 1.", "curves",
-        (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates),),
+        (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates("gru", below=True)),
+         Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger", claims.gates("lstm", below=False))),
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
@@ -156,7 +158,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "fig39", "Fig. 3.9: its hidden outputs after the last epoch", "chen-feedforward",
         "As above.", "histograms",
-        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers", claims.means),), parts=("prelu-tuned",), arrays=("last",),
+        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),), parts=("prelu-tuned",), arrays=("last",),
     ),
 )  # fmt: skip
 

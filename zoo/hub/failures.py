@@ -118,10 +118,10 @@ WHY = {
 }
 
 
-def storage(error: OSError) -> StorageError:
+def storage(error: OSError, remedy: str = "Make room, or set HF_HOME to a folder that can be written.") -> StorageError:
     """A file that cannot be written, usually in the client's cache."""
     from huggingface_hub import constants
 
     why = WHY.get(error.errno or 0, error.strerror or str(error))
     where = error.filename or constants.HF_HUB_CACHE
-    return StorageError(f"{where}: {why}. Make room, or set HF_HOME to a folder that can be written.")
+    return StorageError(f"{where}: {why}. {remedy}")

@@ -67,5 +67,5 @@ def copy(found: dict[str, Path], target: Path, force: bool) -> dict[str, Path]:
         for name, data in content.items():
             files.replace(target / name, data)
     except OSError as error:
-        raise storage(error) from error
+        raise storage(error, "Choose another folder.") from error
     return {name: target / name for name in found}

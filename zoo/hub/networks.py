@@ -18,7 +18,7 @@ from .remote import Connection
 
 def from_pretrained(
     name_or_path: str, revision: str | None = None, device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
 ) -> Network:  # fmt: skip
     """As `zoo.load`, where org/name is a repository on the Hub unless there is such a folder."""
     name = os.fspath(name_or_path)

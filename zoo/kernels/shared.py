@@ -46,12 +46,14 @@ def in_memory(tensor: Tensor) -> bool:
 
 
 def watched() -> bool:
-    """Whether something looks at every single operation now: compilation, tracing, torch.func or forward-mode AD."""
+    """Whether something looks at every single operation now: compilation, tracing, torch.func, forward-mode AD, or a
+    TorchDispatchMode, such as that which counts operations."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()  # type: ignore[attr-defined]
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
+        or torch._C._len_torch_dispatch_stack() > 0
     )
 
 

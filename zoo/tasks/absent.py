@@ -9,7 +9,7 @@ from .base import SplitName, TaskData
 class Absent(TaskData):
     """A task without a reader, any layout."""
 
-    def split(self, name: SplitName) -> NoReturn:
+    def read(self, name: SplitName) -> NoReturn:
         """Refused: raises DataError."""
         where = f" See {self.dataset.url}." if self.dataset.url else ""
         raise DataError(

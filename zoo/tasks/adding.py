@@ -26,7 +26,7 @@ class Adding(TaskData):
         if task.layout != "value-mask":
             raise RequestError(f"The adding problem has no layout {task.layout!r}; it has: value-mask.")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         n, steps = getattr(self.dataset, name), self.task.steps
         source = numpy.random.RandomState(SEEDS[name] + 10 * steps)
         numbers = source.random_sample((n, steps)).astype("<f4")

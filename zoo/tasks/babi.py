@@ -59,7 +59,7 @@ class Babi(TaskData):
             )
         return Tokenizer([*RESERVED, *words], self.task.steps)
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         file = "test" if name == "test" else "train"
         found = self._questions[file]
         if name != "test":

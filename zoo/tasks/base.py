@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from .. import assets, hub
-from ..errors import DataError, RequestError
+from ..errors import DataError, RequestError, UnknownNameError
 from ..network import Network
 from ..specs import Dataset, Task
 from ..text import Tokenizer
@@ -84,9 +84,16 @@ class TaskData(ABC):
     def equip(self, network: Network) -> None:  # noqa: B027
         """Give a fresh network what it must have of the data before it is trained, such as its words."""
 
-    @abstractmethod
     def split(self, name: SplitName) -> Split:
-        """Read, verify and return a split. Raises DataError if a file is missing or is not the pinned one."""
+        """Read, verify and return a split. Raises UnknownNameError for a name that is none of a split, and DataError if a
+        file is missing or is not the pinned one."""
+        if name not in (known := get_args(SplitName)):
+            raise UnknownNameError("split", name, known, f"There is {', '.join(known)}.")
+        return self.read(name)
+
+    @abstractmethod
+    def read(self, name: SplitName) -> Split:
+        """As `split`, of one of those that there are."""
 
 
 def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:

@@ -20,6 +20,7 @@ from ..specs import Dataset, Task
 from .base import Split, SplitName, TaskData, data_folder, unpacked
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
+IMAGE = (28, 28)
 LAYOUTS = ("pixels", "permuted-pixels", "rows")
 PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
 
@@ -33,17 +34,22 @@ class MNIST(TaskData):
         if task.layout not in LAYOUTS:
             raise RequestError(f"MNIST has no layout {task.layout!r}; it has: {', '.join(LAYOUTS)}.")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"
         images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
         held = self.dataset.validation
         chosen = {"test": slice(None), "validation": slice(held), "train": slice(held, None)}[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
-        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare, image=(28, 28))
+        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare, image=IMAGE)
 
     def _prepare(self, raw: Tensor) -> Tensor:
-        """(batch, 784) bytes to (batch, time, features) in [0, 1]."""
-        x = raw.float() / 255
+        """(batch, 784), or (batch, ..., 28, 28), bytes to (batch, time, features) in [0, 1]."""
+        x = raw.flatten(1)
+        if raw.dtype != torch.uint8 or x.shape[1] != math.prod(IMAGE):
+            raise RequestError(
+                f"MNIST's images are (batch, 28, 28) of torch.uint8; got {tuple(raw.shape)}, {raw.dtype}."
+            )
+        x = x.float() / 255
         if self.task.layout == "permuted-pixels":
             x = x[:, permutation().to(x.device)]
         return x.unflatten(1, (self.task.steps, *self.task.input))

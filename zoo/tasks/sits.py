@@ -24,7 +24,7 @@ class Sits(TaskData):
         super().__init__(task, dataset)
         refuse_layout(task, dataset, "sequence", "steps")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         (file,) = self.dataset.sha256
         try:
             with numpy.load(io.BytesIO(original(self.dataset, file)), allow_pickle=False) as arrays:

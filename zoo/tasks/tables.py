@@ -26,7 +26,7 @@ class Pima(TaskData):
         super().__init__(task, dataset)
         refuse_layout(task, dataset, "rows")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         (file,) = self.dataset.sha256
         lines = original(self.dataset, file).decode("ascii", "replace").split()
         try:
@@ -45,7 +45,7 @@ class Circles(TaskData):
         super().__init__(task, dataset)
         refuse_layout(task, dataset, "points")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         n = getattr(self.dataset, name)
         # RandomState's stream is frozen; what is made of it by sine and cosine may differ in the last bit
         drawn = numpy.random.RandomState(SEEDS[name]).random_sample((n, 3)).astype("<f4")

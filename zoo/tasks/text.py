@@ -68,7 +68,7 @@ class Text(TaskData):
         missing = (self.task.vocabulary or 0) - len(found)  # in small data, tokens that never occur
         return Tokenizer([*found.words, *(f"<{n}>" for n in range(missing))], self.task.steps)
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         examples = self._splits[name]
         tokens, lengths = self.tokenizer.batch([e.words for e in examples])
         tokens = self.altered(tokens, lengths).short()

@@ -35,7 +35,7 @@ class NMNIST(TaskData):
         super().__init__(task, dataset)
         refuse_layout(task, dataset, "frames")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         (file,) = self.dataset.sha256
         part = "test" if name == "test" else "train"
         try:
@@ -79,7 +79,7 @@ class Jester(TaskData):
         super().__init__(task, dataset)
         refuse_layout(task, dataset, "frames")
 
-    def split(self, name: SplitName) -> Split:
+    def read(self, name: SplitName) -> Split:
         part = "validation" if name == "test" else "train"
         labels, listed = self._lines("labels"), self._lines(part)
         clips = [line.split(";") for line in listed]
