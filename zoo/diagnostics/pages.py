@@ -160,6 +160,15 @@ FIGURES: tuple[Figure, ...] = (
         "As above.", "histograms",
         (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),), parts=("prelu-tuned",), arrays=("last",),
     ),
+    Figure(
+        "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
+        "128 units, 64 random starts; the trained network is rnn-1x128-mnist-rows. The paper is retold by an overview (its section 3.1) and a lecture on the linear network "
+        "h_t = W^T h_(t-1); they speak of the largest eigenvalue, and the bounds are those of the largest singular value.", "curves",
+        (Claim("below 1 errors vanish, exponentially", claims.grows("0.9 times orthogonal", up=False)),
+         Claim("above 1 they can explode", claims.grows("1.1 times orthogonal", up=True)),
+         Claim("they vanish for sure below 1 / gamma: 1 for tanh, 4 for the sigmoid", claims.bounds)),
+        arrays=("powers",),
+    ),
 )  # fmt: skip
 
 

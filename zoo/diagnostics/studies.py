@@ -12,7 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .. import assets, files, provenance, registry
+from ..builder import build
 from ..specs import Config
 from . import ANALYSES, lattices, subject
 from .base import Result
@@ -148,6 +151,18 @@ def chen_feedforward(runs: Path | None) -> Parts:
             yield f"{tag}{text}", "feedforward", ANALYSES["feedforward"].function(*given)
 
 
+def pascanu_eigenvalues(runs: Path | None) -> Parts:
+    """Pascanu et al. 2013, as the overview retells it (section 3.1), and the lecture on h_t = W^T h_{t-1}: orthogonal
+    matrices times numbers around 1, and what training made of one."""
+    name = "rnn-1x128-mnist-rows"
+    for scale in (0.9, 1.0, 1.1):
+        network = build(subject.config_of(name), device="cpu")
+        recurrent = network.stack[0].ahead.cell.recurrent
+        torch.nn.init.orthogonal_(recurrent.weight, scale, generator=torch.Generator().manual_seed(0))
+        yield f"{scale} times orthogonal", "eigenvalues", ANALYSES["eigenvalues"].function(network)
+    yield "trained", "eigenvalues", _of(name, "eigenvalues")
+
+
 def _with(config: Config, **changes: Any) -> Config:
     """A network's config with another architecture."""
     return config.model_copy(update={"architecture": config.architecture.model_copy(update=changes)})
@@ -164,7 +179,7 @@ def _weights(runs: Path | None, name: str) -> str | None:
 STUDIES: dict[str, Callable[[Path | None], Parts]] = {
     study.__name__.replace("_", "-"): study
     for study in (star_jacobian, star_lattice, star_lattice_weights, star_training, rin_adding, rin_mnist, chen_steps,
-                  chen_epochs, chen_gates, chen_dependency, chen_feedforward)
+                  chen_epochs, chen_gates, chen_dependency, chen_feedforward, pascanu_eigenvalues)
 }  # fmt: skip
 
 
