@@ -157,8 +157,8 @@ def pascanu_eigenvalues(runs: Path | None) -> Parts:
     name = "rnn-1x128-mnist-rows"
     for scale in (0.9, 1.0, 1.1):
         network = build(subject.config_of(name), device="cpu")
-        recurrent = network.stack[0].ahead.cell.recurrent
-        torch.nn.init.orthogonal_(recurrent.weight, scale, generator=torch.Generator().manual_seed(0))
+        weights = dict(network.named_parameters())["layers.0.directions.0.cell.recurrent.weight"]
+        torch.nn.init.orthogonal_(weights, scale, generator=torch.Generator().manual_seed(0))
         yield f"{scale} times orthogonal", "eigenvalues", ANALYSES["eigenvalues"].function(network)
     yield "trained", "eigenvalues", _of(name, "eigenvalues")
 
