@@ -72,7 +72,7 @@ tags:
 
 # {repo.partition("/")[2]}
 
-The recurrent network `{name}`; {configs.FILE} says what it is.
+A recurrent network of the architecture `{name}`; {configs.FILE} says what that is.
 
 ```python
 from zoo import load
