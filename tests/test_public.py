@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from zoo import Architecture, Config, Interface, Network, assets, build, examples, load, registry, spec
+from zoo import Network, assets, build, examples, load, registry, spec
 from zoo.builder import multiply_adds, resolve_device
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
 from zoo.evaluation import evaluate
@@ -197,13 +197,9 @@ def test_a_network_is_not_saved_where_it_is_not_found(
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_feed_forward_networks_are_pickled(activation: str) -> None:
-    own = load("mlp-3x8-pima.prelu-tuned", device="cpu") if activation == "prelu" else build(
-        Config(
-            name="mine", task="mine", architecture=Architecture(cell="mlp", layers=2, units=3, options={"activation": activation}),
-            interface=Interface(input=(8,), steps=1, outputs=2, readout="none"),
-        ),
-        device="cpu",
-    )  # fmt: skip
+    config = load("mlp-3x8-pima.prelu-tuned", device="cpu").config
+    options = config.architecture.model_copy(update={"options": {"activation": activation}})
+    own = build(config.model_copy(update={"architecture": options}), device="cpu")
     x = torch.rand(4, 8)
     assert torch.equal(pickle.loads(pickle.dumps(own))(x), own(x))
     own.head = nn.Sequential(own.head)  # type: ignore[assignment]

@@ -273,15 +273,15 @@ def grows(part: str, up: bool) -> Callable[[Results], tuple[str, bool]]:
     def check(results: Results) -> tuple[str, bool]:
         found = {name: results[part].arrays[name].values[0] for name in ("modulus", "powers")}
         steps = np.diff(np.log(found["powers"][-10:]))
-        text = f"spectral radius {found['modulus'][0]:.3g}; after {len(found['powers'])} steps {found['powers'][-1]:.3g} times as long"
-        return text, bool((steps > 0 if up else steps < 0).all())
+        text = f"after {len(found['powers'])} steps {found['powers'][-1]:.3g} times as long"
+        return f"spectral radius {found['modulus'][0]:.3g}; {text}", bool((steps > 0 if up else steps < 0).all())
 
     return check
 
 
 def bounds(results: Results) -> tuple[str, bool]:
-    """Whether the norm of 0.9 times an orthogonal matrix is below both bounds, 1 and 4, and that of 1.1 times one between."""
+    """Whether the norm of 0.9 times an orthogonal matrix is below both bounds, 1 and 4, and of 1.1 times one between."""
     norms = [float(results[f"{scale} times orthogonal"].arrays["norm"].values[0]) for scale in (0.9, 1.1)]
     trained = float(results["trained"].arrays["norm"].values[0])
-    text = f"norms {norms[0]:.3g} (both vanish), {norms[1]:.3g} (through sigmoids only); of the trained network {trained:.3g}"
-    return text, norms[0] < 1 < norms[1] < 4
+    text = f"norms {norms[0]:.3g} (both vanish), {norms[1]:.3g} (through sigmoids only)"
+    return f"{text}; of the trained network {trained:.3g}", norms[0] < 1 < norms[1] < 4

@@ -19,13 +19,14 @@ GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
 
 @dataclass(frozen=True)
 class Eigenvalues(Result):
-    """Of every square block (a gate's) of every dense recurrent map, with the identity that RIN adds to its own. Pure numbers.
+    """Of every square block (a gate's) of every dense recurrent map, RIN's with its identity. Pure numbers.
 
     modulus: (matrix, index), |lambda|, falling; norm: (matrix,), the largest singular value; powers: (matrix, step), the
     mean of |(W^T)^t h_0| / |h_0| over random h_0: t times the logarithm of the spectral radius, in the long run.
-    An error that has no other way than the matrix vanishes for sure where norm < 1 / gamma, with gamma the bound on the function's derivative, 1 for tanh and
-    1/4 for the sigmoid (eq. 17); it can only explode where the norm is above that. The overview calls the quantity both
-    the largest eigenvalue and the largest singular value: the bound is one of the singular value.
+    An error that has no other way than the matrix vanishes for sure where norm < 1 / gamma, with gamma the bound on the
+    function's derivative, 1 for tanh and 1/4 for the sigmoid (eq. 17); it can only explode where the norm is above that.
+    The overview calls the quantity both the largest eigenvalue and the largest singular value: the bound is one of the
+    singular value.
     """
 
     modulus: Array

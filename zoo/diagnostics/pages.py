@@ -125,7 +125,8 @@ FIGURES: tuple[Figure, ...] = (
         "chen", "gates", "Section 5.2: gradients of the memory by each gate's weights", "chen-gates",
         "Networks of 128 units trained on MNIST by rows; the document argues with upper bounds for scalars, |w| <= 1.", "curves",
         (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates("gru", below=True)),
-         Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger", claims.gates("lstm", below=False))),
+         Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger",
+               claims.gates("lstm", below=False))),
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
@@ -135,9 +136,9 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig33", "Fig. 3.3-3.5: the sigmoid network on Pima", "chen-feedforward",
-        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the document names "
-        "none; 500 training rows. The document does not say that it standardised the features, and the size of its hidden outputs says "
-        "that it did not; verdicts are of the features as they are.", "curves",
+        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the document "
+        "names none; 500 training rows. The document does not say that it standardised the features, and the size of its "
+        "hidden outputs says that it did not; verdicts are of the features as they are.", "curves",
         (Claim("A: gradients are close to zero on the lower layers", claims.inputs("sigmoid", claims.lower_vanish)),
          Claim("B: little improvement over the first 60 epochs", claims.inputs("sigmoid", claims.little)),),
         parts=("sigmoid",), arrays=("gradient", "loss", "accuracy", "outputs"),
@@ -158,12 +159,14 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "chen", "fig39", "Fig. 3.9: its hidden outputs after the last epoch", "chen-feedforward",
         "As above.", "histograms",
-        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),), parts=("prelu-tuned",), arrays=("last",),
+        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),),
+        parts=("prelu-tuned",), arrays=("last",),
     ),
     Figure(
         "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
-        "128 units, 64 random starts; the trained network is rnn-1x128-mnist-rows. The paper is retold by an overview (its section 3.1) and a lecture on the linear network "
-        "h_t = W^T h_(t-1); they speak of the largest eigenvalue, and the bounds are those of the largest singular value.", "curves",
+        "128 units, 64 random starts; the trained network is rnn-1x128-mnist-rows. The paper is retold by an overview (its "
+        "section 3.1) and a lecture on the linear network h_t = W^T h_(t-1); they speak of the largest eigenvalue, and the "
+        "bounds are those of the largest singular value.", "curves",
         (Claim("below 1 errors vanish, exponentially", claims.grows("0.9 times orthogonal", up=False)),
          Claim("above 1 they can explode", claims.grows("1.1 times orthogonal", up=True)),
          Claim("they vanish for sure below 1 / gamma: 1 for tanh, 4 for the sigmoid", claims.bounds)),
