@@ -53,6 +53,16 @@ def test_an_exported_network_has_no_scan_of_ours(network: Network) -> None:
     torch.testing.assert_close(exported(x), network(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", [NAME, "gru-1x200-spooky", "bigru-1x200-toxic-parts"])
+def test_lengths_of_an_exported_network_may_be_any(name: str) -> None:
+    network = load(name, device="cpu")
+    shape = (3, 28, 28) if network.embedding is None else (3, 6)
+    x = torch.rand(shape) if network.embedding is None else torch.randint(2, 50, shape)
+    exported = torch.export.export(network, (x, torch.tensor([5, 4, 3]))).module()
+    for lengths in (torch.tensor([5, 4, 3]), torch.tensor([1, shape[1], 2])):
+        torch.testing.assert_close(exported(x, lengths), network(x, lengths), rtol=1e-5, atol=1e-5)
+
+
 def test_frozen_networks_stream_as_fast_with_gradients_enabled(network: Network) -> None:
     x = torch.rand(1, 28)
     with torch.no_grad():

@@ -257,7 +257,7 @@ class Network(Stack):
         return self._standardized(x) if self.embedding is None else self._rows(x, self.embedding)
 
     def _rows(self, x: Tensor, embedding: nn.Embedding) -> Rows:
-        if x.min() < 0 or x.max() >= len(embedding.weight):
+        if not torch.compiler.is_exporting() and (x.min() < 0 or x.max() >= len(embedding.weight)):
             raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
         return Rows(embedding, x)
 
@@ -278,7 +278,10 @@ class Network(Stack):
         if lengths is None:
             return self._read_in(x), None
         lengths = as_lengths(lengths, x.device)
-        if not are_counts(lengths) or lengths.shape != x.shape[:1] or lengths.min() < 1 or lengths.max() > x.shape[1]:
+        fits = are_counts(lengths) and lengths.shape == x.shape[:1]
+        if fits and not torch.compiler.is_exporting():  # then they have no values yet
+            fits = bool(1 <= lengths.min() and lengths.max() <= x.shape[1])
+        if not fits:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
         if self.embedding is None:

@@ -118,7 +118,8 @@ class Direction(nn.Module):
         """
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
-        shortest = len(x) if lengths is None else int(lengths.min())
+        known = lengths is not None and not torch.compiler.is_exporting()
+        shortest = len(x) if lengths is None else int(lengths.min()) if known else 0
         outputs: list[Tensor] = []
         with self._held(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
