@@ -280,7 +280,7 @@ class Network(Stack):
         lengths = as_lengths(lengths, x.device)
         fits = are_counts(lengths) and lengths.shape == x.shape[:1]
         if fits and not torch.compiler.is_exporting():  # then they have no values yet
-            fits = bool(1 <= lengths.min() and lengths.max() <= x.shape[1])
+            fits = bool(lengths.min() >= 1 and lengths.max() <= x.shape[1])
         if not fits:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         lengths = lengths.long()
