@@ -934,6 +934,19 @@ def test_start_values_come_from_the_seed(cell: str, merge: str | None) -> None:
     same({k: v.float() for k, v in wide.items()}, dict(one), 0)
 
 
+@each_cell
+def test_start_values_do_not_depend_on_the_number_of_threads(cell: str) -> None:
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(dict(built(cell, units=64, init={"recurrent": "orthogonal"}).state_dict()))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    same(*found, 0)
+
+
 def test_layers_and_directions_start_differently() -> None:
     net = built("lstm", inputs=(3,), layers=3, bidirectional="sum")
     found = [direction(net, layer, way)["input.weight"] for layer in range(3) for way in range(2)]

@@ -1,6 +1,8 @@
 """Entry or config to network, on any device including meta; start values; parameter and multiply-add counts."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -156,7 +158,8 @@ def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> 
         elif name == "identity":
             nn.init.dirac_(block) if block.dim() == 4 else nn.init.eye_(block)
         elif name == "orthogonal":
-            nn.init.orthogonal_(block, generator=generator)
+            with _one_thread():
+                nn.init.orthogonal_(block, generator=generator)
         elif name == "glorot-uniform":
             nn.init.xavier_uniform_(block, generator=generator)
         elif name == "he-uniform":
@@ -171,6 +174,17 @@ def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> 
             nn.init.normal_(block, 0.0, float(number), generator=generator)
         else:
             raise NotImplementedError(name)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A matrix is factored to the same bits on machines of different numbers of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _fill_bias(bias: Tensor, cell: Cell, units: int, name: str, steps: int, generator: torch.Generator) -> None:
