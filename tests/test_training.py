@@ -209,6 +209,9 @@ def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path
     name = "irnn-1x8-mnist-rows"
     with pytest.raises(TrainingError, match=r"diverged in step \d+ \(epoch \d+\)"):
         train(registry.find(name), tmp_path / "run", device="cpu", save_seconds=0)
+    found = results.read(tmp_path / "run").training
+    assert found is not None
+    assert found.diverged == found.epochs_done + 1
     state = checkpoint.read_tensors(tmp_path / "run" / STATE)
     assert all(tensor.isfinite().all() for key, tensor in state.items() if key.startswith("network."))
 
@@ -453,6 +456,9 @@ def test_a_validation_loss_that_is_not_finite_is_a_diverged_run(small_zoo: Zoo, 
     with pytest.raises(TrainingError, match=saying):
         train(registry.find("irnn-1x8-mnist-rows"), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / STATE).exists()
+    found = results.read(tmp_path / "run").training
+    assert found is not None
+    assert (found.diverged, found.epochs_done) == (1, 0)
 
 
 def test_a_damaged_state_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None:

@@ -310,6 +310,8 @@ def _training(entry: Entry, results: Results) -> str:
             f"{metric.title} {metric.text(first.train_metric)}; validation {first.validation_loss:.4f}, "
             f"{metric.text(first.validation_metric)}."
         )
+    if training.diverged:
+        text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
     recipe = (
         entry.recipe if training.recipe.settings == entry.recipe.settings else training.recipe
     )  # the words of today, or then

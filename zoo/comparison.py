@@ -65,6 +65,8 @@ class Row:
     """What the measured weights were trained by."""
     epochs_done: int | None = None
     epochs: int | None = None
+    diverged: int | None = None
+    """The epoch in which the training ended for numbers that are not finite."""
     seed: int | None = None
     stand_in: str | None = None
     """The dataset that ours stands in for; then the two figures are not of the same test."""
@@ -97,7 +99,8 @@ class Row:
     @property
     def training_text(self) -> str | None:
         """Recipe, and how much of it was done."""
-        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs"
+        end = "; diverged" if self.diverged else ""
+        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{end}"
 
 
 def rows(
@@ -130,7 +133,10 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
     if training := found.training:
-        row = replace(row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs)
+        row = replace(
+            row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
+            diverged=training.diverged,
+        )  # fmt: skip
     figures = [
         replace(
             _measured(row, found.measured(figure.split)),
@@ -145,7 +151,7 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
 def _measured(row: Row, evaluation: results.Evaluation | None) -> Row:
     """The row with what was measured, or without how the weights came about."""
     if evaluation is None:
-        return replace(row, recipe=None, epochs_done=None, epochs=None)
+        return replace(row, recipe=None, epochs_done=None, epochs=None, diverged=None)
     return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
 
 

@@ -86,6 +86,8 @@ class Training(Spec):
     device: Text
     versions: dict[str, str]
     command: Text
+    diverged: int | None = None
+    """The epoch in which the loss or its gradient was no longer finite, if that is how the run ended."""
     history: Seq[Epoch] = ()
 
     @property

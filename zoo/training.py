@@ -123,6 +123,7 @@ class Run:
         self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
+        self.diverged: int | None = None
         self.diagnose: dict[str, Recorder] = {}
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
@@ -199,8 +200,11 @@ class Run:
     def _diverged(self, what: str, step: int) -> TrainingError:
         saved = f"The last good state is in {self.out}." if (self.out / STATE).exists() else "No state was saved yet."
         best = " So are the best weights so far." if (self.out / checkpoint.WEIGHTS).exists() else ""
-        where = f"step {step} (epoch {(step - 1) // self.per_epoch + 1})"
-        return TrainingError(f"{self.entry.name} diverged in {where}: {what} is not finite. {saved}{best}")
+        self.diverged = (step - 1) // self.per_epoch + 1
+        if self.accelerator.is_main_process:
+            self._record()
+        where = f"{self.entry.name} diverged in step {step} (epoch {self.diverged})"
+        return TrainingError(f"{where}: {what} is not finite. {saved}{best}")
 
     def _means(self) -> tuple[float, float, float]:
         """Mean loss, metric and gradient norm over the epoch so far."""
@@ -273,22 +277,23 @@ class Run:
             return
         scaler = self.accelerator.scaler
         facts = {
-            "identity": self._identity,
-            "step": self.step,
-            "seconds": self.elapsed,
-            "history": [row.model_dump() for row in self.history],
-            "scaler": None if scaler is None else scaler.state_dict(),
-        }
+            "identity": self._identity, "step": self.step, "seconds": self.elapsed,
+            "history": [row.model_dump() for row in self.history], "scaler": scaler and scaler.state_dict(),
+        }  # fmt: skip
         tensors = {f"network.{name}": t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
             for name, value in slots.items():
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).detach().cpu().contiguous()
         tensors["sums"] = self.sums
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+        self._record()
+        checkpoint.write_tensors(self.out / STATE, tensors)
+
+    def _record(self) -> None:
+        """Write the results, beside what was measured of the weights that are there."""
         weights = self.out / checkpoint.WEIGHTS
         kept = results.read(self.out).of_checkpoint(hub.sha256(weights)) if weights.exists() else results.Results()
         results.write(self.out, kept.model_copy(update={"training": self.training()}))
-        checkpoint.write_tensors(self.out / STATE, tensors)
 
     def resume(self) -> None:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
@@ -343,7 +348,7 @@ class Run:
             epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, threads=torch.get_num_threads(),
             device=device_name(self.device), versions=versions(),
-            command=command(), history=tuple(self.history),
+            command=command(), diverged=self.diverged, history=tuple(self.history),
         )  # fmt: skip
 
 
