@@ -130,8 +130,8 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
-        "Networks trained on whole comments, asked about comments with one end replaced by \"the\"; the document trains on "
-        "altered comments.", "curves",
+        "Networks trained on whole comments, asked about comments with one end replaced by \"the\". The document trains on "
+        "altered comments; networks so trained, and on short ones, are in [what was measured](../measured.md).", "curves",
         (Claim("the RNN loses more than LSTM and GRU when the last 30 % is replaced", claims.forgets),),
     ),
     Figure(
