@@ -202,6 +202,8 @@ def test_a_network_is_not_saved_where_it_is_not_found(
     network.save_pretrained("mine")
     with pytest.raises(RequestError, match="the folder that it is in"):
         load("mine/model.safetensors")
+    (tmp_path / NAME).touch()
+    assert load(NAME, device="cpu").config == network.config
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -239,19 +241,23 @@ def test_what_counts_operations_sees_them(network: Network) -> None:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network(torch.rand(1, 28, 28))
     assert counter.get_total_flops() == 2 * multiply_adds(network, 28)
+    deep = build("lstm-12x32-sits", device="cpu")
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        deep(torch.rand(1, 23, 6))
+    assert counter.get_total_flops() == 2 * multiply_adds(deep, 23)
 
 
 @pytest.mark.parametrize(
     "given", [{"truncate": -1}, {"truncate": 0}, {"recompute": 1.5}, {"recompute": True}, {"backend": "fast"}]
 )
 def test_settings_that_make_no_sense(given: dict[str, Any]) -> None:
-    own = build(NAME, device="cpu", dtype=torch.float64)
+    own = build(NAME, device="cpu")
     for key, value in given.items():
         setattr(own, key, value)
-    x = torch.rand(2, 5, 28, dtype=torch.float64)
-    for run in (lambda: own(x), lambda: own.step(x[:, 0])):
+    x = torch.rand(2, 5, 28)
+    for run in (own, own.encode, own.features, own.trace, lambda x: own.step(x[:, 0])):
         with pytest.raises(RequestError, match=next(iter(given))):
-            run()
+            run(x)
 
 
 @pytest.mark.parametrize("given", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
@@ -259,6 +265,9 @@ def test_only_tensors_are_read(network: Network, given: Any) -> None:
     for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
         with pytest.raises(RequestError, match="takes a tensor"):
             run(given)
+    _, state = network.requires_grad_(False).step(torch.rand(2, 28))
+    with pytest.raises(RequestError, match="takes a tensor"):
+        network.step(given, state)
 
 
 def test_what_goes_with_an_input_is_checked(network: Network) -> None:

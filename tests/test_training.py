@@ -216,6 +216,19 @@ def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path
     assert all(tensor.isfinite().all() for key, tensor in state.items() if key.startswith("network."))
 
 
+def test_that_a_run_diverged_is_told_until_it_goes_further(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2})
+    entry, out = registry.find(NAME), tmp_path / "run"
+    found = train(entry, out, device="cpu", stop_after=1).training
+    assert found is not None
+    results.write(out, results.Results(training=found.model_copy(update={"diverged": 2})))
+    for epoch, diverged in ((1, 2), (2, None)):
+        again = train(entry, out, device="cpu", stop_after=epoch).training
+        assert again is not None
+        assert again.diverged == diverged
+        assert results.read(out).training == again or epoch == 1  # nothing was written: nothing was done
+
+
 def test_a_batch_larger_than_the_data_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"batch": 161})
     with pytest.raises(TrainingError, match="larger than the 160"):
@@ -266,9 +279,14 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     cosine = [(1 + math.cos(math.pi * (epoch * 8 + 7) / 32)) / 2 for epoch in range(2)]
     assert rates == pytest.approx([*cosine, 2 * (1 - 7 / 16), 2 * (1 - 15 / 16), 3 * (1 - 7 / 8)])
     # stopping after some epochs, or going on, changes nothing
+    left: list[Progress] = []
     for epoch, done in ((1, 1), (3, 3), (2, 3), (None, 5)):
-        train(entry, tmp_path / "stopped", device="cpu", stop_after=epoch)
+        train(entry, tmp_path / "stopped", device="cpu", stop_after=epoch, report=left.append)
+        assert left[-1].remaining == 0
         assert history(tmp_path / "stopped") == history(tmp_path / "whole")[:done]
+    for epoch in (0, -1):
+        with pytest.raises(RequestError, match="from 1"):
+            train(entry, tmp_path / "stopped", device="cpu", stop_after=epoch)
     # a run of the first epochs alone is the same run
     for epochs in (1, 2, 3, 4):
         train(entry, tmp_path / f"{epochs}", device="cpu", overrides={"epochs": epochs})
@@ -493,7 +511,7 @@ def test_a_run_that_lost_a_file_does_no_work_in_vain(small_zoo: Zoo, tmp_path: P
     (out / results.FILE).unlink()
     train(entry, out, device="cpu")
     (out / checkpoint.WEIGHTS).unlink()
-    with pytest.raises(TrainingError, match="has lost the best weights of its run"):
+    with pytest.raises(TrainingError, match="has lost its best weights"):
         train(entry, out, device="cpu")
 
 

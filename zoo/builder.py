@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ from .stack import Stack
 
 MAX_PARAMETERS = 200_000_000
 """Larger models are refused unless asked for: a slip in a specification should not take a machine's memory."""
+_ALONE = Lock()
+"""Held while networks get their start values, which changes the number of threads for a moment."""
 FORMS: dict[str, type[Network]] = {"sequence": Network, "question": Reader}
 """What reads each form of input, see specs.Shapes."""
 
@@ -55,7 +58,8 @@ def build(
         torch.set_flush_denormal(True)
     if target.type != "meta":
         network.to_empty(device="cpu")
-        initialise(network, torch.Generator().manual_seed(seed))
+        with _ALONE:
+            initialise(network, torch.Generator().manual_seed(seed))
     return network.to(device=target, dtype=number)
 
 

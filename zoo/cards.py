@@ -364,11 +364,12 @@ def _limits(entry: Entry, results: Results) -> str:
     lines = []
     if results.training:
         lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
-        if not results.training.finished:
+        ended = results.training.finished or results.training.diverged is not None
+        if not ended:
             lines.append("Training was stopped before its schedule ended.")
         lines.append(f"Trained and measured on {entry.dataset.title} only ({entry.dataset.license}).")
         if entry.weights is None:
-            same = results.training.finished and results.training.recipe.settings == entry.recipe.settings
+            same = ended and results.training.recipe.settings == entry.recipe.settings
             again = f": `rnnzoo train {entry.name}` makes them again" if same else ""
             lines.append(f"Only the figures are kept, not the weights{again}.")
     else:

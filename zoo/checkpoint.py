@@ -84,7 +84,7 @@ def _config(name_or_path: str | os.PathLike[str]) -> Config:
         return locate(name_or_path)[0]
     if _is_folder(name_or_path):
         return configs.read(Path(name_or_path) / CONFIG)
-    if os.path.isfile(name_or_path):
+    if os.fspath(name_or_path) not in registry.models() and os.path.isfile(name_or_path):
         raise RequestError(f"{os.fspath(name_or_path)} is a file; a checkpoint is the folder that it is in.")
     if os.sep in os.fspath(name_or_path):
         hint = f" On the Hub: {SCHEME}{name_or_path}" if REPO.fullmatch(os.fspath(name_or_path)) else ""

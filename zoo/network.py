@@ -136,7 +136,8 @@ class Network(Stack):
         """The logits, and of every layer its input, (time, batch, ...), and its output at each time step, (batch, ...).
 
         By the plain scan, so that the output of one step is part of what follows from it: the gradient of a loss with
-        respect to it is the whole error that arrives there, through later steps and through higher layers.
+        respect to it is the whole error that arrives there, through later steps and through higher layers (but not to the
+        top layer of two directions that is read by "last": that is of the directions' ends, not of their sum at a step).
         """
         given, lengths = self._check(x, lengths)
         x = given.vectors() if isinstance(given, Rows) else given
@@ -178,8 +179,10 @@ class Network(Stack):
         With them what the head makes of the top layer, where the fast step computes that in the same go.
         """
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            h = h.resolve_neg().contiguous()
-            fast = self._stepper = streaming.stepper(self._stepper, self.layers, head, h, state)
+            h, known = h.resolve_neg().contiguous(), self._stepper
+            fast = self._stepper = streaming.stepper(known, self.layers, head, h, state)
+            if fast is not known:  # the first step of a stream
+                self._check_settings()
             if fast is not None:
                 return fast.step(h, *self._standard, state)
         self._check_settings()

@@ -86,19 +86,25 @@ def measured_page(rows: Sequence[Row]) -> str:
     for _, some in groupby(sorted(rows, key=_section), key=_section):
         found = list(some)
         depths = sorted({r.layers for r in found})
-        parts += [_heading(found[0]), _by_depth(found, depths) if len(depths) > 1 else _listed(found)]
+        parts += [_heading(found), _by_depth(found, depths) if len(depths) > 1 else _listed(found)]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(row: Row) -> tuple[str, int, str]:
-    return row.task, row.units, row.training_text or ""
+def _section(row: Row) -> tuple[str, int]:
+    return row.task, row.units
 
 
-def _heading(row: Row) -> str:
+def _recipes(rows: Sequence[Row]) -> list[str]:
+    """What they were trained by, each once."""
+    return list(dict.fromkeys(row.training_text or "-" for row in rows))
+
+
+def _heading(rows: Sequence[Row]) -> str:
+    row, recipes = rows[0], _recipes(rows)
     stand_in = f" They stand in for {row.stand_in}, and figures on the two do not compare." if row.stand_in else ""
     return (
         f"## {row.task_title[0].upper()}{row.task_title[1:]} (`{row.task}`), {row.units} units\n\n"
-        f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {row.training_text}.{stand_in}"
+        f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"
     )
 
 
@@ -113,4 +119,6 @@ def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:
 
 
 def _listed(rows: Sequence[Row]) -> str:
-    return markdown(("model", rows[0].unit.title), [(f"`{r.model}`", _link(r)) for r in rows])
+    own = len(_recipes(rows)) > 1
+    header = ("model", rows[0].unit.title, *(["trained by"] if own else []))
+    return markdown(header, [(f"`{r.model}`", _link(r), *([r.training_text or "-"] if own else [])) for r in rows])

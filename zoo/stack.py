@@ -11,6 +11,7 @@ from .cells import cell_class, cell_row
 from .cells.base import State
 from .errors import RequestError
 from .kernels import wavefront
+from .kernels.shared import watched
 from .recurrence import Direction, Layer, MapFactory, Outputs, Rows, Scan, Steps, stacked
 from .specs import Architecture, Config
 
@@ -107,7 +108,8 @@ class Stack(nn.Module):
             run = kernels.layer_scan(self.stack, x)
             if run is not None:
                 return self.layered(x, state, lengths, run)
-            if lengths is None and self.truncate is None and not random and wavefront.supports(self.stack):
+            plain = lengths is None and self.truncate is None and not random
+            if plain and not watched() and wavefront.supports(self.stack):
                 return wavefront.scan(self.stack, x.transpose(0, 1), state)
             if self.backend == "fused":
                 raise RequestError(f"No fused scan can run {self.config.name} here; set backend to 'auto' or 'plain'.")
@@ -118,6 +120,7 @@ class Stack(nn.Module):
         keep: list[tuple[Tensor, list[Tensor]]] | None = None,
     ) -> tuple[Outputs, NetworkState]:  # fmt: skip
         """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
+        self._check_settings()
         h: Steps = x.transpose(0, 1)
         final = []
         for depth, layer in enumerate(self.stack):

@@ -78,6 +78,8 @@ def train(
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file. Choose a folder for the run.")
+    if stop_after is not None and stop_after < 1:
+        raise RequestError("A run can stop after an epoch from 1.")
     recipe = entry.recipe_with(overrides or {})
     recorders = {name: recorder(name) for name in diagnose}
     accelerator = _accelerator(recipe, device)
@@ -115,7 +117,6 @@ class Run:
         self.per_epoch = len(train) // recipe.batch
         if self.per_epoch == 0:
             raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
-        self.total = self.per_epoch * recipe.epochs
         self.stage = recipe.stage(0)
         if train.image is None and any(stage.shift for stage, _ in recipe.stages):
             raise TrainingError(f"The recipe of {entry.name} shifts images, and its training examples are none.")
@@ -135,18 +136,18 @@ class Run:
         """Train to the end, to that of an epoch, or until interrupted, saving after every epoch and `save_seconds`."""
         first, saved = self.step, time.monotonic()
         order: Tensor | None = None
-        end = min(self.total, (stop_after or self.recipe.epochs) * self.per_epoch)
+        end = min(stop_after or self.recipe.epochs, self.recipe.epochs) * self.per_epoch
         while self.step < end and not results.converged(self.history, self.recipe):
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order, self.stage = self._order(epoch), self.recipe.stage(epoch)
             stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted())
-            self.step += 1
+            self.step, self.diverged = self.step + 1, None
             rate = (self.step - first) / (time.monotonic() - self.began)
             loss, metric, _ = self._means()
             finished = self._end_epoch(epoch) if index + 1 == self.per_epoch else None
             if self.accelerator.is_main_process:
-                report(Progress(epoch + 1, self.recipe.epochs, self.step, self.total, loss, metric, rate, finished))
+                report(Progress(epoch + 1, self.recipe.epochs, self.step, end, loss, metric, rate, finished))
             if finished is not None or stop or time.monotonic() - saved > save_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -308,13 +309,12 @@ class Run:
             except (KeyError, ValueError) as error:  # another program or version wrote it
                 raise TrainingError(f"{path} is not the state of a run. Remove it to begin the run again.") from error
             if self.history and not (self.out / checkpoint.WEIGHTS).exists():
-                raise TrainingError(
-                    f"{self.out} has lost the best weights of its run. Remove {path} to begin the run again."
-                )
-        try:
-            results.read(self.out)  # better found damaged now than when it is to be kept up
+                raise TrainingError(f"{self.out} has lost its best weights. Remove {path} to begin the run again.")
+        try:  # better found damaged now than when it is to be kept up
+            known = results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove it to go on.") from error
+        self.diverged = known.diverged if known and path.exists() else None
         steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
         if steps.unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")

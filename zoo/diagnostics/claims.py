@@ -267,21 +267,28 @@ def forgets(results: Results) -> tuple[str, bool]:
     return f"accuracy whole to diluted: {text}", drops["rnn"] > max(drops["lstm"], drops["gru"])
 
 
+def _lengths(stored: Stored) -> str:
+    radius, norm, powers = (stored.arrays[name].values.flat for name in ("modulus", "norm", "powers"))
+    return (
+        f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: {powers[0]:.3g} times as long after a step, "
+        f"{powers[-1]:.3g} times after {len(powers)}"
+    )
+
+
 def grows(part: str, up: bool) -> Callable[[Results], tuple[str, bool]]:
     """Whether a random vector grows, or shrinks, at every one of the last ten products with the matrix."""
 
     def check(results: Results) -> tuple[str, bool]:
-        found = {name: results[part].arrays[name].values[0] for name in ("modulus", "powers")}
-        steps = np.diff(np.log(found["powers"][-10:]))
-        text = f"after {len(found['powers'])} steps {found['powers'][-1]:.3g} times as long"
-        return f"spectral radius {found['modulus'][0]:.3g}; {text}", bool((steps > 0 if up else steps < 0).all())
+        steps = np.diff(results[part].arrays["powers"].values[0, -10:])
+        return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
     return check
 
 
-def bounds(results: Results) -> tuple[str, bool]:
-    """Whether the norm of 0.9 times an orthogonal matrix is below both bounds, 1 and 4, and of 1.1 times one between."""
-    norms = [float(results[f"{scale} times orthogonal"].arrays["norm"].values[0]) for scale in (0.9, 1.1)]
-    trained = float(results["trained"].arrays["norm"].values[0])
-    text = f"norms {norms[0]:.3g} (both vanish), {norms[1]:.3g} (through sigmoids only)"
-    return f"{text}; of the trained network {trained:.3g}", norms[0] < 1 < norms[1] < 4
+def bounded(results: Results) -> tuple[str, bool]:
+    """Whether below a norm of 1 every product is shorter than the one before it, by the norm at least; and where the norm
+    of a trained network lies, whose errors may go either way."""
+    found = results["norm 0.9"].arrays
+    powers = np.concatenate([[1.0], found["powers"].values[0]])
+    text = f"{_lengths(results['norm 0.9'])}; trained: {_lengths(results['trained'])}"
+    return text, bool((powers[1:] <= float(found["norm"].values[0]) * powers[:-1]).all())

@@ -79,7 +79,7 @@ class Stepper:
 
     def continues(self, x: Tensor, state: object) -> bool:
         """Whether the state is the very one made last, and x a next input to it, by its shape and type."""
-        return state is self.latest[0] and x.shape == self.key[0] and x.dtype == self.key[1]
+        return state is self.latest[0] and type(x) is Tensor and x.shape == self.key[0] and x.dtype == self.key[1]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled as None: it knows addresses in this process, of one network."""
