@@ -361,8 +361,8 @@ class _Peer(nn.Module):
         """x: (batch, time, features) to logits."""
         outputs: Tensor = self.stack(x)[0]
         ways = zip(outputs.chunk(1 + getattr(self.stack, "bidirectional", False), -1), (-1, 0), strict=False)
-        last = torch.cat([way[:, end] for way, end in ways], -1)
-        reads = {"last": lambda: last, "mean": lambda: outputs.mean(1), "every": lambda: outputs}
+        ends = (way[:, end] for way, end in ways)
+        reads = {"last": lambda: torch.cat(list(ends), -1), "mean": lambda: outputs.mean(1), "every": lambda: outputs}
         return self.head(reads[self.interface.readout]())
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -58,7 +58,7 @@ def build(
         torch.set_flush_denormal(True)
     if target.type != "meta":
         network.to_empty(device="cpu")
-        with _ALONE:
+        with _one_thread():
             initialise(network, torch.Generator().manual_seed(seed))
     return network.to(device=target, dtype=number)
 
@@ -162,8 +162,7 @@ def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> 
         elif name == "identity":
             nn.init.dirac_(block) if block.dim() == 4 else nn.init.eye_(block)
         elif name == "orthogonal":
-            with _one_thread():
-                nn.init.orthogonal_(block, generator=generator)
+            nn.init.orthogonal_(block, generator=generator)
         elif name == "glorot-uniform":
             nn.init.xavier_uniform_(block, generator=generator)
         elif name == "he-uniform":
@@ -182,13 +181,14 @@ def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """A matrix is factored to the same bits on machines of different numbers of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    """An orthogonal matrix comes out to the same bits on machines of different numbers of cores."""
+    with _ALONE:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def _fill_bias(bias: Tensor, cell: Cell, units: int, name: str, steps: int, generator: torch.Generator) -> None:

@@ -179,13 +179,10 @@ class Network(Stack):
         With them what the head makes of the top layer, where the fast step computes that in the same go.
         """
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
-            h, known = h.resolve_neg().contiguous(), self._stepper
-            fast = self._stepper = streaming.stepper(known, self.layers, head, h, state)
-            if fast is not known:  # the first step of a stream
-                self._check_settings()
+            h = h.resolve_neg().contiguous()
+            fast = self._stepper = streaming.stepper(self._stepper, self.layers, head, h, state)
             if fast is not None:
                 return fast.step(h, *self._standard, state)
-        self._check_settings()
         h, new = self._standardized(h), []
         for layer, old in zip(self.stack, state, strict=True):
             way = layer.ahead
@@ -221,6 +218,7 @@ class Network(Stack):
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
         """The state to take a step on x from."""
+        self._check_settings()
         self._check_dtype(x)
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
@@ -292,6 +290,7 @@ class Network(Stack):
         return self._rows(mask(x, lengths), self.embedding), lengths  # token 0 has the zero vector
 
     def _check_input(self, x: Tensor) -> None:
+        self._check_settings()
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")

@@ -67,7 +67,6 @@ class Stack(nn.Module):
         """The top layer's outputs and all final states, for x: (batch, time, ...)."""
         if torch.compiler.is_dynamo_compiling():  # which would unroll the steps of the plain scan, layer by layer
             return torch.compiler.disable(self.run)(x, state, lengths)
-        self._check_settings()
         if self.recompute is None or not torch.is_grad_enabled():
             return self._scan(x, state, lengths)
         spec, every, cut = self.config.architecture, self.recompute, self.truncate
@@ -120,7 +119,6 @@ class Stack(nn.Module):
         keep: list[tuple[Tensor, list[Tensor]]] | None = None,
     ) -> tuple[Outputs, NetworkState]:  # fmt: skip
         """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
-        self._check_settings()
         h: Steps = x.transpose(0, 1)
         final = []
         for depth, layer in enumerate(self.stack):

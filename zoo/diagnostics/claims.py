@@ -87,12 +87,17 @@ def between(results: Results) -> tuple[str, bool]:
     return f"layer 1 over the last: {text}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
+def _drift(result: Stored) -> np.ndarray:
+    """By how much each layer's log10 of the norm is larger in the last ten updates than in the first ten."""
+    logs = np.log10(result.arrays["norm"].values)
+    return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
+
+
 def explodes(cell: str) -> Callable[[Results], tuple[str, bool]]:
     """Whether its norm is ten times as large in the last ten updates as in the first ten."""
 
     def check(results: Results) -> tuple[str, bool]:
-        logs = np.log10(results[cell].arrays["norm"].values)
-        grown = 10 ** float((logs[:, -10:].mean(1) - logs[:, :10].mean(1)).max())
+        grown = 10 ** float(_drift(results[cell]).max())
         return f"last ten updates over first ten: {grown:.3g}", grown > 10
 
     return check
@@ -100,10 +105,7 @@ def explodes(cell: str) -> Callable[[Results], tuple[str, bool]]:
 
 def stable_norms(results: Results) -> tuple[str, bool]:
     """Whether STAR's norms change least, as a factor, from the first ten updates to the last ten."""
-    changes = {}
-    for cell, result in results.items():
-        logs = np.log10(result.arrays["norm"].values)
-        changes[cell] = float(np.abs(logs[:, -10:].mean(1) - logs[:, :10].mean(1)).mean())
+    changes = {cell: float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
     text = ", ".join(f"{c} {10**v:.3g}" for c, v in changes.items())
     return f"change of the norms, mean factor over the layers: {text}", min(changes, key=changes.__getitem__) == "star"
 

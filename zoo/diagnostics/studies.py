@@ -83,9 +83,9 @@ def star_training(runs: Path | None) -> Parts:
     recipe = registry.registry().recipes["star-mnist"].model_copy(update={"batch": 20})
     for cell in ("rnn", "lstm", "lstm-f", "rhn", "star"):
         name = f"{cell}-12x128-smnist"
-        own = registry.find(name).config.architecture
-        changes = {"standardize": False, "init": own.init.model_copy(update={"gate_bias": "chrono"})}
-        network, split, _, target = subject.course(name, _with(subject.config_of(name), **changes))
+        config = subject.config_of(name)
+        init = config.architecture.init.model_copy(update={"gate_bias": "chrono"})
+        network, split, _, target = subject.course(name, _with(config, standardize=False, init=init))
         yield cell, "evolution", ANALYSES["evolution"].function(network, split, recipe, target, updates=40, every=1)
 
 
@@ -160,7 +160,7 @@ def pascanu_eigenvalues(runs: Path | None) -> Parts:
     radius, norm = (float(v.abs().max()) for v in (torch.linalg.eigvals(random), torch.linalg.svdvals(random)))
     for title, scale in (("radius 0.9", 0.9 / radius), ("radius 1.1", 1.1 / radius), ("norm 0.9", 0.9 / norm)):
         network = build(subject.config_of(name), device="cpu")
-        dict(network.named_parameters())["layers.0.directions.0.cell.recurrent.weight"].data.copy_(scale * random)
+        network.get_parameter("layers.0.directions.0.cell.recurrent.weight").data.copy_(scale * random)
         yield title, "eigenvalues", ANALYSES["eigenvalues"].function(network)
     yield "trained", "eigenvalues", _of(name, "eigenvalues")
 
