@@ -110,6 +110,19 @@ def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
     assert history(tmp_path / "whole") == history(tmp_path / "parts")
 
 
+def test_a_run_is_of_the_threads_that_it_began_with(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are what the first row of its history takes to come out again."""
+    small_zoo({"epochs": 2})
+    for threads in (3, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        train(registry.find(NAME), tmp_path / "run", device="cpu", stop_after=1 if threads == 3 else None)
+        found = results.read(tmp_path / "run").training
+        assert found is not None
+        assert found.threads == 3
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -295,18 +295,17 @@ def _training(entry: Entry, results: Results) -> str:
         return (
             f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {_recipe_text(entry.recipe)}."
         )
-    threads = "" if training.threads is None else f" ({training.threads} thread{'s' * (training.threads > 1)})"
-    where = f"{training.device}{threads}"
-    done = f"{training.epochs_done} of {training.recipe.epochs} epochs, {where}, `{training.command}`"
+    done = f"{training.epochs_done} of {training.recipe.epochs} epochs, {training.device}, `{training.command}`"
     text = (
         f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
     )
     if best := training.best:
         metric, first = METRICS[training.metric], training.history[0]
+        threads = "" if training.threads is None else f", with `OMP_NUM_THREADS={training.threads}`"
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
             f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
-            f" The first epoch, which `--stop-after 1` trains alone: loss {first.train_loss:.4f}, "
+            f" The first epoch, which `--stop-after 1` trains alone{threads}: loss {first.train_loss:.4f}, "
             f"{metric.title} {metric.text(first.train_metric)}; validation {first.validation_loss:.4f}, "
             f"{metric.text(first.validation_metric)}."
         )

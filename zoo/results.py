@@ -82,7 +82,7 @@ class Training(Spec):
     parameters: int
     processes: int
     threads: int | None = None
-    """Of the CPU, in each process, if known: with another number, sums are rounded otherwise."""
+    """Of the CPU, in each process that the run began with, if known: with another number, sums are rounded otherwise."""
     device: Text
     versions: dict[str, str]
     command: Text

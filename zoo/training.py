@@ -125,6 +125,7 @@ class Run:
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
         self.diverged: int | None = None
+        self.threads: int | None = torch.get_num_threads()
         self.diagnose: dict[str, Recorder] = {}
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
@@ -255,17 +256,13 @@ class Run:
 
     def _differs(self, stored: dict[str, Any]) -> str | None:
         """The part of the identity in which a stored one differs; what it leaves out had the default."""
-        readers: dict[str, Callable[[Any], Any]] = {
-            "config": Config.model_validate,
-            "recipe": Recipe.model_validate,
-            "data": dict,
-            "number of processes": dict,
-        }
+        readers: dict[str, Callable[[Any], Any]] = {"config": Config.model_validate, "recipe": Recipe.model_validate}
         count = "number of processes"  # which states did not always have
         stored = {count: self._identity[count], **stored}
-        for part, read in readers.items():
+        for part, ours in self._identity.items():
+            read = readers.get(part, dict)
             try:
-                same = read(stored[part]) == read(self._identity[part])
+                same = read(stored[part]) == read(ours)
             except (KeyError, ValidationError):  # another version wrote it
                 same = False
             if not same:
@@ -314,7 +311,8 @@ class Run:
             known = results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove it to go on.") from error
-        self.diverged = known.diverged if known and path.exists() else None
+        if known and path.exists():
+            self.diverged, self.threads = known.diverged, known.threads
         steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
         if steps.unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
@@ -346,9 +344,8 @@ class Run:
             model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
             recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
-            processes=self.accelerator.num_processes, threads=torch.get_num_threads(),
-            device=device_name(self.device), versions=versions(),
-            command=command(), diverged=self.diverged, history=tuple(self.history),
+            processes=self.accelerator.num_processes, threads=self.threads, device=device_name(self.device),
+            versions=versions(), command=command(), diverged=self.diverged, history=tuple(self.history),
         )  # fmt: skip
 
 
