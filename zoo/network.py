@@ -17,7 +17,7 @@ from .specs import Config, Embedding, Interface
 from .stack import NetworkState, Stack
 from .text import Tokenizer
 
-__all__ = ["Network", "NetworkState", "are_counts", "mask"]
+__all__ = ["Network", "NetworkState", "counts", "mask"]
 
 
 class Network(Stack):
@@ -278,16 +278,12 @@ class Network(Stack):
         self._check_input(x)
         if lengths is None:
             return self._read_in(x), None
-        lengths = as_lengths(lengths, x.device)
-        fits = are_counts(lengths) and lengths.shape == x.shape[:1]
-        if fits and not torch.compiler.is_exporting():  # then they have no values yet
-            fits = bool(lengths.min() >= 1 and lengths.max() <= x.shape[1])
-        if not fits:
+        known = counts(lengths, x)
+        if known is None:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
-        lengths = lengths.long()
         if self.embedding is None:
-            return mask(self._standardized(x), lengths), lengths
-        return self._rows(mask(x, lengths), self.embedding), lengths  # token 0 has the zero vector
+            return mask(self._standardized(x), known), known
+        return self._rows(mask(x, known), self.embedding), known  # token 0 has the zero vector
 
     def _check_input(self, x: Tensor) -> None:
         self._check_settings()
@@ -305,17 +301,24 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     return vectors
 
 
-def as_lengths(lengths: Tensor | Sequence[int], device: torch.device) -> Tensor:
-    """Lengths as a tensor; what cannot be one, such as lists of different sizes, as one that is no lengths."""
+def counts(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
+    """Lengths, (batch, *parts), on the device of x, (batch, time, ...): integers from 1, of one sequence at most time in sum.
+
+    None for what is no such thing, be it lists of different sizes.
+    """
     try:
-        return torch.as_tensor(lengths, device=device)
+        found = torch.as_tensor(lengths, device=x.device)
     except (TypeError, ValueError, RuntimeError):
-        return torch.zeros(0, device=device)
-
-
-def are_counts(lengths: Tensor) -> bool:
-    """Whether these are whole numbers."""
-    return not (lengths.dtype == torch.bool or lengths.is_floating_point() or lengths.is_complex())
+        return None
+    if found.dtype == torch.bool or found.is_floating_point() or found.is_complex():
+        return None
+    if found.shape != (*x.shape[:1], *parts):
+        return None
+    found = found.long()
+    if torch.compiler.is_exporting():  # then they have no values yet
+        return found
+    fits = found.min() >= 1 and found.reshape(len(x), -1).sum(1).max() <= x.shape[1]
+    return found if fits else None
 
 
 def mask(x: Tensor, lengths: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .errors import RequestError
-from .network import Network, are_counts, as_lengths, mask
+from .network import Network, counts, mask
 from .recurrence import stacked
 from .specs import Config
 from .stack import NetworkState, Stack
@@ -62,18 +62,13 @@ class Reader(Network):
     def _lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """The lengths on x's device, if both are what this network takes."""
         self._check_input(x)
-        lengths = torch.zeros(0) if lengths is None else as_lengths(lengths, x.device)
-        if (
-            not are_counts(lengths)
-            or lengths.shape != (len(x), 2)
-            or lengths.min() < 1
-            or lengths.sum(1).max() > x.shape[1]
-        ):
+        known = counts(lengths, x, 2)
+        if known is None:
             raise RequestError(
                 f"{self.config.name} takes lengths ({len(x)}, 2): the words of each story and of each question, at "
                 f"least 1 each and at most {x.shape[1]} together."
             )
-        return lengths.long()
+        return known
 
     def step(self, x: Tensor, state: NetworkState | None = None) -> NoReturn:
         """Refused: raises RequestError."""

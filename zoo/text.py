@@ -57,6 +57,11 @@ class Tokenizer:
         except (UnicodeDecodeError, RequestError) as error:
             raise CheckpointError(f"{path}: not a vocabulary: {error}") from error
 
+    @property
+    def neutral(self) -> int:
+        """The token of "the", which says nothing: what stands for words that are to be missing (Chen 2022, 4.2.1 and 4.4.1)."""
+        return self.tokens.get("the", UNKNOWN)
+
     def content(self) -> bytes:
         """The bytes of vocabulary.txt."""
         return "".join(f"{word}\n" for word in self.words).encode()

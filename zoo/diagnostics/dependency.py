@@ -11,12 +11,11 @@ from ..errors import RequestError
 from ..evaluation import score
 from ..network import Network
 from ..targets import TARGETS, Target
+from ..text import UNKNOWN
 from .base import Array, Axis, Result, times
 from .subject import described
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-NEUTRAL = "the"
-"""The word of the thesis."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,5 @@ def _neutral(network: Network, x: Tensor) -> Tensor:
     """One time step that says nothing."""
     if network.embedding is None:
         return x.mean((0, 1))
-    words = network.tokenizer
-    token = int(words([NEUTRAL])[0][0, 0]) if words is not None else 1
+    token = UNKNOWN if network.tokenizer is None else network.tokenizer.neutral
     return torch.tensor(token, dtype=x.dtype, device=x.device)

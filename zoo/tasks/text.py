@@ -18,11 +18,8 @@ from .. import registry
 from ..errors import DataError, RequestError
 from ..network import Network
 from ..specs import Dataset, Task
-from ..text import PADDING, RESERVED, UNKNOWN, Tokenizer, words_of
+from ..text import PADDING, RESERVED, Tokenizer, words_of
 from .base import Split, SplitName, TaskData, dealt, original
-
-NEUTRAL = "the"
-"""The word that replaces others (Chen 2022, 4.2.1 and 4.4.1)."""
 
 
 class Example(NamedTuple):
@@ -126,7 +123,7 @@ class Spooky(Text):
 
 
 class Layout(NamedTuple):
-    """Which comments: those of so many words; and how many of the words read, the last ones, are replaced by NEUTRAL."""
+    """Which comments: those of so many words; and how many of the words read, the last ones, are replaced by a neutral one."""
 
     least: int = 1
     most: int | None = None
@@ -172,7 +169,7 @@ class Jigsaw(Text):
         layout = self.table[self.task.layout]
         at, end = torch.arange(tokens.shape[1]), lengths[:, None]
         last = (at >= end - layout.words - (layout.share * end).long()) & (at < end)
-        return torch.where(last, self.tokenizer.tokens.get(NEUTRAL, UNKNOWN), tokens)
+        return torch.where(last, self.tokenizer.neutral, tokens)
 
 
 def _distinct(examples: list[Example]) -> list[Example]:
