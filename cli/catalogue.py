@@ -22,7 +22,10 @@ def complete(incomplete: str) -> list[str]:
 Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=complete)]
 NameOrAddress = Annotated[
     str,
-    typer.Argument(help="Name of a model, see `rnnzoo list`, or hf://org/name[@revision].", autocompletion=complete),
+    typer.Argument(
+        help="Name of a model, see `rnnzoo list`, or hf://org/name, perhaps @revision behind it.",
+        autocompletion=complete,
+    ),
 ]
 Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=complete)]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
@@ -30,7 +33,9 @@ CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with
 NameOrPattern = Annotated[
     str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=complete)
 ]
-NameOrPath = Annotated[str, typer.Argument(help="Name of a model, or a checkpoint's folder.", autocompletion=complete)]
+NameOrPath = Annotated[
+    str, typer.Argument(help="Name of a model, a checkpoint's folder, or hf://org/name.", autocompletion=complete)
+]
 
 
 def list_(

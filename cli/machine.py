@@ -30,7 +30,7 @@ def bench(
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Also all but the plain scan under autocast, in bfloat16.")
     ] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences at a time.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Repetitions after a warm-up; the median counts.")] = 3,
     threads: Annotated[int | None, typer.Option(min=1, help="Of the CPU (default: torch's choice).")] = None,
     device: Device = None,
@@ -54,7 +54,7 @@ def bench(
     asked = (
         None if against is None else [part.strip() for part in against.split(",") if part.strip() not in ("", "none")]
     )
-    work = benchmark.Work(entry.task.steps, batch, threads or torch.get_num_threads(), str(target))
+    work = benchmark.Work(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, asked, flushed), *benchmark.products(config)]
     if bf16:
         contenders += benchmark.halves([c for c in contenders if c.backend == "auto" and c.library != "products"])

@@ -19,7 +19,9 @@ Names = Annotated[
 ]
 NamesOrAddresses = Annotated[
     list[str],
-    typer.Argument(help="Names, patterns such as 'star-*', or hf://org/name[@revision].", autocompletion=complete),
+    typer.Argument(
+        help="Names, patterns such as 'star-*', or hf://org/name, perhaps @revision behind it.", autocompletion=complete
+    ),
 ]
 Timeout = Annotated[
     float | None,

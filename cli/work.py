@@ -93,7 +93,7 @@ def train(
 ) -> None:
     """Train a model by its recipe, or continue where an interrupted run stopped; of a pattern, all that match.
 
-    One model on several processes or machines: accelerate launch [its options] -m rnnzoo_cli train NAME
+    One model on several processes or machines: accelerate launch ITS-OPTIONS -m rnnzoo_cli train NAME
     """
     given = {"epochs": epochs, "batch": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}

@@ -155,7 +155,7 @@ def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path)
 
 def test_bench_prints_a_table_and_json(run: Run) -> None:
     model = "rin-1x100-mnist-rows"
-    common = ("bench", model, "--rounds", "1", "--batch", "2", "--threads", "1", "--device", "cpu")
+    common = ("bench", model, "--rounds", "1", "--batch-size", "2", "--threads", "1", "--device", "cpu")
     code, out, err = run(*common, "--against", "torch")
     header, *rows = out.splitlines()
     assert code == 0

@@ -95,8 +95,9 @@ def _weights_text(entry: Entry) -> str:
 
 
 def source(figure: Reported, paper: Paper) -> str:
-    """Where a reported figure is printed."""
-    return f'{figure.table} of {citation(paper)}, "{paper.title}"'
+    """Where a reported figure is printed, and of what it is if that is not the test set."""
+    part = ", of the training set" if figure.split == "train" else ""
+    return f'{figure.table} of {citation(paper)}, "{paper.title}"{part}'
 
 
 def citation(paper: Paper) -> str:
@@ -108,14 +109,14 @@ def citation(paper: Paper) -> str:
 def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
     """The README's table of models with weights."""
     return markdown(
-        ("model", "task", "parameters", "measured", "reported"),
+        ("model", "task", "parameters", "measured", "examples", "reported"),
         [
             (
                 f"[`{entry.name}`](cards/{entry.name}/README.md)",
                 entry.task.title,
                 f"{count.parameters:,}",
-                _value(measured) if (measured := results.measured()) else "-",
-                ", ".join(dict.fromkeys(f"{figure.percent:g} %" for figure in entry.model.reported)) or "-",
+                *((_value(found), f"{found.n:,}") if (found := results.measured()) else ("-", "-")),
+                ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in entry.model.reported if r.split == "test")) or "-",
             )
             for entry, results, count in rows
         ],
@@ -219,7 +220,8 @@ def _sentence(entry: Entry) -> str:
 
 def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, entry.task.example))
-    use = f"logits = model(x)  # x: (batch, {shape}), on model.device\n"
+    found = "logits" if entry.task.target == "class" else "values"
+    use = f"{found} = model(x)  # x: (batch, {shape}), on model.device\n"
     if entry.task.form == "question":
         use = (
             'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
@@ -240,7 +242,8 @@ def _usage(entry: Entry) -> str:
 def _meaning(entry: Entry) -> str:
     """What goes in and what comes out, where the registry says it."""
     own = ", not standardised: the network does that itself" if entry.model.standardize else ""
-    lines = [f"Input: {entry.task.reads}{own}; `zoo.examples` gives the task's own."] if entry.task.reads else []
+    made = f'`zoo.examples("{entry.name}")` is the test set in this form'
+    lines = [f"Input: {entry.task.reads}{own}; {made}."] if entry.task.reads else []
     lines += [f"Classes: {', '.join(entry.task.classes)}."] if entry.task.classes else []
     return "".join(f"{line}\n\n" for line in lines)
 
@@ -260,7 +263,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("directions", f"two, merged by {spec.bidirectional}" if spec.bidirectional else ""),
         ("input", entry.task.example_text),
         ("embedding", _embedding_text(spec.embedding)),
-        ("standardized", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
+        ("standardised", f"mean {entry.task.mean}, std {entry.task.std}" if spec.standardize else ""),
         ("readout", entry.task.output_text),
         ("head", spec.head.text if spec.head else ""),
         ("dropout", f"{spec.dropout}" if spec.dropout else ""),
@@ -270,7 +273,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("parameters", f"{count.parameters:,}"),
         ("multiply-adds", f"{count.multiply_adds:,} {'an example' if entry.task.readout == 'none' else 'a sequence'}"),
     ]
-    rows.append(("start values", spec.init.text(spec.cell)))
+    rows.append(("initialisation", spec.init.text(spec.cell)))
     return [(key, value) for key, value in rows if value]
 
 
@@ -317,20 +320,20 @@ def _training(entry: Entry, results: Results) -> str:
     origin = recipe.follows or training.recipe_name
     followed = registry.registry().recipes.get(origin)
     if followed is not None and followed.not_given:
-        text += f" The document does not give {' and '.join(followed.not_given)}."
+        text += f" The paper does not give {' and '.join(followed.not_given)}."
     if followed is not None and (rows := _departures(followed, training.recipe)):
-        whose, column = ("the document's recipe,", "document") if followed.paper else ("the recipe", "recipe")
+        whose, column = ("the paper's recipe,", "paper") if followed.paper else ("the recipe", "recipe")
         why = f" {recipe.why}" if recipe.why else ""
         text += f"\n\nIt departs from {whose} `{origin}`.{why}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
     return text
 
 
-def _departures(document: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
+def _departures(paper: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
     """The settings in which two recipes differ, as far as a run by each comes."""
-    reached = (r.model_copy(update={"then": tuple(stage for stage, _ in r.stages[1:])}) for r in (document, own))
+    reached = (r.model_copy(update={"then": tuple(stage for stage, _ in r.stages[1:])}) for r in (paper, own))
     a, b = (_flat(recipe.settings) for recipe in reached)
     differ = [k for k in a | b if k != "seed" and a.get(k) != b.get(k)]
-    return [(k, "not given" if k.split()[0] in document.not_given else str(a.get(k)), str(b.get(k))) for k in differ]
+    return [(k, "not given" if k.split()[0] in paper.not_given else str(a.get(k)), str(b.get(k))) for k in differ]
 
 
 def _flat(given: dict[str, Any]) -> dict[str, Any]:
@@ -387,8 +390,8 @@ def _sources(entry: Entry) -> str:
 
 
 def link(paper: Paper) -> str:
-    """Where a paper is to be read, if that is known."""
-    return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or ""
+    """Where a paper is to be read."""
+    return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or paper.venue or ""
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,35 +9,9 @@ from pathlib import Path
 from . import registry, results
 from .errors import RequestError, UnknownNameError
 from .specs import Model
-from .targets import TARGETS
+from .targets import METRICS, TARGETS, Measure, Metric
 
 Named = Callable[[str], results.Results]
-
-
-@dataclass(frozen=True)
-class Metric:
-    """How a metric is written, and which way is better."""
-
-    title: str
-    unit: str = ""
-    scale: float = 1.0
-    """From the metric's own unit, which results.json has, to the one it is written in."""
-    digits: int = 4
-    higher_is_better: bool = True
-
-    def text(self, value: float) -> str:
-        """A measured value, rounded to `digits`."""
-        return f"{self.scale * value:.{self.digits}f}{self.unit}"
-
-    def printed(self, value: float) -> str:
-        """A reported value with the digits that the document prints."""
-        return f"{self.scale * value:.10g}{self.unit}"
-
-
-METRICS = {
-    "accuracy": Metric("accuracy", unit=" %", scale=100.0, digits=2),
-    "mse": Metric("mean squared error", unit="", scale=1.0, digits=4, higher_is_better=False),
-}
 
 
 @dataclass(frozen=True)
@@ -52,7 +26,7 @@ class Row:
     task: str
     task_title: str
     dataset: str
-    metric: str
+    metric: Metric
     paper: str | None = None
     table: str | None = None
     reported: float | None = None
@@ -65,6 +39,8 @@ class Row:
     """What the measured weights were trained by."""
     epochs_done: int | None = None
     epochs: int | None = None
+    documented: int | None = None
+    """Epochs of the paper's recipe, where there is one that the recipe departs from."""
     diverged: int | None = None
     """The epoch in which the training ended for numbers that are not finite."""
     seed: int | None = None
@@ -72,7 +48,7 @@ class Row:
     """The dataset that ours stands in for; then the two figures are not of the same test."""
 
     @property
-    def unit(self) -> Metric:
+    def unit(self) -> Measure:
         return METRICS[self.metric]
 
     @property
@@ -84,12 +60,12 @@ class Row:
 
     @property
     def difference_text(self) -> str | None:
-        """The difference in the unit the metric is written in, percentage points for an accuracy; signed."""
-        return None if self.difference is None else f"{self.unit.scale * self.difference:+.{self.unit.digits}f}"
+        return None if self.difference is None else self.unit.difference(self.difference)
 
     @property
     def reported_text(self) -> str | None:
-        return None if self.reported is None else self.unit.printed(self.reported)
+        note = " (training set)" if self.split == "train" else ""
+        return None if self.reported is None else self.unit.printed(self.reported) + note
 
     @property
     def measured_text(self) -> str | None:
@@ -98,9 +74,10 @@ class Row:
 
     @property
     def training_text(self) -> str | None:
-        """Recipe, and how much of it was done."""
+        """Recipe, how much of it was done, and how many epochs the paper's has if that is another number."""
+        paper = f" (paper: {self.documented})" if self.documented not in (None, self.epochs) else ""
         end = "; diverged" if self.diverged else ""
-        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{end}"
+        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
 
 
 def rows(
@@ -133,17 +110,18 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
     if training := found.training:
+        documented = registry.registry().recipes.get(training.recipe.follows or "")
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
-            diverged=training.diverged,
+            documented=documented.epochs if documented else None, diverged=training.diverged,
         )  # fmt: skip
     figures = [
-        replace(
-            _measured(row, found.measured(figure.split)),
-            paper=figure.paper, table=figure.table, reported=round(figure.percent / 100, 10),
+        _measured(
+            replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split),
+            found.measured(f.split),
         )
-        for figure in spec.reported
-    ]  # fmt: skip
+        for f in spec.reported
+    ]
     evaluation = found.measured()
     return figures or ([_measured(row, evaluation)] if evaluation else [])
 
@@ -151,7 +129,7 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
 def _measured(row: Row, evaluation: results.Evaluation | None) -> Row:
     """The row with what was measured, or without how the weights came about."""
     if evaluation is None:
-        return replace(row, recipe=None, epochs_done=None, epochs=None, diverged=None)
+        return replace(row, recipe=None, epochs_done=None, epochs=None, documented=None, diverged=None)
     return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
 
 
@@ -169,7 +147,7 @@ class Mean:
     """How many those are."""
     expected: float | None
     """What is reported of those, on average."""
-    unit: Metric
+    unit: Measure
 
 
 def means(table: Sequence[Row], least: int = 3) -> list[Mean]:

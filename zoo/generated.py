@@ -48,7 +48,8 @@ def outputs() -> dict[Path, str]:
         for paper, rows in documents.items():
             generated[assets.path("docs", f"{paper}.md")] = pages.comparison_page(paper, rows)
         own = [row for row in comparison.rows(measured=True) if row.paper is None]
-        generated[assets.path(pages.PAGE)] = pages.measured_page(own)
+        generated[assets.path(pages.MEASURED)] = pages.measured_page(own)
+        generated[assets.path(pages.TASKS)] = pages.tasks_page()
         generated[readme] = text
         generated |= studies.pages()
     return generated

@@ -1,4 +1,4 @@
-"""The pages in docs/: what documents report beside what was measured, and what was measured alone; no torch."""
+"""The pages in docs/: what papers report beside what was measured, and what was measured alone; no torch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -6,8 +6,42 @@ from itertools import groupby
 from .cards import citation, link, markdown
 from .comparison import Mean, Row, means
 from .registry import registry
+from .specs import Dataset
 
-PAGE = "docs/measured.md"
+MEASURED, TASKS = "docs/measured.md", "docs/tasks.md"
+
+
+def tasks_page() -> str:
+    """docs/tasks.md: every task, what goes in and comes out, and where its data come from."""
+    known = registry()
+    rows = [
+        (
+            f"`{name}`",
+            task.title,
+            task.example_text,
+            task.output_text,
+            f"{data.title}{f', standing in for {data.stands_in_for}' if data.stands_in_for else ''}",
+            data.license,
+            _origin(data),
+        )
+        for name, task in known.tasks.items()
+        for data in [known.datasets[task.dataset]]
+    ]
+    header = ("task", "what is asked", "input", "output", "data", "licence", "where from")
+    return (
+        "# Tasks\n\nThe last part of a model's name. Data that are not generated lie in a folder of `$RNNZOO_DATA`, which is "
+        "`~/.cache/rnnzoo` if it is not set, and must be the files whose sha256 `registry.yaml` has. MNIST's test images "
+        f"come with the package.\n\n{markdown(header, rows)}\n"
+    )
+
+
+def _origin(data: Dataset) -> str:
+    """How one comes by a dataset."""
+    if data.folder is None:
+        return "generated"
+    if data.hub_files:
+        return f"`{data.folder}`, or the Hub's `{data.hub}`"
+    return f"`{data.folder}`, put there by hand{f'; from {data.url}' if data.url else ''}"
 
 
 def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
@@ -30,15 +64,20 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),
-        f"What the document reports against what was measured here: {_extent(rows)} so far, each in one run. The "
-        "difference is measured less reported, for accuracies in percentage points. "
-        f"`rnnzoo compare --paper {key}` prints the same.",
+        f"What the paper reports against what was measured here: {_extent(rows)} so far, each in one run. The "
+        "difference is measured less reported, for accuracies in percentage points. Most runs are shorter than the paper's, "
+        "so that a figure below the paper's is not a failed reproduction; the card of a model lists all that differs. "
+        f"`rnnzoo compare --paper {key}` prints the rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
-        parts.append(f"## {table}: {title}\n\n{_comparison_table(list(some))}")
-    if found := means(rows):
-        parts.append(f"## Means over tasks\n\n{_means_table(found)}")
+        found = list(some)
+        collapsed = (
+            "\n\nThe paper prints 0 where a network did not train." if any(r.reported == 0 for r in found) else ""
+        )
+        parts.append(f"## {table}: {title}\n\n{_comparison_table(found)}{collapsed}")
+    if averages := means(rows):
+        parts.append(f"## Means over tasks\n\n{_means_table(averages)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -79,9 +118,9 @@ def measured_page(rows: Sequence[Row]) -> str:
     """docs/measured.md: a table for each task, of rows with a measured figure and no reported one; cells against depths where there are several depths."""
     parts = [
         "# Measured here",
-        "Models of which no document reports a figure on the same data, each trained in one run and measured on the whole "
-        "test set; what differs by little differs by chance. `rnnzoo compare --measured` prints the same, `rnnzoo show` "
-        "has the recipe of each.",
+        "Models of which no paper reports a figure on the same data, each trained in one run and measured on the whole "
+        "test set; what differs by little differs by chance. `rnnzoo compare --measured` prints these too, `rnnzoo show` "
+        "the recipe of each.",
     ]
     for _, some in groupby(sorted(rows, key=_section), key=_section):
         found = list(some)

@@ -9,6 +9,8 @@ from .base import Stored
 
 Results = Mapping[str, Stored]
 """The parts of a study by their headings."""
+Verdict = tuple[str, bool | None]
+"""Our numbers in words, and whether they say what the paper does; None where they cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -16,17 +18,22 @@ class Claim:
     """One finding of a document: its words, our numbers, and whether they say the same."""
 
     text: str
-    check: Callable[[Results], tuple[str, bool]]
+    check: Callable[[Results], Verdict]
+
+    def cells(self, results: Results) -> tuple[str, str, str]:
+        """A row of a table: what the paper found, what we did, and whether they agree."""
+        numbers, same = self.check(results)
+        return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[same]
 
 
 def _corner(results: Results, cell: str, loss: str) -> float:
     return float(results[cell].arrays["ratio"].at(loss=loss).values)
 
 
-def ratio(cell: str, low: float, high: float) -> Callable[[Results], tuple[str, bool]]:
+def ratio(cell: str, low: float, high: float) -> Callable[[Results], Verdict]:
     """Whether the ratio of the bottom left to the top right lies between, for both losses."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         pair = [_corner(results, cell, loss) for loss in ("last", "all")]
         return "bottom left over top right: {:.3g} (last), {:.3g} (all)".format(*pair), all(
             low < v < high for v in pair
@@ -35,7 +42,7 @@ def ratio(cell: str, low: float, high: float) -> Callable[[Results], tuple[str, 
     return check
 
 
-def lstm_through_time(results: Results) -> tuple[str, bool]:
+def lstm_through_time(results: Results) -> Verdict:
     """The LSTM's gradients at the far ends of time, in the top layer, and of depth, at the last step."""
     mean = results["lstm"].arrays["mean"].at(loss="last").values
     back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
@@ -45,41 +52,41 @@ def lstm_through_time(results: Results) -> tuple[str, bool]:
     )
 
 
-def mitigated(results: Results) -> tuple[str, bool]:
+def mitigated(results: Results) -> Verdict:
     """Whether both of GRU and LSTM w/f lose less than the LSTM, by a factor of two at least."""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
     text = ", ".join(f"{cell} {v:.3g}" for cell, v in values.items())
     return f"ratio: {text}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
 
-def much_spread(results: Results) -> tuple[str, bool]:
+def much_spread(results: Results) -> Verdict:
     """Whether both of GRU and LSTM w/f vary over runs one and a half times as much as STAR."""
     values = {c: float(results[c].arrays["spread"].values.max()) for c in ("lstm-f", "gru", "star")}
     text = ", ".join(f"{cell} {v:.2g}" for cell, v in values.items())
     return f"largest spread: {text}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
-def singular(cell: str, expected: float) -> Callable[[Results], tuple[str, bool]]:
+def singular(cell: str, expected: float) -> Callable[[Results], Verdict]:
     """Whether all singular values are the expected one, to 1e-6."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         v = results[cell].arrays["values"].values
         return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
 
     return check
 
 
-def first_norms(cell: str, low: float, high: float) -> Callable[[Results], tuple[str, bool]]:
+def first_norms(cell: str, low: float, high: float) -> Callable[[Results], Verdict]:
     """Whether the first update's norm of layer 1 over that of the last layer lies between."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         norm = results[cell].arrays["norm"].values[:, 0]
         return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
 
     return check
 
 
-def between(results: Results) -> tuple[str, bool]:
+def between(results: Results) -> Verdict:
     """Whether STAR's ratio of layer 1 to the last lies between the LSTM's and the vRNN's."""
     norms = {c: r.arrays["norm"].values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer, of many transitions
@@ -93,36 +100,36 @@ def _drift(result: Stored) -> np.ndarray:
     return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
 
 
-def explodes(cell: str) -> Callable[[Results], tuple[str, bool]]:
-    """Whether its norm is ten times as large in the last ten updates as in the first ten."""
+def explodes(cell: str) -> Callable[[Results], Verdict]:
+    """Whether its norm is ten times as large in the last ten updates as in the first ten; if not, it may be later on."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         grown = 10 ** float(_drift(results[cell]).max())
-        return f"last ten updates over first ten: {grown:.3g}", grown > 10
+        return f"last ten updates over first ten: {grown:.3g}", True if grown > 10 else None
 
     return check
 
 
-def stable_norms(results: Results) -> tuple[str, bool]:
+def stable_norms(results: Results) -> Verdict:
     """Whether STAR's norms change least, as a factor, from the first ten updates to the last ten."""
     changes = {cell: float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
     text = ", ".join(f"{c} {10**v:.3g}" for c, v in changes.items())
     return f"change of the norms, mean factor over the layers: {text}", min(changes, key=changes.__getitem__) == "star"
 
 
-def early_loss(results: Results) -> tuple[str, bool]:
-    """Whether STAR's loss over the last ten updates is the lowest."""
+def early_loss(results: Results) -> Verdict:
+    """Whether STAR's loss over the last ten updates is the lowest, once any network is a tenth below chance."""
     last = {c: float(r.arrays["loss"].values[-10:].mean()) for c, r in results.items()}
     text = ", ".join(f"{c} {v:.3g}" for c, v in last.items())
-    return f"mean loss of the last ten updates: {text} (chance {np.log(10):.3g})", min(
-        last, key=last.__getitem__
-    ) == "star"
+    learnt = min(last.values()) < 0.9 * np.log(10)
+    best = min(last, key=last.__getitem__) == "star"
+    return f"mean loss of the last ten updates: {text} (chance {np.log(10):.3g})", best if learnt else None
 
 
-def close_to_zero(against: str) -> Callable[[Results], tuple[str, bool]]:
+def close_to_zero(against: str) -> Callable[[Results], Verdict]:
     """Whether the means are within half a standard deviation of the same differences, after the first step."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         sizes, spreads = {}, {}
         for part, result in results.items():
             mean, variance = (result.arrays[k].at(against=against).values[:, 1:] for k in ("mean", "variance"))
@@ -133,12 +140,12 @@ def close_to_zero(against: str) -> Callable[[Results], tuple[str, bool]]:
     return check
 
 
-def only(part: str, check: Callable[[Results], tuple[str, bool]]) -> Callable[[Results], tuple[str, bool]]:
+def only(part: str, check: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]:
     """A check on one part of a study."""
     return lambda results: check({part: results[part]})
 
 
-def late_variance(results: Results) -> tuple[str, bool]:
+def late_variance(results: Results) -> Verdict:
     """Whether the variance of RIN's moves in the last third of the steps is one and a half times that before."""
     v = results["rin-1x100-mnist-rows"].arrays["variance"].at(against="previous").values[0]
     third = len(v) // 3
@@ -150,10 +157,10 @@ def _final(stored: Stored) -> float:
     return float(stored.arrays["indicator"].values[0, -1])
 
 
-def larger(suffix: str, over: Sequence[str] = ("lstm", "gru")) -> Callable[[Results], tuple[str, bool]]:
+def larger(suffix: str, over: Sequence[str] = ("lstm", "gru")) -> Callable[[Results], Verdict]:
     """Whether the plain RNN's indicator at the last step is above the others'."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         values = {cell: _final(results[f"{cell}{suffix}"]) for cell in ("rnn", *over)}
         text = ", ".join(f"{cell} {v:.2f}" for cell, v in values.items())
         return f"log10 at the last step: {text}", values["rnn"] > max(values[cell] for cell in over)
@@ -161,7 +168,7 @@ def larger(suffix: str, over: Sequence[str] = ("lstm", "gru")) -> Callable[[Resu
     return check
 
 
-def throughout(results: Results) -> tuple[str, bool]:
+def throughout(results: Results) -> Verdict:
     """At how many steps the RNN's indicator is the largest and the GRU's the smallest; both at more than 90 %?"""
     rows = {c: results[f"{c}, trained"].arrays["indicator"].values[0] for c in ("rnn", "lstm", "gru")}
     above = np.mean([rows["rnn"] > np.maximum(rows["lstm"], rows["gru"])])
@@ -170,7 +177,7 @@ def throughout(results: Results) -> tuple[str, bool]:
     return text, bool(above > 0.9 and least > 0.9)
 
 
-def over_epochs(results: Results) -> tuple[str, bool]:
+def over_epochs(results: Results) -> Verdict:
     """Whether the RNN's median over the epochs is above the others', beside what the networks learned."""
     rows = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
     text = ", ".join(f"{c} {v:.2f}" for c, v in rows.items())
@@ -180,11 +187,11 @@ def over_epochs(results: Results) -> tuple[str, bool]:
     )
 
 
-def gates(other: str, below: bool) -> Callable[[Results], tuple[str, bool]]:
+def gates(other: str, below: bool) -> Callable[[Results], Verdict]:
     """Whether every norm of the other cell's is at most the RNN's, or not every one, input maps with input maps and
     recurrent ones with recurrent ones."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         norms = {cell: results[cell].arrays["norm"] for cell in ("rnn", other)}
         last = {
             c: dict(zip(map(str, n.axis("weights").ticks), n.values[0, :, -1], strict=True)) for c, n in norms.items()
@@ -197,30 +204,30 @@ def gates(other: str, below: bool) -> Callable[[Results], tuple[str, bool]]:
     return check
 
 
-def inputs(tag: str, check: Callable[[Stored], tuple[str, bool]]) -> Callable[[Results], tuple[str, bool]]:
+def inputs(tag: str, check: Callable[[Stored], Verdict]) -> Callable[[Results], Verdict]:
     """A check on the features as they are, which decides, and beside it what comes out with standardised ones."""
 
-    def both(results: Results) -> tuple[str, bool]:
+    def both(results: Results) -> Verdict:
         (raw, same), (other, also) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
         return f"{raw}. Standardised: {other} ({'yes' if also else 'no'})", same
 
     return both
 
 
-def lower_vanish(sigmoid: Stored) -> tuple[str, bool]:
+def lower_vanish(sigmoid: Stored) -> Verdict:
     """Whether layer 1 gets less than a tenth of the output layer's gradient, in the median epoch."""
     m = np.median(sigmoid.arrays["gradient"].values, axis=1)
     return "median |dy/dW|, layers 1 to 3 and output: " + ", ".join(f"{v:.2g}" for v in m), bool(m[0] < 0.1 * m[-1])
 
 
-def little(sigmoid: Stored) -> tuple[str, bool]:
+def little(sigmoid: Stored) -> Verdict:
     """Whether the first 60 epochs bring less than a quarter of what the loss gains at all."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     text = f"loss {loss[0]:.3f} to {loss[59]:.3f}, then {loss[-1]:.3f}; accuracy {accuracy[0]:.3f} to {accuracy[59]:.3f}, then {accuracy[-1]:.3f}"
     return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
 
 
-def saturated(sigmoid: Stored) -> tuple[str, bool]:
+def saturated(sigmoid: Stored) -> Verdict:
     """Whether 30 % of layer 1's outputs are within a tenth of 0 or 1, and more than of the third's."""
     last = sigmoid.arrays["last"]
     edges = np.array(last.axes[-1].ticks, dtype=float)
@@ -229,27 +236,27 @@ def saturated(sigmoid: Stored) -> tuple[str, bool]:
     return text, ends[0] > 0.3 and ends[0] > ends[-1]
 
 
-def means(results: Results) -> tuple[str, bool]:
+def means(results: Results) -> Verdict:
     """Whether the mean outputs of layers 1 and 2 are of tens."""
     means = results["prelu-tuned"].arrays["means"].values
     return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in means), bool(np.abs(means[:2]).min() > 10)
 
 
-def significant(results: Results) -> tuple[str, bool]:
+def significant(results: Results) -> Verdict:
     """Whether layer 1 of the PReLU network gets three times the gradient of the sigmoid network's."""
     values = {tag: np.median(results[tag].arrays["gradient"].values[0]) for tag in ("sigmoid", "prelu-tuned")}
     text = ", ".join(f"{tag} {v:.2g}" for tag, v in values.items())
     return f"layer 1, median: {text}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
-def quick(prelu: Stored) -> tuple[str, bool]:
+def quick(prelu: Stored) -> Verdict:
     """Whether 20 epochs bring more than half of what the loss gains in 150."""
     loss = prelu.arrays["loss"].values
     done = (loss[0] - loss[19]) / (loss[0] - loss[-1])
     return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(done > 0.5)
 
 
-def stable(prelu: Stored) -> tuple[str, bool]:
+def stable(prelu: Stored) -> Verdict:
     """Whether no layer's mean output changes by more than a quarter after epoch 20."""
     h = prelu.arrays["outputs"].values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
@@ -258,7 +265,7 @@ def stable(prelu: Stored) -> tuple[str, bool]:
     )
 
 
-def forgets(results: Results) -> tuple[str, bool]:
+def forgets(results: Results) -> Verdict:
     """Whether the RNN loses more accuracy than both others."""
     found = {}
     for cell, r in results.items():
@@ -277,17 +284,17 @@ def _lengths(stored: Stored) -> str:
     )
 
 
-def grows(part: str, up: bool) -> Callable[[Results], tuple[str, bool]]:
+def grows(part: str, up: bool) -> Callable[[Results], Verdict]:
     """Whether a random vector grows, or shrinks, at every one of the last ten products with the matrix."""
 
-    def check(results: Results) -> tuple[str, bool]:
+    def check(results: Results) -> Verdict:
         steps = np.diff(results[part].arrays["powers"].values[0, -10:])
         return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
     return check
 
 
-def bounded(results: Results) -> tuple[str, bool]:
+def bounded(results: Results) -> Verdict:
     """Whether below a norm of 1 every product is shorter than the one before it, by the norm at least; and where the norm
     of a trained network lies, whose errors may go either way."""
     found = results["norm 0.9"].arrays

@@ -44,10 +44,10 @@ class Lattice(Result):
         for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
             ratio, depth = (float(a.at(loss=loss).values) for a in (self.ratio, self.depth))
             high = float(self.spread.at(loss=loss).values.max())
-            low = f"layer 1, step 1 gets {times(ratio)} times the gradient of layer {layers}, step {steps}"
-            below = f", layer 1 at step {steps} {times(depth)} times" if layers > 1 else ""
+            below = f", layer 1 at step {steps}: {times(depth)}" if layers > 1 else ""
             found.append(
-                f"Loss {text}: {low}{below}; over runs the norm varies by up to {100 * high:.0f} % of its mean."
+                f"Loss {text}, gradient norms relative to layer {layers} at step {steps}: layer 1 at step 1: {times(ratio)}"
+                f"{below}; standard deviation over networks: at most {100 * high:.0f} % of the mean."
             )
         return found
 

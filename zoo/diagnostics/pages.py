@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import assets
-from ..cards import citation
+from ..cards import citation, markdown
 from ..registry import registry
 from . import claims
 from .base import Stored
@@ -31,7 +31,7 @@ class Figure:
     title: str
     study: str
     note: str
-    """What we did, and where it differs from what the document did."""
+    """What we did, and where it differs from what it did."""
     how: str
     """Function of zoo.diagnostics.drawing."""
     claims: tuple[Claim, ...]
@@ -40,7 +40,7 @@ class Figure:
     arrays: tuple[str, ...] | None = None
 
 
-SMALL = "12 layers of 32 units, 10 steps (the document does not give its sizes)"
+SMALL = "12 layers of 32 units, 10 steps (the paper does not give its sizes)"
 
 FIGURES: tuple[Figure, ...] = (
     Figure(
@@ -71,7 +71,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "star", "fig2-weights", "Fig. 2 without biases", "star-lattice-weights",
-        "The parameters of the document include biases. Without them the LSTM's picture hides what happens: the lower "
+        "The parameters of the paper include biases. Without them the LSTM's picture hides what happens: the lower "
         "layers' small errors meet large inputs, the upper layers' large errors inputs that vanished on their way up.", "maps",
         (Claim("LSTM: attenuated; here of the weights alone", claims.ratio("lstm", 0.0, 0.01)),),
         arrays=("mean",),
@@ -85,16 +85,16 @@ FIGURES: tuple[Figure, ...] = (
          Claim("STAR: between the two, as its singular values are", claims.between),
          Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
          Claim("RHN: the gradients explode within the first epoch", claims.explodes("rhn")),
-         Claim("STAR alone learns in the first epoch; 40 updates of 20 images show nothing of that", claims.early_loss)),
+         Claim("STAR alone learns in the first epoch", claims.early_loss)),
     ),
     Figure(
         "rin", "fig1", "Fig. 1: average estimation error on the adding problem", "rin-adding",
-        "128 test sequences of 200 steps. The document shows the LSTM; IRNN and RIN are added.", "curves",
+        "128 test sequences of 200 steps. The paper shows the LSTM; IRNN and RIN are added.", "curves",
         (Claim("LSTM: average estimation errors are close to 0", claims.only("lstm", claims.close_to_zero("last"))),),
     ),
     Figure(
         "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
-        "128 test images by rows, 28 steps, where the document has 784 steps of a pixel and 200 units; no IRNN is trained "
+        "128 test images by rows, 28 steps, where the paper has 784 steps of a pixel and 200 units; no IRNN is trained "
         "on rows, so a plain RNN stands beside LSTM and RIN.", "curves",
         (Claim("all networks keep the level of activation on an average: eq. 3 is close to 0", claims.close_to_zero("previous")),
          Claim("the variance grows significantly at the last steps in RIN", claims.late_variance)),
@@ -107,37 +107,37 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig53", "Fig. 5.3: Noh's indicator over steps, trained", "chen-steps",
-        "Toxic comments, 200 units, 16 test comments of up to 200 words, where the document has 300 steps.", "curves",
+        "Toxic comments, 200 units, 16 test comments of up to 200 words, where the thesis has 300 steps.", "curves",
         (Claim("RNN above LSTM and GRU throughout, GRU the smallest", claims.throughout),
          Claim("RNN above both at the last step: of the same networks", claims.larger(", trained")),
-         Claim("... before training", claims.larger(", start values")),
+         Claim("... before training", claims.larger(", untrained")),
          Claim("... of 1 x 128 trained on MNIST by rows", claims.larger(", MNIST rows")),
          Claim("... there with random signs for v", claims.larger(", MNIST rows, v of signs"))),
         parts=("rnn, trained", "lstm, trained", "gru, trained"),
     ),
     Figure(
-        "chen", "fig53-start", "Noh's indicator over steps, at start values and on MNIST by rows", "chen-steps",
+        "chen", "fig53-start", "Noh's indicator over steps, untrained and on MNIST by rows", "chen-steps",
         "Before training, and of networks of 128 units trained on MNIST by rows.", "curves", (),
-        parts=("rnn, start values", "lstm, start values", "gru, start values", "rnn, MNIST rows", "lstm, MNIST rows",
+        parts=("rnn, untrained", "lstm, untrained", "gru, untrained", "rnn, MNIST rows", "lstm, MNIST rows",
                "gru, MNIST rows"),
     ),
     Figure(
         "chen", "gates", "Section 5.2: gradients of the memory by each gate's weights", "chen-gates",
-        "Networks of 128 units trained on MNIST by rows; the document argues with upper bounds for scalars, |w| <= 1.", "curves",
+        "Networks of 128 units trained on MNIST by rows; the thesis argues with upper bounds for scalars, |w| <= 1.", "curves",
         (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates("gru", below=True)),
          Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger",
                claims.gates("lstm", below=False))),
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
-        "Networks trained on whole comments, asked about comments with one end replaced by \"the\". The document trains on "
+        "Networks trained on whole comments, asked about comments with one end replaced by \"the\". The thesis trains on "
         "altered comments; networks so trained, and on short ones, are in [what was measured](../measured.md).", "curves",
         (Claim("the RNN loses more than LSTM and GRU when the last 30 % is replaced", claims.forgets),),
     ),
     Figure(
         "chen", "fig33", "Fig. 3.3-3.5: the sigmoid network on Pima", "chen-feedforward",
-        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the document "
-        "names none; 500 training rows. The document does not say that it standardised the features, and the size of its "
+        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the thesis "
+        "names none; 500 training rows. The thesis does not say that it standardised the features, and the size of its "
         "hidden outputs says that it did not; verdicts are of the features as they are.", "curves",
         (Claim("A: gradients are close to zero on the lower layers", claims.inputs("sigmoid", claims.lower_vanish)),
          Claim("B: little improvement over the first 60 epochs", claims.inputs("sigmoid", claims.little)),),
@@ -149,8 +149,8 @@ FIGURES: tuple[Figure, ...] = (
         parts=("sigmoid",), arrays=("last",),
     ),
     Figure(
-        "chen", "fig37", "Fig. 3.7, 3.8 and 3.10: PReLU with tuned start values", "chen-feedforward",
-        "He-normal, uniform and LeCun-uniform, the document's choice; otherwise as above.", "curves",
+        "chen", "fig37", "Fig. 3.7, 3.8 and 3.10: PReLU with tuned initialisation", "chen-feedforward",
+        "He-normal, uniform and LeCun-uniform, the thesis's choice; otherwise as above.", "curves",
         (Claim("A: gradients are significant in magnitude", claims.significant),
          Claim("B: loss improves significantly over the first 20 epochs", claims.inputs("prelu-tuned", claims.quick)),
          Claim("C: hidden outputs are relatively stable after 20 epochs", claims.inputs("prelu-tuned", claims.stable))),
@@ -165,9 +165,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
         "128 units, 64 random starts, one Gaussian matrix made larger and smaller, whose norm is about twice its spectral "
-        "radius; the trained network is rnn-1x128-mnist-rows. The paper is retold by an overview (its "
-        "section 3.1) and a lecture on the linear network h_t = W^T h_(t-1); they speak of the largest eigenvalue, and the "
-        "bounds are those of the largest singular value.", "curves",
+        "radius; the trained network is rnn-1x128-mnist-rows. Retold by Nguyen, \"Recurrent neural networks: for steering "
+        "through time\" (section 3.1), and in Yoon's lectures on deep learning (Seoul National University, 2019, part 10) of "
+        "the linear network h_t = W^T h_(t-1); both speak of the largest eigenvalue, and the bounds are those of the largest "
+        "singular value.", "curves",
         (Claim("a largest eigenvalue below 1: errors vanish in the long run", claims.grows("radius 0.9", up=False)),
          Claim("above 1: they can explode", claims.grows("radius 1.1", up=True)),
          Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", claims.bounded)),
@@ -216,8 +217,8 @@ def _page(key: str) -> str:
     parts = [
         f"# Why it does or does not train: {citation(paper)}",
         f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
-        "`python -m zoo.diagnostics.studies`; pictures and verdicts are generated from them. One run each, unless a caption "
-        "says otherwise. The same on any network: `rnnzoo inspect NAME --what ...`.",
+        "`python -m zoo.diagnostics.studies --runs DIR`, where DIR has the runs of models without published weights; "
+        "pictures and verdicts are generated from them. One run each, unless a caption says otherwise. The same of other networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
     ]
     for figure in FIGURES:
         results = study(figure.study)
@@ -234,9 +235,4 @@ def _page(key: str) -> str:
 def _verdicts(figure: Figure, results: Results) -> str:
     if not figure.claims:
         return ""
-    rows = ["| the document found | here | agrees |", "| --- | --- | --- |"]
-    for claim in figure.claims:
-        numbers, same = claim.check(results)
-        cells = (claim.text, numbers, "yes" if same else "**no**")
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows)
+    return markdown(("the paper found", "here", "agrees"), [claim.cells(results) for claim in figure.claims])

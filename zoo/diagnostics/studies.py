@@ -16,6 +16,7 @@ import torch
 
 from .. import assets, files, provenance, registry
 from ..builder import build
+from ..errors import RequestError
 from ..specs import Config
 from . import ANALYSES, lattices, subject
 from .base import Result
@@ -79,7 +80,7 @@ def star_jacobian(runs: Path | None) -> Parts:
 
 def star_training(runs: Path | None) -> Parts:
     """Gating revisited, Fig. 3: 12 layers on pixel-by-pixel MNIST, in smaller batches and fewer updates, but otherwise by
-    the document's recipe and from its start values, which the registry's models depart from."""
+    the document's recipe and from its initialisation, which the registry's models depart from."""
     recipe = registry.registry().recipes["star-mnist"].model_copy(update={"batch": 20})
     for cell in ("rnn", "lstm", "lstm-f", "rhn", "star"):
         name = f"{cell}-12x128-smnist"
@@ -111,7 +112,7 @@ def chen_steps(runs: Path | None) -> Parts:
         sample = subject.sample(name, subject.config_of(name), 16, untrained=True)
         result = ANALYSES["noh"].function(*sample.given("data"), points=25)
         yield (
-            f"{cell}, start values",
+            f"{cell}, untrained",
             "noh",
             replace(result, setting={**result.setting, "of": name, "with": sample.text}),
         )
@@ -171,10 +172,11 @@ def _with(config: Config, **changes: Any) -> Config:
 
 
 def _weights(runs: Path | None, name: str) -> str | None:
-    """The folder of a run, unless the weights are published."""
-    published = name in registry.models() and registry.find(name).weights is not None
-    if published or runs is None:
+    """The folder of a run, unless the weights are published. Raises RequestError if there is neither."""
+    if registry.find(name).weights is not None:
         return None
+    if runs is None or not (runs / name).is_dir():
+        raise RequestError(f"{name} has no published weights, and there is no run of it. Say where it is by --runs.")
     return str(runs / name)
 
 

@@ -107,7 +107,7 @@ def sample(
     known = registry.models()
     trained = not untrained and (os.path.isdir(name) or (name in known and registry.find(name).weights is not None))
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
-    weights = "trained" if trained else "start values"
+    weights = "trained" if trained else "untrained"
     tasks = registry.registry().tasks
     if config.task in tasks and data:
         task = tasks[config.task]

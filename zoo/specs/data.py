@@ -9,9 +9,13 @@ from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, 
 
 
 class Paper(Spec):
+    """Who wrote what, when, and where it is to be read."""
+
     title: Text
     authors: Text
     year: Annotated[int, Field(ge=1940, le=2100)]
+    venue: Text | None = None
+    """Where it appeared, if it has no address."""
     url: Url | None = None
     arxiv: Annotated[str, Field(pattern=r"^(\d{4}\.\d{4,5}|[a-z-]+/\d{7})$")] | None = None
 
@@ -133,5 +137,7 @@ class Task(Shapes):
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        outputs = f"{self.outputs} {'classes' if self.target == 'class' else 'values'}"
+        outputs = (
+            f"{self.outputs} {'classes' if self.target == 'class' else 'value' if self.outputs == 1 else 'values'}"
+        )
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"
