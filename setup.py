@@ -4,6 +4,7 @@ registry.yaml, counts.json and cards/ go into the wheel as zoo/assets. zoo/kerne
 width of vectors; where there is no compiler, or it refuses, the package installs without.
 """
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 NATIVE = Path("zoo/kernels/native")
+SOURCES = sorted([*NATIVE.glob("*.cpp"), *NATIVE.glob("*.h")])
+DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+"""A library tells what it was built from, which zoo/kernels/interface.py compares with the sources that are there."""
 INSTRUCTIONS = {
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
     "avx2": ["-mavx2", "-mfma"],
@@ -34,8 +38,10 @@ class BuildApart(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         common, self.build_temp = self.build_temp, str(Path(self.build_temp) / ext.name)
-        super().build_extension(ext)
-        self.build_temp = common
+        try:
+            super().build_extension(ext)
+        finally:
+            self.build_temp = common
 
 
 setup(
@@ -44,7 +50,8 @@ setup(
         Extension(
             f"zoo.kernels.scan_{name}",
             sources=[str(NATIVE / "scan.cpp")],
-            depends=[str(path) for path in NATIVE.glob("*.h")],
+            depends=[str(path) for path in SOURCES],
+            define_macros=[("SOURCE", f'"{DIGEST}"')],
             language="c++",
             extra_compile_args=["-std=c++17", "-O3", *flags],
             extra_link_args=["-pthread"],

@@ -262,7 +262,10 @@ def test_doctor_reads_extras_from_the_metadata(monkeypatch: pytest.MonkeyPatch) 
 def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
     found = by_name()["CPU scans"]
-    assert (found.status, found.found) == ("missing", "not built: no compiler was found when rnnzoo was installed")
+    assert (found.status, found.found) == (
+        "missing",
+        "not built: no C++ compiler that can was found when rnnzoo was installed",
+    )
     assert "install g++ and run pip install --force-reinstall --no-deps" in found.fix
 
 
@@ -271,7 +274,7 @@ def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch
     (tmp_path / "scan_generic.abi3.so").write_text("not a library")
     found = by_name()["CPU scans"]
     assert found.status == "broken"
-    assert found.found.startswith("scan_generic.abi3.so cannot be loaded")
+    assert "scan_generic.abi3.so cannot be loaded" in found.found
 
 
 @pytest.mark.skipif("generic" not in interface.libraries(), reason="no compiled scans here")

@@ -2,8 +2,11 @@
 
 import copy
 import functools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from zoo.cells import base
 from zoo.errors import RequestError
 from zoo.kernels import compiled, interface, plans, streaming
 from zoo.network import Network, NetworkState
+from zoo.stack import Stack
 
 BUILT = [
     kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
@@ -238,11 +242,19 @@ def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name
 @pytest.mark.parametrize("case", PLANNED)
 def test_infinite_inputs_saturate(case: str, instructions: str) -> None:
     net = small(case, units=7, layers=1)
-    x = normal(2, 3, 2, dtype=torch.float32)
+    x = normal(9, 3, 2, dtype=torch.float32)
     x[0, 1, 0], x[1, 2, 1] = float("inf"), float("-inf")
-    found = net.encode(x)
-    net.backend = "plain"
-    close(found, net.encode(x))
+    found = {}
+    for net.backend in ("fused", "plain"):
+        net.zero_grad()
+        outputs, state = net.encode(x)
+        score([outputs, *flatten(state)]).backward()
+        found[net.backend] = outputs, state, {n: p.grad for n, p in net.layers.named_parameters()}
+    close(found["fused"][:2], found["plain"][:2])
+    for name, slope in found["plain"][2].items():
+        finite = slope.isfinite()
+        assert torch.equal(found["fused"][2][name].isfinite(), finite), name
+        close(found["fused"][2][name].where(finite, 0), slope.where(finite, 0))
 
 
 def test_the_number_of_threads_changes_nothing_but_rounding() -> None:
@@ -267,6 +279,165 @@ def test_gradients_of_gradients_are_those_of_the_plain_scan(case: str) -> None:
         (slope,) = torch.autograd.grad(score([net(leaf)]), leaf, create_graph=True)
         found[net.backend] = gradients(slope.square().sum(), {"x": leaf, **dict(net.named_parameters())})
     close(found["fused"], found["plain"])
+
+
+@pytest.mark.parametrize("recompute", [None, 3])
+def test_what_shares_weights_with_its_input_counts_them_once(recompute: int | None) -> None:
+    """Where gradients can be differentiated again, and the state comes from the same weights."""
+    net, x = small("star", layers=2), normal(3, 8, 2, dtype=torch.float32)
+
+    def slopes(net: Network, again: bool) -> list[Tensor]:
+        net.recompute = recompute
+        _, state = net.encode(x[:, :4])
+        outputs, _ = net.encode(x[:, 4:] * state[0][0].sum(), state)
+        found = torch.autograd.grad(score([outputs]), list(net.layers.parameters()), create_graph=again)
+        return [t.detach() for t in found]
+
+    for again in (False, True):
+        both(net, lambda net, again=again: slopes(net, again))
+
+
+def test_a_gradient_that_never_arrives() -> None:
+    net, x = small("star", layers=1), normal(3, 4, 2, dtype=torch.float32)
+    net.truncate = 2
+
+    def slopes(net: Network, frozen: bool) -> list[Tensor | None]:
+        net.requires_grad_(not frozen)
+        start = tuple(tuple(s.requires_grad_() for s in part) for part in net.initial_state(3))
+        outputs, state = net.encode(x, start)
+        _, state = net.encode(x, state)
+        of = flatten(start) if frozen else list(net.layers.parameters())
+        return list(torch.autograd.grad(score([outputs, *flatten(state)]), of, create_graph=True))
+
+    for frozen in (False, True):
+        both(net, lambda net, frozen=frozen: slopes(net, frozen))
+
+
+def test_derivatives_are_of_the_mode_of_the_forward_pass() -> None:
+    net, x = small("star", layers=1, recurrent_dropout=0.5), normal(3, 4, 2, dtype=torch.float32).requires_grad_()
+
+    def slope(net: Network) -> Tensor:
+        outputs = net.eval()(x)
+        net.train()
+        return torch.autograd.grad(outputs.sum(), x, create_graph=True)[0].detach()
+
+    both(net, slope)
+
+
+def test_a_default_device_is_for_new_tensors_only() -> None:
+    net, x = small("lstm", layers=2), normal(3, 4, 2, dtype=torch.float32)
+
+    def slopes(net: Network) -> list[Tensor]:
+        net.zero_grad()
+        loss = net(x).sum()
+        with torch.device("meta"):
+            loss.backward()
+        return [p.grad for p in net.parameters() if p.grad is not None]
+
+    both(net, slopes)
+
+
+@pytest.mark.parametrize("case", ["lstm", "rhn"])
+def test_hooks_of_saved_tensors_may_bring_them_elsewhere(case: str, instructions: str) -> None:
+    net, x = small(case, units=20, layers=1), normal(3, 4, 2, dtype=torch.float32)
+
+    def elsewhere(tensor: Tensor) -> Tensor:
+        memory = tensor.new_empty(tensor.numel() + 1)
+        return memory[1:].view(tensor.shape).copy_(tensor)
+
+    def slopes(net: Network) -> list[Tensor]:
+        net.zero_grad()
+        with torch.autograd.graph.saved_tensors_hooks(elsewhere, lambda tensor: tensor):
+            loss = net(x).sum()
+        loss.backward()
+        return [p.grad for p in net.parameters() if p.grad is not None]
+
+    both(net, slopes)
+
+
+def test_an_input_map_without_a_bias() -> None:
+    net, x = small("lstm", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
+    net.layers[0].ahead.input.bias = None
+
+    def slopes(net: Network) -> list[Tensor]:
+        net.zero_grad()
+        outputs = net(x)
+        outputs.sum().backward()
+        return [outputs.detach(), *(p.grad for p in net.parameters() if p.grad is not None)]
+
+    both(net, slopes)
+    with torch.no_grad():
+        both(net, lambda net: net.step(x[:, 0])[0])
+
+
+def test_hooks_of_every_module_see_the_maps() -> None:
+    net, x = small("star", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
+    net.backend, map_ = "auto", net.layers[1].ahead.cell.recurrent
+    seen: list[nn.Module] = []
+    with torch.no_grad():
+        net.step(x[:, 0])
+        for run in (lambda: net(x), lambda: net.step(x[:, 0])):
+            seen.clear()
+            handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module))
+            run()
+            handle.remove()
+            assert map_ in seen
+
+
+def test_a_stream_of_weights_that_are_no_parameters() -> None:
+    net, x = small("star", layers=1).eval(), normal(3, 4, 2, dtype=torch.float32)
+    map_ = net.layers[0].ahead.cell.recurrent
+    weights, state = [map_.weight.detach(), 2 * map_.weight.detach()], random_state(net, 3)
+    del map_.weight
+    with torch.no_grad():
+        net.backend = "auto"
+        for map_.weight in weights:
+            found = net.step(x[:, 0], state)[0]
+        net.backend = "plain"
+        close(found, net.step(x[:, 0], state)[0])
+
+
+def test_a_library_of_other_sources_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = small("star", layers=1), normal(3, 4, 2, dtype=torch.float32)
+    monkeypatch.setattr(interface, "_digest", lambda: "others")
+    with pytest.raises(OSError, match="cannot be loaded: it was built from other sources"):
+        interface.open_library(interface.libraries()[BUILT[0]])
+    with pytest.warns(RuntimeWarning, match="is not used; see `rnnzoo doctor`"):
+        assert interface.library.__wrapped__() is None
+    monkeypatch.setattr(interface, "library", lambda: None)
+    net.backend = "auto"
+    assert net(x).isfinite().all()
+
+
+SHORT = """
+import resource, threading, torch
+from helpers import network, normal
+net, x = network("lstm", dtype=torch.float32, units=32, layers=1).eval(), normal(64, 20, 2, dtype=torch.float32)
+net.backend = "fused"
+torch.set_num_threads(1)
+alone = net(x)
+torch.set_num_threads(4)
+torch.ones(10**6).add_(1)  # torch's own threads are there from now on
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 6 * 2**20,) * 2)  # too little for the stack of a thread
+try:
+    threading.Thread(target=print).start()
+    raise SystemExit("this machine has threads left")
+except RuntimeError:
+    pass
+torch.testing.assert_close(net(x), alone)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_where_the_system_has_no_more_threads_one_does_it_all() -> None:
+    done = subprocess.run([sys.executable, "-c", SHORT], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_short_memory_is_an_error_like_any_other() -> None:
+    with pytest.raises(MemoryError, match="not enough memory"):
+        interface._checked(0, None, ())
 
 
 def test_frozen_weights_and_given_inputs_need_no_gradients() -> None:
@@ -646,6 +817,17 @@ def test_recomputed_gradients_are_the_same(spec: dict[str, object], backend: str
     expected = run()
     net.recompute = 4
     close(run(), expected)
+
+
+def test_states_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = small("lstm", layers=2, steps=7), normal(3, 7, 2, dtype=torch.float32)
+    lengths, scan = [], Stack._scan
+    monkeypatch.setattr(Stack, "_scan", lambda *given: lengths.append(given[1].shape[1]) or scan(*given))
+    net.recompute = 3
+    loss = net(x).sum()
+    assert lengths == [3, 3, 1]
+    loss.backward()
+    assert sorted(lengths[3:]) == [1, 3, 3]
 
 
 @pytest.mark.parametrize(

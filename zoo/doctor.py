@@ -122,7 +122,7 @@ def _compiled(torch: Any) -> Finding:
     what, again = "CPU scans", _reinstall()
     built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
     if not built:
-        why = "not built: no compiler was found when rnnzoo was installed"
+        why = "not built: no C++ compiler that can was found when rnnzoo was installed"
         return Finding(what, why, "missing", f"install g++ and run {again}")
     names = ", ".join(built)
     candidates = interface.LIBRARIES.get(processor, ("generic",))
@@ -131,8 +131,8 @@ def _compiled(torch: Any) -> Finding:
     for kind in usable:
         try:
             means.append(interface.open_library(built[kind]).rnnzoo_halves())
-        except (OSError, AttributeError) as error:  # not a library; one of another version
-            return Finding(what, f"{built[kind].name} cannot be loaded: {_first_line(error)}", "broken", again)
+        except OSError as error:
+            return Finding(what, _first_line(error), "broken", again)
     if not usable:
         return Finding(what, f"built: {names}; this processor runs none of them", "missing", again)
     if usable[0] != candidates[0]:

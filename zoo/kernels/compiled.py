@@ -140,7 +140,7 @@ class Run:
         train = any(wanted[first:])  # the gradients of the weights come all together
         for i, tensor in enumerate(inputs):
             if tensor is not None and (train if i >= first else wanted[i]):
-                found[i] = torch.empty(tensor.shape, dtype=tensor.dtype)
+                found[i] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         if wanted[0] and self.tokens is not None:
             found[0] = y.new_empty(*self.tokens.shape, job.inputs)
         given = [g if g is None else _packed(g) for g in given]
@@ -206,7 +206,13 @@ class _Scan(torch.autograd.Function):
             with torch.autocast("cpu", enabled=False):
                 again = differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
             return None, *again
-        return None, *run.backward(inputs, y, tape, wanted, given)
+        return None, *run.backward(inputs, y.contiguous(), _aligned(tape), wanted, given)
+
+
+def _aligned(tape: Tensor) -> Tensor:
+    """A tape where vectors can be read from it: hooks of saved tensors may have brought it elsewhere."""
+    fits = tape.is_contiguous() and tape.data_ptr() % 64 == 0
+    return tape if fits else tape.clone(memory_format=torch.contiguous_format)
 
 
 def _packed(tensor: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ class Recording:
 
     def __init__(self, run: "Run", key: object, inputs: Sequence[Tensor | None], wanted: Sequence[bool]):
         self.run, self.key, self.busy, self.wanted = run, key, False, wanted
+        self.done: torch.cuda.Event | None = None
         held = [t if t is None else t.detach() for t in inputs]
         self.own = [t.clone(memory_format=torch.contiguous_format) for t in held[: run.loose] if t is not None]
         self.inputs = [*self.own, *held[run.loose :]]
@@ -85,23 +86,34 @@ class Recording:
         self.play_forward = _recorded(forward, cuda)
         self.play_backward = _recorded(backward, cuda) if any(wanted) else None
 
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """What uses the same memory comes one after the other, on whatever streams."""
+        if self.done is not None:
+            torch.cuda.current_stream().wait_event(self.done)
+        yield
+        if self.own[0].is_cuda:
+            self.done = torch.cuda.current_stream().record_event()
+
     def forward(self, inputs: Sequence[Tensor | None], lengths: Tensor | None) -> list[Tensor]:
         """Outputs and final states for such inputs as it was made for."""
-        for own, new in zip(self.own, inputs, strict=False):
-            own.copy_(new)  # type: ignore[arg-type]
-        if self.run.lengths is not None and lengths is not None:
-            self.run.lengths.copy_(lengths)
-        return [t.clone() for t in self.play_forward()]
+        with self._in_turn():
+            for own, new in zip(self.own, inputs, strict=False):
+                own.copy_(new)  # type: ignore[arg-type]
+            if self.run.lengths is not None and lengths is not None:
+                self.run.lengths.copy_(lengths)
+            return [t.clone() for t in self.play_forward()]
 
     def backward(self, given: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of the wanted inputs, of the last forward pass."""
-        for own, g in zip(self.given, given, strict=True):
-            if g is None:
-                own.zero_()
-            else:
-                own.copy_(g)
         assert self.play_backward is not None
-        return [t if t is None else t.clone() for t in self.play_backward()]
+        with self._in_turn():
+            for own, g in zip(self.given, given, strict=True):
+                if g is None:
+                    own.zero_()
+                else:
+                    own.copy_(g)
+            return [t if t is None else t.clone() for t in self.play_backward()]
 
     def lease(self) -> Tensor:
         """A tensor with whose end the recording is free: autograd drops it with the other tensors it has saved."""

@@ -5,6 +5,8 @@ loaded. Where none was built (no compiler) everything works without, slower; `rn
 """
 
 import ctypes
+import hashlib
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -70,24 +72,46 @@ def libraries() -> dict[str, Path]:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The fastest library that is there and that this processor runs."""
+    """The fastest library that is there and that this processor runs; one that cannot be used is warned of."""
     built = libraries()
     for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
         if kind in built:
-            return open_library(built[kind])
+            try:
+                return open_library(built[kind])
+            except OSError as error:
+                warnings.warn(f"{error} It is not used; see `rnnzoo doctor`.", RuntimeWarning, stacklevel=2)
     return None
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a library; raises OSError if that cannot be done."""
-    lib = ctypes.CDLL(str(path))
-    lib.rnnzoo_tape.restype = ctypes.c_int64
-    lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
-    lib.rnnzoo_halves.restype = ctypes.c_int64
-    lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
-    lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
-    lib.rnnzoo_forward.restype = lib.rnnzoo_backward.restype = lib.rnnzoo_step.restype = None
+    """Load a library; raises OSError if that cannot be done, or if it was built from other sources than are here."""
+    try:
+        lib = ctypes.CDLL(str(path))
+        lib.rnnzoo_source.restype = ctypes.c_char_p
+        if _digest() not in (None, lib.rnnzoo_source().decode()):
+            raise OSError("it was built from other sources")
+        lib.rnnzoo_tape.restype = lib.rnnzoo_halves.restype = _int
+        lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
+        lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
+        lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
+        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_step):
+            function.restype, function.errcheck = _int, _checked  # type: ignore[assignment]
+    except (OSError, AttributeError) as error:  # not a library for this machine; of another version
+        raise OSError(f"{path} cannot be loaded: {error}.") from error
     return lib
+
+
+@cache
+def _digest() -> str | None:
+    """Of the sources as setup.py takes it; None where the package has none, which came with its libraries."""
+    folder = Path(__file__).parent / "native"
+    sources = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() if sources else None
+
+
+def _checked(done: int, function: Any, arguments: tuple[Any, ...]) -> None:
+    if not done:
+        raise MemoryError("There is not enough memory for the compiled scan.")
 
 
 def address(tensor: Tensor | None) -> int | None:

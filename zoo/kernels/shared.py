@@ -57,12 +57,16 @@ def watched() -> bool:
     )
 
 
+anywhere = nn.modules.module._has_any_global_hook
+"""Whether there are hooks of every module."""
+
+
 def altered(module: nn.Module) -> bool:
     """Whether more is to happen when the module is called than a fused scan does: a hook, or a parametrised weight."""
     hooks = (
         module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks,
     )  # fmt: skip
-    return any(hooks) or "parametrizations" in module._modules
+    return any(hooks) or "parametrizations" in module._modules or anywhere()
 
 
 def differentiable(
@@ -81,20 +85,24 @@ def differentiable(
     not read x itself.
     """
     count = 1 + sum(len(direction.cell.states) for direction in directions)
-    x, states, weights = of[0], iter(of[1:count]), iter(of[count:])
-    assert x is not None
-    if tokens is not None:
-        x = nn.functional.embedding(tokens, x, PADDING)
     ends: list[Tensor] = []
     again = torch.is_grad_enabled()
     with torch.enable_grad():
+        # one of them may have come from another, whose gradient is to be the partial one: aliases come from nothing
+        of = [t if t is None else t.view_as(t) for t in of]
+        x, states, weights = of[0], iter(of[1:count]), iter(of[count:])
+        assert x is not None
+        if tokens is not None:
+            x = nn.functional.embedding(tokens, x, PADDING)
         for direction in directions:
             start: State = tuple(next(states) for _ in direction.cell.states)  # type: ignore[misc]
             own: Held = {m: (next(weights), next(weights)) for m in maps(direction, planned(direction.cell))}
             outputs, end = _holding(direction, own).scan(x, start, lengths, truncate)
             x = stacked(outputs)
             ends += end
-        pairs = [(o, g) for o, g in zip((x, *ends), given, strict=True) if g is not None]
+        pairs = [(o, g) for o, g in zip((x, *ends), given, strict=True) if g is not None and o.requires_grad]
+        if not pairs:
+            return [None] * len(wanted)
         inputs = [t for t, want in zip(of, wanted, strict=True) if want]
         values, slopes = zip(*pairs, strict=True)
         grads = torch.autograd.grad(values, inputs, slopes, create_graph=again, allow_unused=True)  # type: ignore[arg-type]
@@ -103,8 +111,9 @@ def differentiable(
 
 
 def _holding(module: Module, values: Held) -> Module:
-    """A copy of a module whose maps have other weights and biases: those of the time when the scan ran."""
+    """A copy of a module as it was when the scan ran: not regularised, and its maps with the weights and biases of then."""
     twin = copy.copy(module)
+    twin.__dict__ |= {"training": False} | ({"zoneout": 0.0} if "zoneout" in twin.__dict__ else {})
     children = {name: None if m is None else _holding(m, values) for name, m in module._modules.items()}
     twin.__dict__["_modules"] = children
     if module in values:

@@ -14,7 +14,7 @@ from . import interface
 from .compiled import Run, is_float, supports
 from .interface import address, pointer
 from .plans import planned
-from .shared import altered, in_memory, maps, parameters, watched
+from .shared import altered, anywhere, in_memory, maps, parameters, watched
 
 
 class Stepper:
@@ -74,6 +74,7 @@ class Stepper:
             and self.key == _key(x)
             and list(map(dict.get, *self.parts[:2])) == self.parts[2]
             and not any(self.hooks)
+            and not anywhere()
             and self.addresses == addresses
         )
 
@@ -126,7 +127,9 @@ def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
         [] if head is None else [head.weight, head.bias]
     )
     return (
-        all(p is None or _lies_flat(p) for p in used)
+        all(
+            p is None or (isinstance(p, nn.Parameter) and _lies_flat(p)) for p in used
+        )  # others go unnoticed when replaced
         and all(weight.shape[1] == width for weight, width in zip(reads, widths, strict=False))
         and (head is None or head.bias.shape == head.weight.shape[:1])
     )

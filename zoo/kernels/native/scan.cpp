@@ -8,6 +8,9 @@
 //
 // The interface is C: zoo/kernels/interface.py describes and compiled.py fills in a Job, field by field as here.
 
+#include <exception>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "cells.h"
@@ -27,7 +30,7 @@ struct Job {
     const float* x;  // (steps, batch, inputs), a step and a row this many floats apart, the features of a row together
     int64_t x_step, x_row;
     const int64_t* rows;  // (steps, batch), which row of x to read, or null: x has one for every step and sequence
-    const float *weight, *bias;  // of the input map: (input_blocks * units, inputs), (input_blocks * units)
+    const float *weight, *bias;  // of the input map: (input_blocks * units, inputs); (input_blocks * units), or null
     const Product* product;
     const int64_t* lengths;  // (batch), or null
     int64_t truncate;  // cut the gradient through time every so many steps; 0: never
@@ -115,7 +118,7 @@ struct Weights {
 template <class Cell>
 Buffer biases(const Layer<Cell>& layer) {
     Buffer row(layer.gates);
-    copy(row, layer.pad, layer.job.bias, layer.units, layer.job.input_blocks, layer.units);
+    if (layer.job.bias) copy(row, layer.pad, layer.job.bias, layer.units, layer.job.input_blocks, layer.units);
     for (long i = 0; i < layer.job.products; i++) {
         const Product& p = layer.product(i);
         for (long b = 0; p.bias && b < p.blocks; b++) add(row + (p.block + b) * layer.pad, p.bias + b * layer.units, layer.units);
@@ -223,6 +226,8 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                     p.early = early + r * pad, p.operand = operands + ((std::max(0L, phase - 1) * chunk + t) * rows + r) * pad;
                     for (int i = 0; i < Cell::states; i++) p.after[i] = g[i] + r * pad;
                     for (p.place = 0; p.place < pad; p.place += LANES) Cell::backward(phase, p);
+                    for (long b = 0; b < job.blocks && pad > units; b++)  // NaN beyond the units would reach them through the products
+                        memset(p.gates + b * pad + units, 0, (pad - units) * sizeof(float));
                 }
                 for (long i = 0; i < job.products; i++) {
                     const Product& q = layer.product(i);
@@ -251,23 +256,37 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
         if (job.start_gradient[i]) copy(job.start_gradient[i] + first * units, units, g[i], pad, rows, units);
 }
 
-// Calls work(thread, first row, rows) for the tiles of the batch, the threads taking equal shares of it.
+// Calls work(thread, first row, rows) for the tiles of the batch, the threads taking equal shares of it. What one of them
+// throws is thrown here when all have ended.
 template <class Work>
 void share(const Job& job, long threads, Work work) {
+    std::vector<std::exception_ptr> thrown(threads);
     auto part = [&](long thread) {
         FlushToZero flush;
         Halves halves(job.half);
         const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
         const long count = (end - begin + TILE - 1) / TILE;
-        for (long i = 0; i < count; i++) {
-            const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
-            work(thread, from, to - from);
+        try {
+            for (long i = 0; i < count; i++) {
+                const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
+                work(thread, from, to - from);
+            }
+        } catch (...) {
+            thrown[thread] = std::current_exception();
         }
     };
     std::vector<std::thread> others;
-    for (long i = 1; i < threads; i++) others.emplace_back(part, i);
+    others.reserve(threads);
+    long started = 1;
+    try {
+        for (; started < threads; started++) others.emplace_back(part, started);
+    } catch (const std::system_error&) {  // the system has no more threads: their shares are done here
+    }
     part(0);
+    for (long i = started; i < threads; i++) part(i);
     for (std::thread& other : others) other.join();
+    for (const std::exception_ptr& e : thrown)
+        if (e) std::rethrow_exception(e);
 }
 
 long threads(const Job& job) {
@@ -301,7 +320,7 @@ void run_backward(const Job& job) {
     }
     for (long b = 0; b < job.input_blocks; b++)
         copy(job.weight_gradient + b * units * job.inputs, job.inputs, sums[0].input + b * pad * layer.input_pad, layer.input_pad, units, job.inputs);
-    copy(job.bias_gradient, units, sums[0].bias, pad, job.input_blocks, units);
+    if (job.bias_gradient) copy(job.bias_gradient, units, sums[0].bias, pad, job.input_blocks, units);
     for (long i = 0; i < job.products; i++) {
         const Product& q = layer.product(i);
         for (long b = 0; b < q.blocks; b++)
@@ -336,26 +355,20 @@ const Row* find(const char* name) {
     return nullptr;
 }
 
-}  // namespace
-
-extern "C" {
-
-// Floats of tape a step of one sequence takes; -1 for a cell that is not here.
-int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
-    const Row* r = find(cell);
-    return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
+// Whether the work was done: nothing may be thrown at those who call C. What can be is that memory is short.
+template <class Work>
+int64_t done(Work work) {
+    try {
+        work();
+        return true;
+    } catch (const std::exception&) {
+        return false;
+    }
 }
 
-// How products of bfloat16 are computed; see Means.
-int64_t rnnzoo_halves() { return int64_t(Halves::means()); }
-
-void rnnzoo_forward(const Job* job) { find(job->cell)->forward(*job); }
-
-// One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
-// old ones lie so in `before`, or where that is null at the addresses `old`. logits: (batch, outputs) for what the head
-// makes of the top layer; without a head, null.
-void rnnzoo_step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before,
-                 const float* const* old, float* now, const Head* head, float* logits) {
+// One time step of a stack on (x - mean) / std, as rnnzoo_step.
+void step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old,
+          float* now, const Head* head, float* logits) {
     std::vector<float> standard(given, given + jobs->batch * jobs->inputs);
     for (float& value : standard) value = (value - mean) / std;
     const float* x = standard.data();
@@ -378,5 +391,35 @@ void rnnzoo_step(const Job* jobs, int64_t count, const float* given, float mean,
     copy(logits, outputs, sum, pad, batch, outputs);
 }
 
-void rnnzoo_backward(const Job* job) { find(job->cell)->backward(*job); }
+}  // namespace
+
+extern "C" {
+
+// What these sources are, so that an older library is not taken for theirs; see interface.py.
+const char* rnnzoo_source() { return SOURCE; }
+
+// Floats of tape a step of one sequence takes; -1 for a cell that is not here.
+int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
+    const Row* r = find(cell);
+    return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
+}
+
+// How products of bfloat16 are computed; see Means.
+int64_t rnnzoo_halves() { return int64_t(Halves::means()); }
+
+int64_t rnnzoo_forward(const Job* job) {
+    return done([&] { find(job->cell)->forward(*job); });
+}
+
+int64_t rnnzoo_backward(const Job* job) {
+    return done([&] { find(job->cell)->backward(*job); });
+}
+
+// One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
+// old ones lie so in `before`, or where that is null at the addresses `old`. logits: (batch, outputs) for what the head
+// makes of the top layer; without a head, null.
+int64_t rnnzoo_step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before,
+                    const float* const* old, float* now, const Head* head, float* logits) {
+    return done([&] { step(jobs, count, given, mean, std, before, old, now, head, logits); });
+}
 }

@@ -5,6 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, bits{__VA_ARGS__})
+#endif
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 constexpr int LANES = 16, PANEL = 4;  // PANEL vectors times ROWS accumulators, plus operands, fill the registers
@@ -29,8 +35,8 @@ static inline const vec& at(const float* p) { return *reinterpret_cast<const vec
 template <int D, class V, int... I>
 static inline void exchange(V& a, V& b, std::integer_sequence<int, I...>) {
     const V kept = a;
-    a = __builtin_shufflevector(kept, b, ((I & D) ? LANES + I - D : I)...);
-    b = __builtin_shufflevector(kept, b, ((I & D) ? LANES + I : I + D)...);
+    a = SHUFFLE(kept, b, ((I & D) ? LANES + I - D : I)...);
+    b = SHUFFLE(kept, b, ((I & D) ? LANES + I : I + D)...);
 }
 
 template <int D, class V>
