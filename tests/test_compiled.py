@@ -387,7 +387,8 @@ def test_hooks_of_every_module_see_the_maps() -> None:
 def test_a_stream_of_weights_that_are_no_parameters() -> None:
     net, x = small("star", layers=1).eval(), normal(3, 4, 2, dtype=torch.float32)
     map_ = net.layers[0].ahead.cell.recurrent
-    weights, state = [map_.weight.detach(), 2 * map_.weight.detach()], random_state(net, 3)
+    weights = [map_.weight.detach(), 2 * map_.weight.detach()]
+    state = tuple(tuple(s.float() for s in part) for part in random_state(net, 3))
     del map_.weight
     with torch.no_grad():
         net.backend = "auto"
