@@ -110,6 +110,10 @@ class Loopback:
         """Make the next `times` requests that match go wrong in some way (see Handler.act)."""
         self.faults.append(Fault(method, path, kind, times, options))
 
+    def unspent(self) -> list[Fault]:
+        """Those that nobody met with, or not as often as they were to happen."""
+        return [fault for fault in self.faults if fault.times > 0]
+
     def asked(self, path: str = "", method: str = "") -> list[Seen]:
         return [s for s in self.seen if re.search(path, s.path) and method in ("", s.method)]
 

@@ -90,7 +90,7 @@ def test_counterparts(cell: str, options: dict[str, str], torchs: str, torchrecu
 
 @pytest.mark.parametrize("library", ["torch", "torchrecurrent"])
 @pytest.mark.parametrize("readout", ["last", "mean", "every"])
-def test_peers_answer_like_ours(library: str, readout: str) -> None:
+def test_peers_have_our_shapes_and_their_steps_their_sequences(library: str, readout: str) -> None:
     interface = SMALL.interface.model_copy(update={"readout": readout})
     peer = benchmark._Peer(Contender(library, SMALL.model_copy(update={"interface": interface})))
     x = torch.rand(3, 6, 1)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from rnnzoo_cli import main as cli
 
 from zoo import __version__, benchmark, provenance, registry, results
+from zoo.errors import BenchmarkError
 
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -65,18 +67,31 @@ def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) 
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["nothing"], ["list", "--task", "mnits"], ["eval"], ["eval", "x", "--limit", "0"], ["train", "x", "--epochs", "-1"],
-     ["eval", "rnn-1x128-smnist", "--limit", "5", "--record"], ["list", "--cell", "sta"],
-     ["bench", "rnn-1x128-smnist", "--against", "tensorflow"], ["bench", "rnn-1x128-smnist", "--device", "toaster"],
-     ["bench", "rnn-1x128-smnist", "--against", "torchrecurrent"], ["bench", "rnn-1x128-smnist", "--rounds", "0"],
-     ["bench", "rnn-1x50-toxic-short"], ["bench", "rin-1x100-babi-01"], ["train", "rnn-1x128-smnist", "--gpus-per-job", "1"],
-     ["train", "rnn-1x128-smnist", "--threads-per-job", "2"]],
+    ("request_", "words"),
+    [("nothing", "No such command"), ("list --task mnits", "'mnits'"), ("eval", "Missing argument"),
+     ("eval gru-1x128-mnist-rows --limit 0", "--limit"), ("train gru-1x128-mnist-rows --epochs -1", "--epochs"),
+     ("eval rnn-1x128-smnist --limit 5 --record", "Only whole splits"), ("list --cell sta", "'sta'"),
+     ("bench rnn-1x128-smnist --against tensorflow", "tensorflow"), ("bench rnn-1x128-smnist --device toaster", "toaster"),
+     ("bench rnn-1x128-smnist --against torchrecurrent", "no counterpart"), ("bench rnn-1x128-smnist --rounds 0", "--rounds"),
+     ("bench rnn-1x50-toxic-short", "tokens"), ("bench rin-1x100-babi-01", "tokens"),
+     ("train rnn-1x128-smnist --gpus-per-job 1", "several models"), ("train rnn-1x128-smnist --threads-per-job 2", "several models")],
 )  # fmt: skip
-def test_wrong_requests_exit_with_2(run: Run, arguments: list[str]) -> None:
-    code, out, err = run(*arguments)
+def test_wrong_requests_exit_with_2(run: Run, request_: str, words: str) -> None:
+    code, out, err = run(*request_.split())
     assert (code, out) == (2, "")
-    assert err
+    assert words in err
+
+
+def test_help_has_no_markup_in_it() -> None:
+    """Rich takes words in brackets for styles and leaves them out."""
+    commands = typer.main.get_command(cli.app)
+    todo, texts = [commands], []
+    while todo:
+        command = todo.pop()
+        texts += [command.help or "", *(getattr(part, "help", None) or "" for part in command.params)]
+        todo += getattr(command, "commands", {}).values()
+    assert len(texts) > 100
+    assert [text for text in texts if "[" in text] == []
 
 
 @pytest.mark.parametrize("verb", ["pull", "eval"])
@@ -179,9 +194,17 @@ def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPa
     code, out, err = run("bench", "star-4x128-mnist-rows", "--against", "torchrecurrent")
     assert (code, out) == (2, "")
     assert "torchrecurrent, which is not installed. Try: pip install 'rnnzoo[bench]'" in err
-    monkeypatch.setattr(benchmark, "measure", lambda *arguments: [])
-    with pytest.raises(IndexError):  # nothing was measured
-        cli.app(["bench", "star-4x128-mnist-rows"], standalone_mode=False)
+    seen = []
+
+    def measure(field: list[benchmark.Contender], *rest: object) -> None:
+        seen.extend(field)
+        raise BenchmarkError("that is enough")
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    code, _, err = run("bench", "star-4x128-mnist-rows")
+    assert code == 1
+    assert {contender.library for contender in seen} == {"rnnzoo", "torch", "products"}
+    assert "torchrecurrent is not installed and left out" in err
 
 
 def test_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

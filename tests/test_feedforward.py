@@ -186,13 +186,15 @@ def test_one_initialiser_a_layer_and_what_starts_alike():
     assert torch.equal(second, torch.eye(3))
 
 
-@pytest.mark.parametrize("changes", [
-    {"kernel": 3}, {"bidirectional": "sum"}, {"zoneout": 0.1}, {"recurrent_dropout": 0.1}, {"layer_norm": True},
-    {"options": {"activation": "cosine"}}, {"init": Init(recurrent="zero")}, {"init": Init(gate_bias="one")},
-    {"init": Init(input=["zero", "zero"])}, {"mean": [1.0, 2.0]}, {"inputs": (5, 5, 5)},
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"kernel": 3}, "kernel"), ({"bidirectional": "sum"}, "bidirectional"), ({"zoneout": 0.1}, "zoneout"),
+    ({"recurrent_dropout": 0.1}, "recurrent_dropout"), ({"layer_norm": True}, "layer_norm"),
+    ({"options": {"activation": "cosine"}}, "activation"), ({"init": Init(recurrent="zero")}, "recurrent"),
+    ({"init": Init(gate_bias="one")}, "gate_bias"), ({"init": Init(input=["zero", "zero"])}, "layers|initialis"),
+    ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "5, 5, 5"),
 ])  # fmt: skip
-def test_what_a_feed_forward_network_cannot_have(changes):
-    with pytest.raises(ValidationError):
+def test_what_a_feed_forward_network_cannot_have(changes, words):
+    with pytest.raises(ValidationError, match=words):
         config(**changes)
 
 

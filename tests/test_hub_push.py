@@ -347,6 +347,7 @@ def test_f12_a_failure_that_passes_is_tried_again(here: Here, method: str, path:
     assert done.created
     assert len(log(here)) == 2
     assert here.hub.repos[REPO].tags == {"v1": done.commit}
+    assert here.hub.unspent() == []
 
 
 def test_f12_a_commit_whose_answer_is_lost_is_found(here: Here) -> None:
@@ -355,6 +356,7 @@ def test_f12_a_commit_whose_answer_is_lost_is_found(here: Here) -> None:
     assert done.commit == here.hub.repos[REPO].refs["main"]
     assert len(log(here)) == 2
     assert registry.find(NAME).weights.revision == done.commit
+    assert here.hub.unspent() == []
 
 
 def test_f12_a_failure_that_stays_ends_and_pins_nothing(here: Here, run: Run) -> None:

@@ -86,7 +86,7 @@ def test_means_spreads_and_ratios_are_those_of_the_runs() -> None:
     np.testing.assert_allclose(found.depth.at(loss="last").values, norms[:, 0, 0, 3].mean() / norms[:, 0, 2, 3].mean())
 
 
-def test_runs_do_not_depend_on_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_computed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr("zoo.diagnostics.lattice.BYTES", 3 * 4 * 2 * (4 * 4 + 4 * 4 + 4))
     found = lattice(config_of("rnn-2x4"), runs=8, steps=3, report=lambda done, total: calls.append((done, total)))

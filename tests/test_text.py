@@ -157,11 +157,13 @@ def test_tokens_that_change_before_the_backward_pass_are_noticed():
 
 def test_vectors_are_looked_up_again_when_states_are_recomputed():
     slopes = []
-    for every in (None, 2):
-        net = tokens(embedding={"trainable": True}).train()
+    for every, times in ((None, 1), (2, 2 * 3)):
+        net, calls = tokens(embedding={"trainable": True}).train(), []
+        net.embedding.register_forward_hook(lambda *_, calls=calls: calls.append(1))
         net.recompute = every
         net(X, LENGTHS).square().sum().backward()
         slopes.append(net.embedding.weight.grad)
+        assert len(calls) == times
     same(*slopes)
 
 

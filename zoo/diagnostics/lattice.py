@@ -16,7 +16,7 @@ from .subject import described, untrained
 
 LOSSES = ("last", "all")
 BYTES = 30_000_000
-"""Of parameters drawn at a time; more takes more memory and no less time."""
+"""Of parameters drawn at a time, on which the random numbers depend; more takes more memory and no less time."""
 
 
 @dataclass(frozen=True)
