@@ -1,5 +1,6 @@
 """Every analysis against its definition written out, on small networks, and the verb and pages that show them."""
 
+import copy
 import json
 import math
 import sys
@@ -16,16 +17,19 @@ from torch.nn import functional as F
 
 from zoo import assets, registry, results
 from zoo.cells import CELLS
-from zoo.diagnostics import ANALYSES, pages, subject
+from zoo.diagnostics import ANALYSES, drawing, pages, studies, subject
 from zoo.diagnostics.base import Array, Axis, Stored
 from zoo.diagnostics.dependency import dependency
 from zoo.diagnostics.eigenvalues import eigenvalues
 from zoo.diagnostics.estimation import estimation
+from zoo.diagnostics.feedforward import feedforward
 from zoo.diagnostics.gates import gates
-from zoo.diagnostics.gradients import gradients
-from zoo.diagnostics.noh import noh
+from zoo.diagnostics.gradients import evolution, gradients
+from zoo.diagnostics.lattice import lattice
+from zoo.diagnostics.noh import history, noh
 from zoo.diagnostics.saturation import saturation
 from zoo.errors import RequestError
+from zoo.optimizers import make_optimizer
 
 Run = Callable[..., tuple[int, str, str]]
 LENGTHS = torch.tensor([4, 2, 5])
@@ -252,6 +256,98 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
     assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
     code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", "lattice")
     assert (code, "noh" in err) == (2, True)
+    found = history(tmp_path / "with")
+    assert found.indicator.values.tolist() == [[row.diagnostics["noh"][0] for row in recorded.history]]
+    assert found.metric.values.tolist() == [row.validation_metric for row in recorded.history]
+    assert [axis.ticks for axis in found.indicator.axes] == [(1,), (1, 2, 3)]
+    with pytest.raises(RequestError, match="no run that recorded noh"):
+        history(tmp_path / "without")
+
+
+def test_the_course_of_a_feed_forward_network() -> None:
+    name = "mlp-3x8-circles.tanh"
+    net, data, recipe, target = subject.course(name, subject.config_of(name), epochs=2)
+    own, optimizer = copy.deepcopy(net), make_optimizer(recipe.optimizer, net)
+    found = feedforward(net, data, recipe, target)
+    x, y, _ = data.batch(torch.arange(len(data)), net.device)
+    optimizer = make_optimizer(recipe.optimizer, own)
+    generator, gained = torch.Generator().manual_seed(recipe.seed), []
+    for _ in range(2):
+        for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
+            optimizer.zero_grad()
+            F.cross_entropy(own(x[part]), y[part]).backward()
+            optimizer.step()
+        gained.append(F.cross_entropy(own(x), y).item())
+    np.testing.assert_allclose(found.loss.values, gained, rtol=1e-5)
+    h, hidden = x, []
+    for layer in own.hidden:
+        h = torch.tanh(layer.map(h))
+        hidden.append(h)
+    logits = own.head(h)
+    weights = [layer.map.weight for layer in own.hidden] + [own.head.weight]
+    slopes = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
+    np.testing.assert_allclose(found.gradient.values[:, -1], [g.abs().mean().item() for g in slopes], rtol=1e-4)
+    np.testing.assert_allclose(found.accuracy.values[-1], (logits.argmax(1) == y).double().mean().item())
+    np.testing.assert_allclose(found.outputs.values[:, -1], [h.abs().mean().item() for h in hidden], rtol=1e-4)
+    np.testing.assert_allclose(found.means.values, [h.mean().item() for h in hidden], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.last.values.sum(1), 1, rtol=1e-5)
+    with pytest.raises(RequestError, match="no feed-forward classifier"):
+        feedforward(network("rnn"), data, recipe, target)
+
+
+def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    name = "rnn-1x8-mnist-rows"
+    net, data, recipe, target = subject.course(name, subject.config_of(name))
+    own = copy.deepcopy(net)
+    found = evolution(net, data, recipe, target, updates=2)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
+    for update in range(2):
+        x, y, lengths = data.batch(order[update * recipe.batch :][: recipe.batch], own.device)
+        own.zero_grad()
+        loss = F.cross_entropy(own(x, lengths), y)
+        loss.backward()
+        norm = torch.cat([p.grad.flatten() for p in own.layers.parameters()]).norm().item()
+        np.testing.assert_allclose(found.norm.values[:, update], [norm], rtol=1e-4)
+        np.testing.assert_allclose(found.loss.values[update], loss.item(), rtol=1e-5)
+        whole = torch.cat([p.grad.flatten() for p in own.parameters()]).norm()
+        with torch.no_grad():
+            for p in own.parameters():
+                p -= 0.5 * 0.01 / (whole + 1e-6) * p.grad
+
+
+@pytest.mark.parametrize("what", ["noh", "saturation", "gradients", "dependency"])
+def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "found.svg"
+    code, _, err = run("inspect", "gru-2x4", "--what", what, "--examples", "3", "--plot", str(path))
+    assert code == 0, err
+    assert 3000 < path.stat().st_size < 300_000
+
+
+def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    name = "mlp-3x8-circles.tanh"
+    found = feedforward(*subject.course(name, subject.config_of(name), epochs=2))
+    drawing.draw([(name, found)], ANALYSES["feedforward"].plot, tmp_path / "found.svg")
+    assert (tmp_path / "found.svg").stat().st_size > 3000
+
+
+def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
+    for runs in (None, tmp_path):
+        with pytest.raises(RequestError, match="rnn-1x200-toxic-parts has no published weights"):
+            next(studies.chen_dependency(runs))
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: dependency(network("rnn", readout="every"), normal(2, 5, 2), torch.zeros(2)), "answers at every step"),
+    (lambda: lattice(subject.config_of("rnn-2x4"), runs=1), "needs two runs"),
+    (lambda: subject.sample("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
+    (lambda: subject.course("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
+])  # fmt: skip
+def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        call()
 
 
 def test_pages_show_every_figure_and_verdict() -> None:

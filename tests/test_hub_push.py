@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from hubs import NAME, OTHER, PINNED, PUSHED, REPO, Here, Run, finish
+from huggingface_hub import constants
 from loopback import READ, WRITE, Seen, git_oid
 
 from zoo import assets, cards, checkpoint, golden, hub, load, pins, registry, results, tensors
@@ -506,6 +507,41 @@ def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) 
     assert code == 1
     assert re.search(r"metrics +FAILED +test accuracy .* recorded .* 0\.002 apart, 0\.001 is allowed", out)
     assert "are not what they are said to be" in err
+    for kept, words in (
+        ((before.model_copy(update={"dataset_sha256": {"x": "0" * 64}}),), "on other data than recorded"),
+        ((), f"No figure is recorded. rnnzoo eval {NAME} --record"),
+    ):
+        results.write(here.card, results.Results(evaluations=kept))
+        code, out, _ = run("verify", NAME, "--metrics")
+        assert (code, words in out) == (1, True)
+
+
+def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    push(here)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    here.hub.seen.clear()
+    code, out, _ = run("verify", NAME, "--remote")
+    assert (code, "Offline: the Hub was not asked. Unset HF_HUB_OFFLINE." in out) == (1, True)
+    assert here.hub.requests() == []
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("pull", "hf://a/b@main", "--revision", "dev"), "two different revisions"),
+    (("cache", "rm", "hf://a/b@main"), "removed whole"),
+    (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
+    (("list", "--remote", "--task", "mnist-rows"), "knows no --task, --cell or --trained"),
+])  # fmt: skip
+def test_what_makes_no_sense_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert here.hub.requests() == []
+
+
+def test_a_folder_has_no_revisions(here: Here) -> None:
+    with pytest.raises(RequestError, match="is a folder, which has no revisions"):
+        load(here.card, revision="main")
 
 
 def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: Here, tmp_path: Path) -> None:
@@ -557,6 +593,23 @@ def test_a_network_goes_to_the_hub_and_comes_back(here: Here) -> None:
     assert Network.from_pretrained(NAME, device="cpu").config.name == NAME
     with pytest.raises(RequestError, match="is not the name of a repository"):
         network.push_to_hub("mine")
+
+
+def test_a_network_goes_to_a_branch_a_pull_request_or_a_private_repository(here: Here) -> None:
+    network = build(NAME, device="cpu", seed=7).eval()
+    network.push_to_hub("alice/mine", private=True)
+    repo = here.hub.repos["alice/mine"]
+    main = repo.refs["main"]
+    assert repo.private
+    with torch.no_grad():
+        network.head.bias += 1
+    assert network.push_to_hub("alice/mine", create_pr=True) == f"{here.hub.endpoint}/alice/mine/discussions/1"
+    assert repo.refs["main"] == main
+    where = network.push_to_hub("alice/mine", revision="dev")
+    assert repo.refs["main"] == main
+    assert repo.refs["dev"] == where.rpartition("@")[2]
+    loaded = Network.from_pretrained("alice/mine", revision="dev", device="cpu")
+    assert torch.equal(loaded.head.bias, network.head.bias)
 
 
 def test_a_pickled_file_is_never_taken(here: Here) -> None:

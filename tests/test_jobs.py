@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rnnzoo_cli import many
 from rnnzoo_cli.output import board
 from ruamel.yaml import YAML
 
-from zoo import jobs, registry, results
-from zoo.errors import RequestError
+from zoo import cluster, jobs, registry, results
+from zoo.errors import RequestError, TrainingError
 from zoo.training import train
 
 Zoo = Callable[..., Path]
@@ -137,6 +138,43 @@ class Scripted:
 
     def stop(self) -> None:
         self.stops += 1
+
+
+@pytest.mark.parametrize(("given", "threads"), [((), "5"), (("--jobs", "2"), "2"), (("--threads-per-job", "3"), "3")])
+def test_cores_are_shared(
+    run: Run,
+    three: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: Sequence[str],
+    threads: str,
+) -> None:
+    three()
+    seen: list[jobs.Job] = []
+    monkeypatch.setattr(many, "_cores", lambda: 5)
+    monkeypatch.setattr(
+        many.jobs, "run", lambda todo, *rest: seen.extend(todo) or {j.name: jobs.State("done") for j in todo}
+    )
+    assert run("train", PATTERN, "--out", str(tmp_path / "runs"), *given)[0] == 0
+    assert [job.name for job in seen] == NAMES
+    assert {job.environment["OMP_NUM_THREADS"] for job in seen} == {threads}
+
+
+def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task of a Ray cluster does there, and what becomes of it, without a cluster."""
+    job = jobs.Job("a", tmp_path / "a", ("train", "a"), {})
+    with pytest.raises(TrainingError, match="is not on this machine"):
+        cluster._run(job)
+    job.folder.mkdir()
+    job.log.touch()
+    for code, outcome in ((0, 0), (1, 1), (None, jobs.INTERRUPTED)):
+        state = jobs.State("done", text="so", code=code)
+        monkeypatch.setattr(cluster.jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
+        assert cluster._run(job) == (outcome, "so")
+    state = jobs.State("failed", text="killed by signal 9", code=-9)
+    monkeypatch.setattr(cluster.jobs, "run", lambda todo, workers: {todo[0].name: state})
+    with pytest.raises(cluster.KilledError, match="killed by signal 9"):
+        cluster._run(job)
 
 
 @pytest.fixture

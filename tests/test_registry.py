@@ -640,6 +640,11 @@ def test_stages_of_older_checkpoints():
     assert Recipe.model_validate({**given, "then": None}) == Recipe.model_validate(given)
 
 
+def test_a_recipe_that_follows_itself(tmp_path):
+    text = edited("    batch: 10\n", "    batch: 10\n    follows: r  # HERE\n    why: Because\n")
+    assert "a recipe cannot follow itself" in refusal(tmp_path, text)
+
+
 @pytest.mark.parametrize("given", ["follows: r", "why: Because"])
 def test_a_departure_without_its_reason_or_its_origin(tmp_path, given):
     text = edited("    batch: 10\n", f"    batch: 10\n    {given}\n").replace("  r:\n", "  r:  # HERE\n")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers import config, same
 
-from zoo import checkpoint, hub, registry, release
+from zoo import checkpoint, hub, registry, release, text
 from zoo.builder import build, counts, parameters
 from zoo.cells import CELLS
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
@@ -65,6 +65,18 @@ def test_the_most_frequent_words_get_tokens():
 def test_an_odd_vocabulary_is_refused(words):
     with pytest.raises(RequestError, match="begins with <padding> and <unknown>"):
         Tokenizer(words, 5)
+
+
+def test_a_vocabulary_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / FILE).write_bytes(Tokenizer([*RESERVED, "the"], 7).content())
+    monkeypatch.setattr(text, "MAX_BYTES", 10)
+    with pytest.raises(CheckpointError, match="larger than a vocabulary can be"):
+        Tokenizer.read(tmp_path / FILE, 3, 7)
+
+
+def test_the_neutral_word():
+    assert Tokenizer([*RESERVED, "a", "the"], 7).neutral == 3
+    assert Tokenizer([*RESERVED, "a"], 7).neutral == 1
 
 
 def test_a_vocabulary_comes_back_from_its_file(tmp_path):

@@ -492,6 +492,14 @@ def test_going_on_drops_measurements_of_the_old_weights(small_zoo: Zoo, tmp_path
     assert results.read(out).measured() is None
 
 
+def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(RequestError, match=r"is a file\. Choose a folder for the run"):
+        train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
 def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     with pytest.raises(RequestError, match="batch: Input should be less than"):
