@@ -13,7 +13,7 @@ from .output import AsJson, emit, progress, say
 Subject = Annotated[
     str,
     typer.Argument(
-        help="Name of a model, a checkpoint's folder, or CELL-LxH for start values: lstm-12x32.",
+        help="Name of a model, a checkpoint's folder, or CELL-LxH, randomly initialised: lstm-12x32.",
         autocompletion=complete,
     ),
 ]
@@ -32,7 +32,7 @@ def inspect(
     examples: Annotated[
         int, typer.Option(min=1, help="Sequences of the task's test data, where data are needed.")
     ] = 128,
-    untrained: Annotated[bool, typer.Option("--untrained", help="Start values, even if there are weights.")] = False,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Random weights, even if there are trained ones.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:

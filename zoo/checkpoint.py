@@ -31,7 +31,7 @@ def load(
     name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
     registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
-    Hub revision other than the pinned one. pretrained=False: start values instead. Raises UnknownNameError,
+    Hub revision other than the pinned one. pretrained=False: randomly initialised instead. Raises UnknownNameError,
     CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:

@@ -218,7 +218,8 @@ def _page(key: str) -> str:
         f"# Why it does or does not train: {citation(paper)}",
         f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
         "`python -m zoo.diagnostics.studies --runs DIR`, where DIR has the runs of models without published weights; "
-        "pictures and verdicts are generated from them. One run each, unless a caption says otherwise. The same of other networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
+        "pictures and verdicts are generated from them. One run each, unless a caption says otherwise. The same of other "
+        "networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
     ]
     for figure in FIGURES:
         results = study(figure.study)
