@@ -25,6 +25,8 @@ INSTRUCTIONS = {
 
 class BuildWithAssets(build_py):
     def run(self) -> None:
+        if not self.editable_mode:  # sources of an earlier build
+            shutil.rmtree(Path(self.build_lib) / NATIVE, ignore_errors=True)
         super().run()
         if not self.editable_mode:
             assets = Path(self.build_lib) / "zoo" / "assets"
@@ -34,14 +36,16 @@ class BuildWithAssets(build_py):
 
 
 class BuildApart(build_ext):
-    """The same source for every library, so the objects need folders of their own."""
+    """The same source for every library, so the objects need folders of their own; built whenever it is not the digest's."""
 
     def build_extension(self, ext: Extension) -> None:
-        common, self.build_temp = self.build_temp, str(Path(self.build_temp) / ext.name)
+        given, built = (self.build_temp, self.force), Path(self.get_ext_fullpath(ext.name))
+        self.build_temp = str(Path(self.build_temp) / ext.name)
+        self.force = self.force or not built.exists() or DIGEST.encode() not in built.read_bytes()
         try:
             super().build_extension(ext)
         finally:
-            self.build_temp = common
+            self.build_temp, self.force = given
 
 
 setup(
@@ -50,7 +54,7 @@ setup(
         Extension(
             f"zoo.kernels.scan_{name}",
             sources=[str(NATIVE / "scan.cpp")],
-            depends=[str(path) for path in SOURCES],
+            depends=["setup.py", *map(str, SOURCES)],
             define_macros=[("SOURCE", f'"{DIGEST}"')],
             language="c++",
             extra_compile_args=["-std=c++17", "-O3", *flags],

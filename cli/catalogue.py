@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.",
 NameOrAddress = Annotated[
     str,
     typer.Argument(
-        help="Name of a model, see `rnnzoo list`, or hf://org/name, perhaps @revision behind it.",
+        help="Name of a model, see `rnnzoo list`, or hf://org/name, optionally followed by @revision.",
         autocompletion=complete,
     ),
 ]

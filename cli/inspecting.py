@@ -32,7 +32,9 @@ def inspect(
     examples: Annotated[
         int, typer.Option(min=1, help="Sequences of the task's test data, where data are needed.")
     ] = 128,
-    untrained: Annotated[bool, typer.Option("--untrained", help="Random weights, even if there are trained ones.")] = False,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Random weights, even if there are trained ones.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:

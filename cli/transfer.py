@@ -20,7 +20,8 @@ Names = Annotated[
 NamesOrAddresses = Annotated[
     list[str],
     typer.Argument(
-        help="Names, patterns such as 'star-*', or hf://org/name, perhaps @revision behind it.", autocompletion=complete
+        help="Names, patterns such as 'star-*', or hf://org/name, optionally followed by @revision.",
+        autocompletion=complete,
     ),
 ]
 Timeout = Annotated[

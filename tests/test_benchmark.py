@@ -264,7 +264,7 @@ def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.Monke
     found = by_name()["CPU scans"]
     assert (found.status, found.found) == (
         "missing",
-        "not built: no C++ compiler was found when rnnzoo was installed, or too old a one",
+        "not built: no C++ compiler was found when rnnzoo was installed, or the one found is too old",
     )
     assert "install g++ and run pip install --force-reinstall --no-deps" in found.fix
 

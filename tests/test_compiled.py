@@ -1,6 +1,7 @@
 """The compiled scan of one layer: every plan, every instruction set that this processor runs, against the plain scan."""
 
 import copy
+import ctypes
 import functools
 import subprocess
 import sys
@@ -379,8 +380,10 @@ def test_hooks_of_every_module_see_the_maps() -> None:
         for run in (lambda: net(x), lambda: net.step(x[:, 0])):
             seen.clear()
             handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module))
-            run()
-            handle.remove()
+            try:
+                run()
+            finally:
+                handle.remove()
             assert map_ in seen
 
 
@@ -423,7 +426,7 @@ size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + 6 * 2**20,) * 2)  # too little for the stack of a thread
 try:
     threading.Thread(target=print).start()
-    raise SystemExit("this machine has threads left")
+    raise SystemExit(77)
 except RuntimeError:
     pass
 torch.testing.assert_close(net(x), alone)
@@ -432,13 +435,19 @@ torch.testing.assert_close(net(x), alone)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_where_the_system_has_no_more_threads_one_does_it_all() -> None:
-    done = subprocess.run([sys.executable, "-c", SHORT], cwd=Path(__file__).parent, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120
+    )
+    if done.returncode == 77:
+        pytest.skip("there are threads left, of smaller stacks")
     assert done.returncode == 0, done.stderr
 
 
-def test_short_memory_is_an_error_like_any_other() -> None:
+def test_short_memory_is_an_error_like_any_other(instructions: str) -> None:
+    sizes = {"steps": 1, "batch": 1, "inputs": 1, "units": 2**50, "input_blocks": 2, "blocks": 2, "phases": 1}
+    job = interface.Job(cell=b"star", **sizes)
     with pytest.raises(MemoryError, match="not enough memory"):
-        interface._checked(0, None, ())
+        interface.library().rnnzoo_forward(ctypes.byref(job))
 
 
 def test_frozen_weights_and_given_inputs_need_no_gradients() -> None:

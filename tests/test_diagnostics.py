@@ -267,7 +267,7 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
 def test_the_course_of_a_feed_forward_network() -> None:
     name = "mlp-3x8-circles.tanh"
     net, data, recipe, target = subject.course(name, subject.config_of(name), epochs=2)
-    own, optimizer = copy.deepcopy(net), make_optimizer(recipe.optimizer, net)
+    own = copy.deepcopy(net)
     found = feedforward(net, data, recipe, target)
     x, y, _ = data.batch(torch.arange(len(data)), net.device)
     optimizer = make_optimizer(recipe.optimizer, own)
@@ -343,6 +343,7 @@ def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
     (lambda: dependency(network("rnn", readout="every"), normal(2, 5, 2), torch.zeros(2)), "answers at every step"),
     (lambda: lattice(subject.config_of("rnn-2x4"), runs=1), "needs two runs"),
     (lambda: subject.sample("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
+    (lambda: subject.course("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
     (lambda: subject.course("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
 ])  # fmt: skip
 def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> None:

@@ -39,8 +39,10 @@ class Row:
     """What the measured weights were trained by."""
     epochs_done: int | None = None
     epochs: int | None = None
-    documented: int | None = None
-    """Epochs of the paper's recipe, where there is one that the recipe departs from."""
+    paper_epochs: int | None = None
+    """Those of the paper's recipe, where the recipe is that or follows it."""
+    converged: bool = False
+    """Whether the training ended because the validation loss fell no more."""
     diverged: int | None = None
     """The epoch in which the training ended for numbers that are not finite."""
     seed: int | None = None
@@ -75,8 +77,8 @@ class Row:
     @property
     def training_text(self) -> str | None:
         """Recipe, how much of it was done, and how many epochs the paper's has if that is another number."""
-        paper = f" (paper: {self.documented})" if self.documented not in (None, self.epochs) else ""
-        end = "; diverged" if self.diverged else ""
+        paper = f" (paper: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
+        end = "; diverged" if self.diverged else "; converged" if self.converged else ""
         return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
 
 
@@ -110,10 +112,11 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
     if training := found.training:
-        documented = registry.registry().recipes.get(training.recipe.follows or "")
+        paper = registry.registry().recipes.get(training.recipe.follows or training.recipe_name)
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
-            documented=documented.epochs if documented else None, diverged=training.diverged,
+            paper_epochs=paper.epochs if paper and paper.paper else None, diverged=training.diverged,
+            converged=results.converged(training.history, training.recipe),
         )  # fmt: skip
     figures = [
         _measured(
@@ -129,7 +132,9 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
 def _measured(row: Row, evaluation: results.Evaluation | None) -> Row:
     """The row with what was measured, or without how the weights came about."""
     if evaluation is None:
-        return replace(row, recipe=None, epochs_done=None, epochs=None, documented=None, diverged=None)
+        return replace(
+            row, recipe=None, epochs_done=None, epochs=None, paper_epochs=None, diverged=None, converged=False
+        )
     return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
 
 

@@ -122,7 +122,7 @@ def _compiled(torch: Any) -> Finding:
     what, again = "CPU scans", _reinstall()
     built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
     if not built:
-        why = "not built: no C++ compiler was found when rnnzoo was installed, or too old a one"
+        why = "not built: no C++ compiler was found when rnnzoo was installed, or the one found is too old"
         return Finding(what, why, "missing", f"install g++ and run {again}")
     names = ", ".join(built)
     candidates = interface.LIBRARIES.get(processor, ("generic",))

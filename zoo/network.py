@@ -302,7 +302,7 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
 
 
 def counts(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
-    """Lengths, (batch, *parts), on the device of x, (batch, time, ...): integers from 1, of one sequence at most time in sum.
+    """Lengths, (batch, *parts), on the device of x, (batch, time, ...): integers from 1 whose sum for a sequence is at most time.
 
     None for what is no such thing, be it lists of different sizes.
     """

@@ -22,16 +22,17 @@ def tasks_page() -> str:
             task.output_text,
             f"{data.title}{f', standing in for {data.stands_in_for}' if data.stands_in_for else ''}",
             data.license,
-            _origin(data),
+            "not read: reported figures only" if task.family == "absent" else _origin(data),
         )
         for name, task in known.tasks.items()
         for data in [known.datasets[task.dataset]]
     ]
     header = ("task", "what is asked", "input", "output", "data", "licence", "where from")
     return (
-        "# Tasks\n\nThe last part of a model's name. Data that are not generated lie in a folder of `$RNNZOO_DATA`, which is "
-        "`~/.cache/rnnzoo` if it is not set, and must be the files whose sha256 `registry.yaml` has. MNIST's test images "
-        f"come with the package.\n\n{markdown(header, rows)}\n"
+        "# Tasks\n\nA task is what follows the units in a model's name, before a tag. Data that are not generated lie in a "
+        "folder of `$RNNZOO_DATA`, which is `~/.cache/rnnzoo` if it is not set, and must be the files whose sha256 "
+        "`registry.yaml` has, if it has any. MNIST's test images come with the package.\n\n"
+        f"{markdown(header, rows)}\n"
     )
 
 
@@ -61,13 +62,14 @@ def _extent(rows: Sequence[Row]) -> str:
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
     """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
     paper = registry().papers[key]
+    short = sum(r.measured is not None and (r.epochs or 0) < (r.paper_epochs or 0) for r in rows)
+    shorter = f"{short} of the measured figures are of runs shorter than the paper's, which may have gained by more. "
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),
         f"What the paper reports against what was measured here: {_extent(rows)} so far, each in one run. The "
-        "difference is measured less reported, for accuracies in percentage points. Most runs are shorter than the paper's, "
-        "so that a figure below the paper's is not a failed reproduction; the card of a model lists all that differs. "
-        f"`rnnzoo compare --paper {key}` prints the rows.",
+        f"difference is measured less reported, for accuracies in percentage points. {shorter if short else ''}"
+        f"The card of a model lists all that differs. `rnnzoo compare --paper {key}` prints the rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):

@@ -126,4 +126,4 @@ def _caption(rows: Sequence[Row]) -> str:
 
 
 def _source(row: Row) -> str:
-    return f"{row.table} of {cards.citation(registry.registry().papers[row.paper])}" if row.paper else "no document"
+    return f"{row.table} of {cards.citation(registry.registry().papers[row.paper])}" if row.paper else "no paper"

@@ -31,7 +31,7 @@ class Figure:
     title: str
     study: str
     note: str
-    """What we did, and where it differs from what it did."""
+    """What we did, and where it differs from what the paper did."""
     how: str
     """Function of zoo.diagnostics.drawing."""
     claims: tuple[Claim, ...]
@@ -71,7 +71,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "star", "fig2-weights", "Fig. 2 without biases", "star-lattice-weights",
-        "The parameters of the paper include biases. Without them the LSTM's picture hides what happens: the lower "
+        "The paper's parameters include biases. Without them the LSTM's picture hides what happens: the lower "
         "layers' small errors meet large inputs, the upper layers' large errors inputs that vanished on their way up.", "maps",
         (Claim("LSTM: attenuated; here of the weights alone", claims.ratio("lstm", 0.0, 0.01)),),
         arrays=("mean",),

@@ -103,7 +103,7 @@ def sample(
     where the data are not there, and what `load` raises.
     """
     if config.interface.readout == "none" or config.interface.form != "sequence":
-        raise RequestError(f"{config.name} does not read one sequence; this analysis is of networks that do.")
+        raise _not_one_sequence(config)
     known = registry.models()
     trained = not untrained and (os.path.isdir(name) or (name in known and registry.find(name).weights is not None))
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
@@ -126,11 +126,17 @@ def sample(
     return Sample(network, x, y, None, "class", f"{weights}; random inputs")
 
 
+def _not_one_sequence(config: Config) -> RequestError:
+    return RequestError(f"{config.name} does not read one sequence; this analysis is of networks that do.")
+
+
 def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
     """What analyses of a course of training are given: a fresh network, the training split, the recipe, the target.
 
     Raises RequestError for what is not in the registry, and DataError where the data are not there.
     """
+    if config.interface.form != "sequence":
+        raise _not_one_sequence(config)
     if name not in registry.models():
         raise RequestError(f"{name} is not in the registry, so it has no recipe to be trained by.")
     entry = registry.find(name)

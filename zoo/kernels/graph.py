@@ -91,9 +91,11 @@ class Recording:
         """What uses the same memory comes one after the other, on whatever streams."""
         if self.done is not None:
             torch.cuda.current_stream().wait_event(self.done)
-        yield
-        if self.own[0].is_cuda:
-            self.done = torch.cuda.current_stream().record_event()
+        try:
+            yield
+        finally:
+            if self.own[0].is_cuda:
+                self.done = torch.cuda.current_stream().record_event()
 
     def forward(self, inputs: Sequence[Tensor | None], lengths: Tensor | None) -> list[Tensor]:
         """Outputs and final states for such inputs as it was made for."""
@@ -153,6 +155,8 @@ class Recordings:
             if len(self.all) >= MOST and not idle:
                 return None
             if len(self.all) >= MOST:
+                if idle[-1].done is not None:  # its memory may be in use on another stream
+                    idle[-1].done.synchronize()
                 self.all.remove(idle[-1])
             del idle
             found = Recording(run, key, inputs, wanted)

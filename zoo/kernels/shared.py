@@ -66,7 +66,7 @@ def altered(module: nn.Module) -> bool:
     hooks = (
         module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks,
     )  # fmt: skip
-    return any(hooks) or "parametrizations" in module._modules or anywhere()
+    return any(hooks) or "parametrizations" in module._modules or bool(anywhere())
 
 
 def differentiable(
@@ -88,7 +88,7 @@ def differentiable(
     ends: list[Tensor] = []
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        # one of them may have come from another, whose gradient is to be the partial one: aliases come from nothing
+        # one of them may be computed from another; no alias is, so that the gradient by each is the partial one
         of = [t if t is None else t.view_as(t) for t in of]
         x, states, weights = of[0], iter(of[1:count]), iter(of[count:])
         assert x is not None
@@ -113,7 +113,7 @@ def differentiable(
 def _holding(module: Module, values: Held) -> Module:
     """A copy of a module as it was when the scan ran: not regularised, and its maps with the weights and biases of then."""
     twin = copy.copy(module)
-    twin.__dict__ |= {"training": False} | ({"zoneout": 0.0} if "zoneout" in twin.__dict__ else {})
+    twin.__dict__.update({"training": False, "zoneout": 0.0})
     children = {name: None if m is None else _holding(m, values) for name, m in module._modules.items()}
     twin.__dict__["_modules"] = children
     if module in values:

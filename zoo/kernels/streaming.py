@@ -127,9 +127,7 @@ def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
         [] if head is None else [head.weight, head.bias]
     )
     return (
-        all(
-            p is None or (isinstance(p, nn.Parameter) and _lies_flat(p)) for p in used
-        )  # others go unnoticed when replaced
+        all(p is None or _is_flat_parameter(p) for p in used)
         and all(weight.shape[1] == width for weight, width in zip(reads, widths, strict=False))
         and (head is None or head.bias.shape == head.weight.shape[:1])
     )
@@ -139,6 +137,11 @@ def _differentiated(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, sta
     """Whether a gradient is wanted of anything that a step depends on."""
     weights = itertools.chain(stack.parameters(), () if head is None else head.parameters())
     return any(t.requires_grad for t in itertools.chain([x], *state, weights))
+
+
+def _is_flat_parameter(tensor: Tensor) -> bool:
+    """What is no parameter goes unnoticed when it is replaced."""
+    return isinstance(tensor, nn.Parameter) and _lies_flat(tensor)
 
 
 def _lies_flat(tensor: Tensor) -> bool:

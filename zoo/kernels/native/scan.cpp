@@ -9,8 +9,6 @@
 // The interface is C: zoo/kernels/interface.py describes and compiled.py fills in a Job, field by field as here.
 
 #include <exception>
-#include <new>
-#include <system_error>
 #include <thread>
 
 #include "cells.h"
@@ -226,7 +224,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                     p.early = early + r * pad, p.operand = operands + ((std::max(0L, phase - 1) * chunk + t) * rows + r) * pad;
                     for (int i = 0; i < Cell::states; i++) p.after[i] = g[i] + r * pad;
                     for (p.place = 0; p.place < pad; p.place += LANES) Cell::backward(phase, p);
-                    for (long b = 0; b < job.blocks && pad > units; b++)  // NaN beyond the units would reach them through the products
+                    if (pad > units) for (long b = 0; b < job.blocks; b++)  // NaN there would reach the units through the products
                         memset(p.gates + b * pad + units, 0, (pad - units) * sizeof(float));
                 }
                 for (long i = 0; i < job.products; i++) {
@@ -280,7 +278,7 @@ void share(const Job& job, long threads, Work work) {
     long started = 1;
     try {
         for (; started < threads; started++) others.emplace_back(part, started);
-    } catch (const std::system_error&) {  // the system has no more threads: their shares are done here
+    } catch (const std::exception&) {  // the system has no more threads: their shares are done here
     }
     part(0);
     for (long i = started; i < threads; i++) part(i);
