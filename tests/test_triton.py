@@ -252,6 +252,24 @@ def gradient(net: Network, x: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(net(x).sum(), list(net.layers.parameters())))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_streams_take_turns_at_a_recording(recorded: None, device: str) -> None:
+    net, x, _ = problem(device, "star shift=0.0", layers=2)
+    inputs, streams = [x + 0.1 * i for i in range(8)], [torch.cuda.Stream(), torch.cuda.Stream()]
+    found = []
+    with torch.no_grad():
+        expected = [plain(net)(given) for given in [x, *inputs]]
+        found.append(net(x))
+        torch.cuda.synchronize()
+        for i, given in enumerate(inputs):
+            with torch.cuda.stream(streams[i % 2]):
+                found.append(net(given))
+    torch.cuda.synchronize()
+    close(found, expected)
+    assert len(graph.recordings(net.layers[0]).all) == 1
+
+
 def test_recordings_end_with_their_stack(recorded: None, device: str) -> None:
     net, x, _ = problem(device, "star shift=0.0", layers=2, steps=1)
     with torch.no_grad():
