@@ -1,4 +1,4 @@
-# The front door: `make demo` and `make test` need nothing but Python 3.11 or later.
+# The front door: `make demo` and `make test` need Python 3.11 or later and a package index, and nothing else.
 
 PYTHON ?= python3
 # A CPU build of torch where the package index has one; a range would fetch gigabytes of CUDA on a machine without a GPU.

@@ -66,14 +66,13 @@ def list_(
             "name": name, "cell": entry.model.cell, "task": entry.model.task, "parameters": count.parameters,
             "measured": value, "reported_percent": reported, "weights": entry.weights is not None,
         })  # fmt: skip
-        printed = ", ".join(f"{figure:g} %" for figure in dict.fromkeys(reported)) or None
         table.append(
             (
                 name,
                 entry.model.task,
                 f"{count.parameters:,}",
                 TARGETS[entry.task.target].text(value) if value is not None else None,
-                printed,
+                cards.reported_text(entry),
                 "yes" if entry.weights else None,
             )
         )
