@@ -72,7 +72,7 @@ def list_(
                 entry.model.task,
                 f"{count.parameters:,}",
                 TARGETS[entry.task.target].text(value) if value is not None else None,
-                cards.reported_text(entry),
+                entry.model.reported_text,
                 "yes" if entry.weights else None,
             )
         )

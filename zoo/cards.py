@@ -100,11 +100,6 @@ def source(figure: Reported, paper: Paper) -> str:
     return f'{figure.table} of {citation(paper)}, "{paper.title}"{part}'
 
 
-def reported_text(entry: Entry) -> str | None:
-    """The figures that are reported of the test set, each once."""
-    return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in entry.model.reported if r.split == "test")) or None
-
-
 def citation(paper: Paper) -> str:
     """Authors and year: `Turkoglu et al. 2019`."""
     names = paper.authors.split(", ")
@@ -121,7 +116,7 @@ def models_table(rows: Iterable[tuple[Entry, Results, Counts]]) -> str:
                 entry.task.title,
                 f"{count.parameters:,}",
                 *((_value(found), f"{found.n:,}") if (found := results.measured()) else ("-", "-")),
-                reported_text(entry) or "-",
+                entry.model.reported_text or "-",
             )
             for entry, results, count in rows
         ],

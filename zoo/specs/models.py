@@ -66,6 +66,11 @@ class Model(Architecture):
     def architecture(self) -> Architecture:
         return Architecture(**{field: getattr(self, field) for field in Architecture.model_fields})
 
+    @property
+    def reported_text(self) -> str | None:
+        """The figures that are reported of the test set, each once."""
+        return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in self.reported if r.split == "test")) or None
+
 
 class ReportedTable(Spec):
     """A table of a document: for each task and each `LAYERSxUNITS`, one figure a cell (null: not in the table)."""
