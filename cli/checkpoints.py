@@ -19,7 +19,7 @@ def card(
     """Print a model's card, Markdown generated from the registry and the recorded results."""
     text = cards.of(registry.find(name))
     if write:
-        path = assets.path("cards", name, "README.md")
+        path = assets.writable("cards", name, "README.md")
         files.replace(path, text.encode())
         say(f"Wrote {path}")
     emit({"name": name, "card": text}, as_json, text.rstrip("\n"))

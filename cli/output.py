@@ -6,18 +6,28 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 from zoo.hub.settings import redact
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 
 
-def emit(data: Any, as_json: bool, text: str) -> None:
-    """Print `data` as JSON if asked for, else `text`."""
-    sys.stdout.write(redact(json.dumps(data, indent=2) if as_json else text) + "\n")
+def emit(data: Any, as_json: bool, text: "str | Text") -> None:
+    """Print `data` as JSON if asked for, else `text`, whose styles only a terminal with colours shows."""
+    plain = json.dumps(data, indent=2) if as_json else str(text)
+    safe = redact(plain)
+    if as_json or isinstance(text, str) or safe != plain:
+        sys.stdout.write(safe + "\n")
+        return
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
 
 
 def say(text: str) -> None:

@@ -1,7 +1,5 @@
 """Pictures of arrays in a terminal: heat maps and sparklines, with their range in words."""
 
-import io
-import sys
 from itertools import product
 
 import numpy as np
@@ -20,17 +18,17 @@ COMPLEX = 12
 """Sparklines of more rows than this would not be looked at; the first ones are shown."""
 
 
-def pictured(result: Result) -> str:
+def pictured(result: Result) -> Text:
     """Every array of a result: a heat map of layers over steps, else sparklines; then what they say."""
+    console = Console()
+    grey = console.color_system is not None and not console.no_color
     shown = Text(result.caption)
     for name, array in result.arrays.items():
         shown.append("\n\n")
-        shown.append_text(Text("\n").join(_maps(name, array) if _is_map(array) else _sparks(name, array)))
+        shown.append_text(Text("\n").join(_maps(name, array, grey) if _is_map(array) else _sparks(name, array)))
     if result.lines:
         shown.append("\n\n" + "\n".join(result.lines))
-    out = io.StringIO()
-    Console(file=out, force_terminal=sys.stdout.isatty(), width=200).print(shown, highlight=False, soft_wrap=True)
-    return out.getvalue().rstrip()
+    return shown
 
 
 def _is_map(array: Array) -> bool:
@@ -68,14 +66,15 @@ def _parts(array: Array, count: int) -> list[tuple[str, Array]]:
     return found
 
 
-def _maps(name: str, array: Array) -> list[Text]:
+def _maps(name: str, array: Array, grey: bool) -> list[Text]:
+    """A line a layer, in greys or, where a terminal has no colours, in blocks."""
     lines = []
     for where, part in _parts(array, len(array.axes) - 2):
         lines.append(Text(f"{name}{f', {where}' if where else ''}: {_range(part)}"))
         label = max(len(str(t)) for t in part.axes[0].ticks)
         rows = list(zip(part.axes[0].ticks, _thinned(_scaled(part.values, part.log)), strict=True))
         lines += [
-            Text.assemble(f"  layer {str(tick).rjust(label)} ", *(_shade(value) for value in row))
+            Text.assemble(f"  layer {str(tick).rjust(label)} ", *(_shade(value, grey) for value in row))
             for tick, row in reversed(rows)
         ]
         steps = part.axes[1].ticks
@@ -83,13 +82,14 @@ def _maps(name: str, array: Array) -> list[Text]:
     return lines
 
 
-def _shade(value: float) -> tuple[str, str]:
-    """Two characters and their style: a grey where there are colours, a shade where there are none."""
+def _shade(value: float, grey: bool) -> tuple[str, str]:
+    """Two characters and their style."""
     if not np.isfinite(value):
         return "··", ""
-    shade = SHADES[min(int(value * len(SHADES)), len(SHADES) - 1)] * 2
-    grey = 40 + round(215 * value)
-    return ("  ", f"on rgb({grey},{grey},{grey})") if sys.stdout.isatty() else (shade, "")
+    if grey:
+        light = 40 + round(215 * value)
+        return "  ", f"on rgb({light},{light},{light})"
+    return SHADES[min(int(value * len(SHADES)), len(SHADES) - 1)] * 2, ""
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:

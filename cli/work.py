@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zoo import cards, registry
+from zoo import assets, cards, registry
 from zoo.errors import RequestError
 from zoo.hub.settings import SCHEME
 from zoo.targets import METRICS, TARGETS
@@ -35,12 +35,14 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a checkpoint on real data, beside what the paper reports."""
-    from zoo import evaluation, results
+    from zoo import evaluation
 
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
     if record and name.startswith(SCHEME):
         raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
+    if record and name in registry.models():
+        assets.writable("cards", name)
     with progress(f"eval {name}") as bar:
         found = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,
@@ -59,9 +61,7 @@ def evaluate(
     data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
     emit(data, as_json, columns((found.model, found.metric.upper(), ""), rows))
     if record:
-        folder = evaluation.results_folder(name)
-        results.write(folder, results.read(folder).record(found))
-        say(f"Recorded in {folder / results.FILE}")
+        say(f"Recorded in {evaluation.record(name, found)}")
 
 
 def train(
@@ -123,8 +123,8 @@ def train(
 
         training = run(
             entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after, diagnose=records
-        ).training
-    if training is not None and training.best is not None and os.environ.get("RANK", "0") == "0":
+        )
+    if training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
         said = f"{folder}: {training.epochs_done} epochs, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, said)

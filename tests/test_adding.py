@@ -115,7 +115,7 @@ def test_every_target_has_its_metric():
 
 @pytest.mark.usefixtures("zoo")
 def test_training_and_measuring_by_squared_errors(tmp_path):
-    found = train(registry.find(NAME), tmp_path / "run", device="cpu").training
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu")
     assert found.metric == "mse"
     for row in found.history:
         assert row.train_loss == row.train_metric

@@ -337,10 +337,10 @@ def zoo(small_zoo, tmp_path):
 @pytest.mark.usefixtures("zoo")
 def test_training_ends_when_it_has_converged(tmp_path):
     out = tmp_path / "run"
-    found = train(registry.find(NAME), out, device="cpu").training
+    found = train(registry.find(NAME), out, device="cpu")
     assert found.finished
     assert found.epochs_done == len(found.history) == found.best.epoch + 5 < 60
-    again = train(registry.find(NAME), out, device="cpu").training
+    again = train(registry.find(NAME), out, device="cpu")
     assert again.history == found.history
     assert not found.model_copy(update={"history": found.history[:-1], "epochs_done": found.epochs_done - 1}).finished
     network = checkpoint.load(out, device="cpu")

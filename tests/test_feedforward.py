@@ -299,7 +299,7 @@ def test_training_and_evaluation_of_a_checkpoint(tmp_path):
     name = "mlp-3x8-circles.tanh"
     entry = registry.find(name)
     found = training.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 12})
-    assert found.training.history[-1].train_loss < found.training.history[0].train_loss
+    assert found.history[-1].train_loss < found.history[0].train_loss
     loaded = checkpoint.load(tmp_path / "run", device="cpu")
     split = task_data(entry.task, entry.dataset).split("test")
     value = evaluation.evaluate(tmp_path / "run", device="cpu").value

@@ -86,9 +86,13 @@ def test_adopting_needs_a_checkout_and_weights_that_someone_trained(small_zoo, r
     code, _, err = run("adopt", str(folder))
     assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
     (folder / "kept").rename(folder / results.FILE)
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    code, _, err = run("adopt", str(folder))
+    assert (code, "results.json is of other weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()
     code, _, err = run("adopt", str(folder), "--results")
-    assert (code, "no figure of these weights" in err) == (1, True)
+    assert (code, "no model.safetensors" in err) == (1, True)
 
 
 def test_a_generated_part_without_its_end_takes_nothing_with_it():
@@ -133,7 +137,7 @@ def test_the_page_sets_cells_against_depths():
 @pytest.mark.parametrize("name", [name for name, (first, *_) in HISTORIES.items() if first.seconds < 5])
 def test_the_first_epoch_again(name, tmp_path):
     overrides = results.of(name).training.overrides
-    found = train(registry.find(name), tmp_path, device="cpu", overrides=overrides, stop_after=1).training
+    found = train(registry.find(name), tmp_path, device="cpu", overrides=overrides, stop_after=1)
     same = found.history[0].model_dump(exclude={"seconds", "diagnostics"})
     recorded = HISTORIES[name][0].model_dump(exclude={"seconds", "diagnostics"})
     assert same == pytest.approx(recorded, rel=1e-4)  # sums are rounded otherwise on another processor

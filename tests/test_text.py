@@ -448,7 +448,7 @@ def text_zoo(folder, small_zoo, monkeypatch):
 @pytest.mark.usefixtures("text_zoo")
 def test_training_starts_from_the_vectors_and_keeps_the_words(tmp_path):
     out = tmp_path / "run"
-    found = train(registry.find(NAME), out, device="cpu").training
+    found = train(registry.find(NAME), out, device="cpu")
     assert found.parameters == 3 * (4 * 8 + 8 * 8 + 8) + 3 * 8 + 3
     network = checkpoint.load(out, device="cpu")
     at = network.tokenizer.tokens

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-from zoo import checkpoint, registry, results
+from zoo import checkpoint, hub, registry, results
 from zoo.builder import build
-from zoo.errors import CheckpointError, RequestError, TrainingError
-from zoo.evaluation import evaluate
+from zoo.errors import CheckpointError, RequestError, StorageError, TrainingError
+from zoo.evaluation import evaluate, record
 from zoo.optimizers import make_optimizer, schedule
 from zoo.regularisers import omega
 from zoo.specs import Optimizer, Recipe, Schedule
@@ -49,8 +49,7 @@ def history(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_learns_and_writes_everything(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 12, "optimizer": {"name": "adam", "lr": 0.02}})
     seen: list[Progress] = []
-    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=seen.append).training
-    assert found is not None
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=seen.append)
     assert found.history[-1].train_metric > 0.4 > found.history[0].train_metric
     assert found.epochs_done == 12
     assert results.read(tmp_path / "run").training == found
@@ -71,8 +70,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         if at.finished:
             kept[at.epoch] = weights(tmp_path / "run")
 
-    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=keep).training
-    assert found is not None
+    found = train(registry.find(NAME), tmp_path / "run", device="cpu", report=keep)
     assert found.best is not None
     assert found.best.epoch < 60
     assert equal(kept[found.best.epoch], weights(tmp_path / "run"))
@@ -235,12 +233,10 @@ def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path
 def test_that_a_run_diverged_is_told_until_it_goes_further(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 2})
     entry, out = registry.find(NAME), tmp_path / "run"
-    found = train(entry, out, device="cpu", stop_after=1).training
-    assert found is not None
+    found = train(entry, out, device="cpu", stop_after=1)
     results.write(out, results.Results(training=found.model_copy(update={"diverged": 2})))
     for epoch, diverged in ((1, 2), (2, None)):
-        again = train(entry, out, device="cpu", stop_after=epoch).training
-        assert again is not None
+        again = train(entry, out, device="cpu", stop_after=epoch)
         assert again.diverged == diverged
         assert results.read(out).training == again or epoch == 1  # nothing was written: nothing was done
 
@@ -495,8 +491,9 @@ def test_going_on_drops_measurements_of_the_old_weights(small_zoo: Zoo, tmp_path
 def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(RequestError, match=r"is a file\. Choose a folder for the run"):
-        train(registry.find(NAME), tmp_path / "run", device="cpu")
+    for out in (tmp_path / "run", tmp_path / "run" / "deeper"):
+        with pytest.raises(RequestError, match=r"is a file, or in one\. Choose a folder for the run"):
+            train(registry.find(NAME), out, device="cpu")
     assert (tmp_path / "run").read_text() == "mine"
 
 
@@ -508,10 +505,9 @@ def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Pat
 
 def test_a_validation_loss_that_is_not_finite_is_a_diverged_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
-    saying = r"in step 1 \(epoch 1\): the validation loss is not finite\. No state was saved yet"
+    saying = r"in step 1 \(epoch 1\): the validation loss is not finite\. The last good state is in \S+run\.$"
     with pytest.raises(TrainingError, match=saying):
         train(registry.find("irnn-1x8-mnist-rows"), tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run" / STATE).exists()
     found = results.read(tmp_path / "run").training
     assert found is not None
     assert (found.diverged, found.epochs_done) == (1, 0)
@@ -521,7 +517,7 @@ def test_a_damaged_state_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None
     small_zoo()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / STATE).write_bytes(b"nothing")
-    with pytest.raises(TrainingError, match="Remove it to begin the run again"):
+    with pytest.raises(TrainingError, match=r"not a valid safetensors file.*Remove .*run to begin the run again"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
@@ -533,9 +529,11 @@ def test_what_is_no_state_of_a_run_says_what_to_do(small_zoo: Zoo, tmp_path: Pat
     facts = json.loads(bytes(whole["facts"].tolist()))
     facts["history"][0]["a field of a later version"] = 1
     later = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-    for tensors in ({"facts": whole["facts"]}, {"sums": whole["sums"]}, {**whole, "facts": later}):
+    listed = torch.frombuffer(bytearray(b"[]"), dtype=torch.uint8)
+    renamed = {key.replace("head.", "neck."): value for key, value in whole.items()}
+    for tensors in ({"facts": whole["facts"]}, {"sums": whole["sums"]}, {**whole, "facts": later}, {**whole, "facts": listed}, renamed):  # fmt: skip
         checkpoint.write_tensors(out / STATE, tensors)
-        with pytest.raises(TrainingError, match=r"is not the state of a run\. Remove it to begin the run again"):
+        with pytest.raises(TrainingError, match=r"is not the state of a run\. Remove .*run to begin it again"):
             train(entry, out, device="cpu")
 
 
@@ -551,6 +549,75 @@ def test_a_run_that_lost_a_file_does_no_work_in_vain(small_zoo: Zoo, tmp_path: P
     (out / checkpoint.WEIGHTS).unlink()
     with pytest.raises(TrainingError, match="has lost its best weights"):
         train(entry, out, device="cpu")
+
+
+def test_results_that_were_removed_are_written_again(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    before = train(registry.find(NAME), tmp_path, device="cpu")
+    (tmp_path / results.FILE).unlink()
+    again = train(registry.find(NAME), tmp_path, device="cpu")
+    assert results.read(tmp_path).training == again
+    assert again == before.model_copy(update={"threads": None})
+
+
+def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry = registry.find(NAME)
+    before = train(entry, tmp_path, device="cpu")
+    (tmp_path / STATE).unlink()
+    with pytest.raises(TrainingError, match="has weights but no state that their training could go on from"):
+        train(entry, tmp_path, device="cpu", overrides={"seed": 5})
+    assert results.read(tmp_path).training == before
+    assert before.checkpoint_sha256 == hub.sha256(tmp_path / checkpoint.WEIGHTS)
+
+
+def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    measured = results.of("rnn-1x128-mnist-rows").measured()
+    assert measured is not None
+    small_zoo({"epochs": 1})
+    refused = []
+
+    def second(at: Progress) -> None:
+        if at.step == 2:
+            live = tmp_path / f".{STATE}.1.partial"
+            live.touch()
+            for other in (
+                lambda: train(registry.find(NAME), tmp_path, device="cpu"),
+                lambda: record(tmp_path, measured),
+            ):
+                with pytest.raises(StorageError, match="Another process is at work in"):
+                    other()
+            refused.append(live.exists())
+
+    train(registry.find(NAME), tmp_path, device="cpu", report=second)
+    assert refused == [True]
+    train(registry.find(NAME), tmp_path, device="cpu")  # the lock is gone, and so is what was left by a killed process
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+def test_a_figure_is_recorded_only_beside_its_own_weights(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    train(registry.find(NAME), tmp_path, device="cpu")
+    found = evaluate(tmp_path, device="cpu")
+    assert record(tmp_path, found) == tmp_path / results.FILE
+    assert results.read(tmp_path).measured() == found
+    with pytest.raises(CheckpointError, match="has other weights by now; not recorded"):
+        record(tmp_path, found.model_copy(update={"checkpoint_sha256": "0" * 64}))
+    assert results.read(tmp_path).measured() == found
+
+
+@pytest.mark.parametrize(("fields", "name", "analysis", "words"), [
+    ({"bidirectional": "concat"}, "birnn-1x8-mnist-rows", "noh", "is bidirectional"),
+    ({"cell": "mlp", "task": "circles"}, "mlp-1x8-circles", "gradients", "does not read one sequence"),
+])  # fmt: skip
+def test_what_cannot_be_recorded_is_refused_before_anything_is_trained(
+    small_zoo: Zoo, tmp_path: Path, fields: dict[str, Any], name: str, analysis: str, words: str
+) -> None:
+    small_zoo(**fields)
+    with pytest.raises(RequestError, match=words):
+        train(registry.find(name), tmp_path / "run", device="cpu", diagnose=[analysis])
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_that_are_replaced_while_they_are_read_are_not_measured(

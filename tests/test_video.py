@@ -186,7 +186,7 @@ def test_training_on_clips(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "task_data", lambda task, dataset: data)
     entry = registry.find("convstar-1x8-nmnist-small")
     found = training.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 2, "batch": 5})
-    assert found.training.epochs_done == 2
+    assert found.epochs_done == 2
     loaded = checkpoint.load(tmp_path / "run", device="cpu")
     assert loaded.config.architecture.head == entry.model.head
 

@@ -4,6 +4,8 @@ and where datasets are."""
 import os
 from pathlib import Path
 
+from .errors import RequestError
+
 _PACKAGE = Path(__file__).resolve().parent
 _OWN = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.parent
 ROOT = Path(os.environ.get("RNNZOO_ROOT") or _OWN)
@@ -17,6 +19,15 @@ PACKAGED = ROOT == _PACKAGE / "assets"
 def path(*parts: str) -> Path:
     """The file or folder `parts` of the repository root, such as path("cards", "star-16x64-pmnist")."""
     return ROOT.joinpath(*parts)
+
+
+def writable(*parts: str) -> Path:
+    """As `path`, for what is going to be written; RequestError where that is an installed package."""
+    if PACKAGED:
+        raise RequestError(
+            f"{ROOT} is an installed package, which is not written to. Use a checkout, or a folder that RNNZOO_ROOT names."
+        )
+    return path(*parts)
 
 
 def data() -> Path:

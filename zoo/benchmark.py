@@ -11,10 +11,9 @@ import multiprocessing
 import os
 import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 from . import builder, provenance
 from .cells.base import Dense
 from .errors import BenchmarkError, MissingExtraError, RequestError, UnknownNameError
+from .interruption import handled
 from .recurrence import Direction
 from .specs import Architecture, Config, Interface
 
@@ -224,7 +224,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(contender, work, theirs), daemon=True)
-        with _uninterrupted():
+        with handled(signal.SIG_IGN, signal.SIGINT):  # it inherits that an interruption is for its parent to handle
             self.process.start()
         theirs.close()  # so that its death ends the pipe
 
@@ -246,19 +246,6 @@ class _Worker:
         self.process.terminate()
         self.process.join()
         self.pipe.close()
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes started here inherit that they ignore an interruption, which is for their parent to handle."""
-    if threading.current_thread() is not threading.main_thread():  # others cannot set it
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _serve(contender: Contender, work: Work, pipe: Connection) -> None:

@@ -46,7 +46,7 @@ def build(
     number = resolve_dtype(dtype) or torch.float32
     with torch.device("meta"):
         network = FeedForward(config) if config.interface.readout == "none" else FORMS[config.interface.form](config)
-    size = parameters(network)
+    size = sum(p.numel() for p in network.parameters())
     if size > MAX_PARAMETERS and not allow_large:
         raise SizeError(
             f"{config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}; pass allow_large=True to build it."

@@ -314,9 +314,7 @@ def _training(entry: Entry, results: Results) -> str:
         )
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
-    recipe = (
-        entry.recipe if training.recipe.settings == entry.recipe.settings else training.recipe
-    )  # the words of today, or then
+    recipe = entry.worded(training.recipe)
     origin = recipe.follows or training.recipe_name
     followed = registry.registry().recipes.get(origin)
     if followed is not None and followed.not_given:

@@ -24,21 +24,21 @@ FILES = (WEIGHTS, CONFIG, text.FILE)
 
 def load(
     name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
-    revision: str | None = None, pretrained: bool = True,
+    revision: str | None = None, pretrained: bool = True, allow_large: bool = False,
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
     name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
     registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
-    Hub revision other than the pinned one. pretrained=False: randomly initialised instead. Raises UnknownNameError,
+    Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build`. allow_large: as for `build`. Raises UnknownNameError,
     CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
-        return assemble(*locate(name_or_path, revision), device=device, dtype=dtype)
+        return assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
     if revision is not None:
         raise RequestError("A revision is one of weights, and pretrained=False loads none.")
-    return build(_config(name_or_path), device=device, dtype=dtype).eval()
+    return build(_config(name_or_path), device=device, dtype=dtype, allow_large=allow_large).eval()
 
 
 def assemble(
@@ -47,10 +47,11 @@ def assemble(
     *,
     device: torch.device | str | None = None,
     dtype: torch.dtype | str | None = None,
+    allow_large: bool = False,
 ) -> Network:
     """The network of a config with the weights, and the words, of files, in eval mode; the second half of `load`."""
     target, number = resolve_device(device, meta=True), resolve_dtype(dtype)
-    network = build(config, device="cpu", dtype=torch.float32)
+    network = build(config, device="cpu", dtype=torch.float32, allow_large=allow_large)
     load_weights(network, found[WEIGHTS])
     if text.FILE in found:
         network.tokenizer = text.Tokenizer.read(
@@ -65,7 +66,7 @@ def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) ->
         files_of = hub.pull(os.fspath(name_or_path), revision).files
         return configs.read(files_of[CONFIG]), files_of
     config = _config(name_or_path)
-    if _is_folder(name_or_path):
+    if is_folder(name_or_path):
         if revision is not None:
             raise RequestError(f"{name_or_path} is a folder, which has no revisions.")
         return config, files_in(Path(name_or_path))
@@ -82,7 +83,7 @@ def files_in(folder: Path) -> dict[str, Path]:
 def _config(name_or_path: str | os.PathLike[str]) -> Config:
     if os.fspath(name_or_path).startswith(SCHEME):
         return locate(name_or_path)[0]
-    if _is_folder(name_or_path):
+    if is_folder(name_or_path):
         return configs.read(Path(name_or_path) / CONFIG)
     if os.fspath(name_or_path) not in registry.models() and os.path.isfile(name_or_path):
         raise RequestError(f"{os.fspath(name_or_path)} is a file; a checkpoint is the folder that it is in.")
@@ -92,7 +93,7 @@ def _config(name_or_path: str | os.PathLike[str]) -> Config:
     return registry.find(os.fspath(name_or_path)).config
 
 
-def _is_folder(name_or_path: str | os.PathLike[str]) -> bool:
+def is_folder(name_or_path: str | os.PathLike[str]) -> bool:
     """A registered name is a name, whatever folders there are; anything else may be a folder."""
     return os.fspath(name_or_path) not in registry.models() and os.path.isdir(name_or_path)
 

@@ -112,7 +112,8 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
     if training := found.training:
-        paper = registry.registry().recipes.get(training.recipe.follows or training.recipe_name)
+        recipe = entry.worded(training.recipe)
+        paper = registry.registry().recipes.get(recipe.follows or training.recipe_name)
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
             paper_epochs=paper.epochs if paper and paper.paper else None, diverged=training.diverged,
@@ -184,7 +185,7 @@ def in_folder(folder: Path) -> Named:
     """Results of the runs that `rnnzoo train` left in folder/NAME. Raises RequestError if there is no such folder."""
     if not folder.is_dir():
         raise RequestError(f"There is no folder {folder}.")
-    return lambda name: results.read(folder / name)
+    return lambda name: results.beside(folder / name)[0]
 
 
 def documents() -> list[str]:

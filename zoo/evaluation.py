@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import assets, checkpoint, hub, results
+from . import assets, checkpoint, files, hub, results
 from .builder import resolve_device
 from .errors import CheckpointError, RequestError
 from .network import Network
@@ -48,8 +49,8 @@ def evaluate(
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     task = known.tasks[config.task]
     own = config.interface
-    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "form")):
-        shape = f"steps of {task.step_text} and {task.outputs} outputs"
+    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "readout", "form")):
+        shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
     weights = found[checkpoint.WEIGHTS]
     before = hub.sha256(weights) if weights.exists() else None
@@ -58,6 +59,8 @@ def evaluate(
     if sha256 != before:  # by a training that goes on
         raise CheckpointError(f"{weights} was replaced while it was read. Try again.")
     training = results.read(results_folder(name_or_path)).training
+    if training and training.checkpoint_sha256 not in (None, sha256):
+        training = None  # of other weights
     source = task_data(task, known.datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if mine != words:
@@ -74,10 +77,34 @@ def evaluate(
     )  # fmt: skip
 
 
+def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> Path:
+    """Keep an evaluation beside its checkpoint; returns the file. Raises CheckpointError if the weights there are others by
+    now, StorageError while a run trains there, and RequestError for an installed package."""
+    folder = results_folder(name_or_path)
+    with files.alone(folder, wait=False):
+        _, own = results.beside(folder)
+        if own not in (None, found.checkpoint_sha256):  # None: a card's folder need not have the weights
+            raise CheckpointError(f"{folder} has other weights by now; not recorded. Try again.")
+        results.write(folder, results.read(folder).record(found))
+    return folder / results.FILE
+
+
 def results_folder(name_or_path: str | os.PathLike[str]) -> Path:
     """Where results.json of a checkpoint is kept: cards/NAME for a registered name, the folder itself otherwise."""
     name = os.fspath(name_or_path)
     return assets.path("cards", name) if name in models() else Path(name)
+
+
+@contextmanager
+def evaluating(network: Network) -> Iterator[None]:
+    """Put a network into eval mode; each of its modules gets the mode back that it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 @torch.inference_mode()
@@ -86,16 +113,14 @@ def measure(
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
     """Loss and metric of a network, in eval mode, on a split or its first `limit` examples."""
-    was_training = network.training
-    network.eval()
     n = len(split) if limit is None else min(limit, len(split))
     sums = torch.zeros(3, dtype=torch.float64)
-    for indices in torch.arange(n).split(batch):
-        x, y, lengths = split.batch(indices, network.device)
-        x = x.to(network.dtype) if x.is_floating_point() else x
-        sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
-        report(int(indices[-1]) + 1, n)
-    network.train(was_training)
+    with evaluating(network):
+        for indices in torch.arange(n).split(batch):
+            x, y, lengths = split.batch(indices, network.device)
+            x = x.to(network.dtype) if x.is_floating_point() else x
+            sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
+            report(int(indices[-1]) + 1, n)
     loss, metric, targets = sums.tolist()
     return Measured(loss / targets, metric / targets, n)
 

@@ -1,7 +1,12 @@
-"""Files that are never half written."""
+"""Files that are never half written, their digests, and folders that one process has to itself."""
 
+import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from .errors import StorageError
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -14,5 +19,42 @@ def replace(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        error.filename, error.filename2 = os.fspath(path), None  # a full disk would be of no file
+        raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    """Of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sweep(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote `path`."""
+    for abandoned in path.parent.glob(f".{path.name}.*.partial"):
+        abandoned.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path, wait: bool = True) -> Iterator[None]:
+    """While no other process is in here for this folder, where the system has such locks.
+
+    Raises StorageError, unless it shall wait, if one is.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    at = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(at, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(f"Another process is at work in {folder}. Wait until it is done.") from error
+        yield
+    finally:
+        os.close(at)

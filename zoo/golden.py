@@ -23,7 +23,7 @@ TOLERANCE = 1e-4
 def write(network: Network, path: Path) -> None:
     """Write the file for a network: input (batch, time, ...), what it takes as lengths, output, and tolerance."""
     x, lengths = _input(network, torch.Generator().manual_seed(0))
-    exact = build(network.config, device="cpu", dtype=torch.float64).eval()
+    exact = build(network.config, device="cpu", dtype=torch.float64, allow_large=True).eval()
     exact.load_state_dict(network.state_dict())
     exact.backend = "plain"
     tensors = {"input": x, "lengths": lengths, "output": _output(exact, x, lengths).float()}

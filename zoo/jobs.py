@@ -14,8 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -24,6 +23,7 @@ from pydantic import ValidationError
 
 from . import configs, results, tensors
 from .errors import CheckpointError
+from .interruption import interruptions
 from .registry import Entry
 from .specs import Config, Recipe
 
@@ -128,8 +128,12 @@ def run(
         while waiting or going:
             while waiting and len(going) < (workers.slots or len(jobs)):
                 job = waiting.popleft()
-                job.folder.mkdir(parents=True, exist_ok=True)
-                job.log.touch()
+                try:
+                    job.folder.mkdir(parents=True, exist_ok=True)
+                    job.log.touch()
+                except OSError as error:
+                    states[job.name] = State("failed", 1, str(error))
+                    continue
                 sizes[job.name] = job.log.stat().st_size
                 workers.start(job)
                 going[job.name] = job
@@ -182,20 +186,3 @@ def finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
     except ValidationError:
         return False
     return same and found.recipe.settings == recipe.settings
-
-
-@contextmanager
-def interruptions() -> Iterator[Callable[[], int]]:
-    """Within the block, SIGINT and SIGTERM are only counted; gives the count so far."""
-    count = 0
-
-    def note(number: int, frame: object) -> None:
-        nonlocal count
-        count += 1
-
-    before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: count
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -52,7 +52,7 @@ class Network(Stack):
     @classmethod
     def from_pretrained(
         cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
-        dtype: torch.dtype | str | None = None,
+        dtype: torch.dtype | str | None = None, allow_large: bool = False,
     ) -> "Network":  # fmt: skip
         """A network with weights: of the registry, of a folder, or of a repository on the Hub (org/name).
 
@@ -60,7 +60,7 @@ class Network(Stack):
         """
         from .hub.networks import from_pretrained
 
-        return from_pretrained(name_or_path, revision, device, dtype)
+        return from_pretrained(name_or_path, revision, device, dtype, allow_large)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, config and words into a folder, from which `zoo.load` and `from_pretrained` take them.
@@ -222,7 +222,7 @@ class Network(Stack):
         self._check_dtype(x)
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
-        if x.shape[1:] != self.interface.input:
+        if x.dim() == 0 or x.shape[1:] != self.interface.input:
             raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 

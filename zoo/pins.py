@@ -1,10 +1,6 @@
 """The `weights` section of registry.yaml, its last: the pins of the published checkpoints, written by programs."""
 
 import io
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from ruamel.yaml import YAML
 
@@ -20,7 +16,7 @@ def write(name: str, weights: Weights) -> bool:
     The other pins are read anew, alone, so that two programs that write at once both have their way. Raises OSError.
     """
     path = assets.path("registry.yaml")
-    with _alone(path.parent):
+    with files.alone(path.parent):
         everything = registry.read(path).weights
         if everything.get(name) == weights:
             return False
@@ -29,22 +25,6 @@ def write(name: str, weights: Weights) -> bool:
     registry.registry.cache_clear()
     registry.models.cache_clear()
     return True
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """While no other process is in here for this folder, where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    at = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(at, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(at)
 
 
 def _section(weights: dict[str, Weights]) -> str:

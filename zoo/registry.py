@@ -47,6 +47,10 @@ class Entry:
         interface = Interface.of(self.task)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
+    def worded(self, recipe: Recipe) -> Recipe:
+        """A recorded recipe in the registry's words of today (what it follows, and why), if its settings are still those."""
+        return self.recipe if recipe.settings == self.recipe.settings else recipe
+
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
         """The recipe with some of its fields changed; raises RequestError if it cannot be changed to that."""
         try:

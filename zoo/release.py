@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from . import assets, checkpoint, configs, files, golden, hub, pins, registry, results, text
+from . import assets, checkpoint, configs, files, golden, pins, registry, results, text
 from .diagnostics import lattices
 from .errors import CheckpointError, RequestError
 from .hub.digests import pin
@@ -23,9 +23,7 @@ def adopt(folder: Path) -> str:
     network = checkpoint.assemble(entry.config, checkpoint.files_in(folder), device="cpu")
     if entry.task.vocabulary and network.tokenizer is None:
         raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
-    found = results.read(folder).of_checkpoint(hub.sha256(folder / checkpoint.WEIGHTS))
-    if found.training is None:
-        raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
+    found = _trained(folder)
     home = assets.path("cards", entry.name)
     names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
     for name in names:
@@ -48,14 +46,27 @@ def keep_results(folder: Path) -> str:
     entry = _entry(folder)
     if entry.weights is not None:
         raise RequestError(f"{entry.name} has published weights, whose results are kept with them; see adopt.")
-    weights = folder / checkpoint.WEIGHTS
-    found = results.read(folder).of_checkpoint(hub.sha256(weights)) if weights.exists() else results.Results()
-    if found.training is None or found.measured() is None:
+    found = _trained(folder)
+    if found.measured() is None:
         raise CheckpointError(f"{folder}: no figure of these weights. First: rnnzoo eval {folder} --record")
     home = assets.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
     results.write(home, found)
     return entry.name
+
+
+def _trained(folder: Path) -> results.Results:
+    """The results in a folder, of the weights there and with how they were trained."""
+    found, own = results.beside(folder)
+    if own is None:
+        raise CheckpointError(f"{folder}: no {checkpoint.WEIGHTS}.")
+    if found.training is None:
+        raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
+    if found.training.checkpoint_sha256 not in (None, own):
+        raise CheckpointError(
+            f"{folder}: {results.FILE} is of other weights, as after a kill between the two; rnnzoo train goes on there."
+        )
+    return found
 
 
 def _entry(folder: Path) -> Entry:

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from . import assets, files
+from . import assets, files, tensors
 from .errors import CheckpointError, first_problem
+from .files import sha256
 from .specs import Recipe, Seq, Sha256, Spec, Text
 from .targets import Metric
 
@@ -86,6 +87,8 @@ class Training(Spec):
     device: Text
     versions: dict[str, str]
     command: Text
+    checkpoint_sha256: Sha256 | None = None
+    """Of the best weights so far, if known."""
     diverged: int | None = None
     """The epoch in which the loss or its gradient was no longer finite, if that is how the run ended."""
     history: Seq[Epoch] = ()
@@ -107,11 +110,6 @@ class Results(Spec):
     training: Training | None = None
     evaluations: Seq[Evaluation] = ()
 
-    def of_checkpoint(self, sha256: str) -> "Results":
-        """Without evaluations of other weights than these."""
-        kept = tuple(e for e in self.evaluations if e.checkpoint_sha256 == sha256)
-        return self.model_copy(update={"evaluations": kept})
-
     def record(self, evaluation: Evaluation) -> "Results":
         """With `evaluation` in place of an earlier one of the same split and metric."""
         key = (evaluation.split, evaluation.metric)
@@ -127,6 +125,15 @@ def read(folder: Path) -> Results:
     """The results in a checkpoint's folder, empty if there are none. Raises CheckpointError for a damaged file."""
     path = folder / FILE
     return parse(path) if path.is_file() else Results()
+
+
+def beside(folder: Path) -> tuple[Results, str | None]:
+    """The results in a checkpoint's folder without evaluations of other weights than are there, whose sha256 is with it."""
+    weights = folder / tensors.FILE
+    own = sha256(weights) if weights.is_file() else None
+    found = read(folder)
+    kept = tuple(e for e in found.evaluations if e.checkpoint_sha256 == own)
+    return found.model_copy(update={"evaluations": kept}), own
 
 
 def parse(path: Path) -> Results:

@@ -8,11 +8,9 @@ to one file, and a run that is interrupted and continued computes what an uninte
 import hashlib
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from . import checkpoint, hub, results
+from . import checkpoint, files, results
 from .builder import build, parameters, resolve_device
 from .diagnostics import Recorder, recorder
 from .errors import CheckpointError, MissingExtraError, RequestError, TrainingError
 from .evaluation import BATCH, measure, score
+from .interruption import interruptions
 from .optimizers import make_optimizer, schedule
 from .provenance import command, device_name, versions
 from .registry import Entry
@@ -66,8 +65,8 @@ def train(
     entry: Entry, out: Path, *, device: str | None = None, overrides: dict[str, Any] | None = None,
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
     stop_after: int | None = None, diagnose: Sequence[str] = (),
-) -> results.Results:  # fmt: skip
-    """Train `entry` by its recipe into `out`, continuing what is there, and return the results it wrote.
+) -> results.Training:  # fmt: skip
+    """Train `entry` by its recipe into `out`, continuing what is there, and return what it wrote of that.
 
     `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
     the state to continue from. overrides: recipe fields to change, such as {"epochs": 3}; a run cannot be continued
@@ -76,8 +75,8 @@ def train(
     validation examples. Raises TrainingError, and KeyboardInterrupt after saving on SIGINT.
     """
     torch.set_flush_denormal(True)  # see builder.build; before anything that is computed in parallel
-    if out.exists() and not out.is_dir():
-        raise RequestError(f"{out} is a file. Choose a folder for the run.")
+    if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
+        raise RequestError(f"{out} is a file, or in one. Choose a folder for the run.")
     if stop_after is not None and stop_after < 1:
         raise RequestError("A run can stop after an epoch from 1.")
     recipe = entry.recipe_with(overrides or {})
@@ -91,13 +90,18 @@ def train(
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
     data.equip(run.network)
     run.diagnose = recorders
-    run.resume()
-    with _interruptions() as interrupted:
+    run.diagnosed()  # what cannot be recorded is better refused now than after an epoch
+    out.mkdir(parents=True, exist_ok=True)
+    claimed = files.alone(out, wait=False) if accelerator.is_main_process else nullcontext()
+    with interruptions(most=1) as interrupted, claimed:
+        run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
     accelerator.wait_for_everyone()
     if accelerator.num_processes > 1:
         accelerator.end_training()
-    return results.Results(training=run.training())
+    written = results.read(out).training
+    assert written is not None
+    return written
 
 
 class Run:
@@ -131,7 +135,7 @@ class Run:
         self.began = time.monotonic()
 
     def go(
-        self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], bool],
+        self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], int],
         stop_after: int | None,
     ) -> None:  # fmt: skip
         """Train to the end, to that of an epoch, or until interrupted, saving after every epoch and `save_seconds`."""
@@ -142,7 +146,7 @@ class Run:
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order, self.stage = self._order(epoch), self.recipe.stage(epoch)
-            stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted())
+            stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted() > 0)
             self.step, self.diverged = self.step + 1, None
             rate = (self.step - first) / (time.monotonic() - self.began)
             loss, metric, _ = self._means()
@@ -200,13 +204,12 @@ class Run:
             self.accelerator.scaler.load_state_dict(self.scaling)
 
     def _diverged(self, what: str, step: int) -> TrainingError:
-        saved = f"The last good state is in {self.out}." if (self.out / STATE).exists() else "No state was saved yet."
-        best = " So are the best weights so far." if (self.out / checkpoint.WEIGHTS).exists() else ""
+        best = ", and so are the best weights so far" if self.history else ""
         self.diverged = (step - 1) // self.per_epoch + 1
         if self.accelerator.is_main_process:
             self._record()
         where = f"{self.entry.name} diverged in step {step} (epoch {self.diverged})"
-        return TrainingError(f"{where}: {what} is not finite. {saved}{best}")
+        return TrainingError(f"{where}: {what} is not finite. The last good state is in {self.out}{best}.")
 
     def _means(self) -> tuple[float, float, float]:
         """Mean loss, metric and gradient norm over the epoch so far."""
@@ -222,7 +225,7 @@ class Run:
         row = results.Epoch(
             epoch=epoch + 1, lr=self.optimizer.param_groups[0]["lr"], train_loss=loss,
             train_metric=metric, validation_loss=measured.loss, validation_metric=measured.metric,
-            gradient_norm=norm, seconds=round(self.elapsed, 1), diagnostics=self._diagnosed(),
+            gradient_norm=norm, seconds=round(self.elapsed, 1), diagnostics=self.diagnosed(),
         )  # fmt: skip
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
@@ -232,7 +235,7 @@ class Run:
             checkpoint.save(self.network, self.out)
         return row
 
-    def _diagnosed(self) -> dict[str, tuple[float | None, ...]]:
+    def diagnosed(self) -> dict[str, tuple[float | None, ...]]:
         """What each recorder says of the network as it is."""
         if not self.diagnose:
             return {}
@@ -289,33 +292,44 @@ class Run:
 
     def _record(self) -> None:
         """Write the results, beside what was measured of the weights that are there."""
-        weights = self.out / checkpoint.WEIGHTS
-        kept = results.read(self.out).of_checkpoint(hub.sha256(weights)) if weights.exists() else results.Results()
-        results.write(self.out, kept.model_copy(update={"training": self.training()}))
+        kept, own = results.beside(self.out)
+        results.write(self.out, kept.model_copy(update={"training": self.training(own)}))
 
     def resume(self) -> None:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
         path = self.out / STATE
-        for abandoned in self.out.glob(".*.partial") if self.accelerator.is_main_process else ():
-            abandoned.unlink(missing_ok=True)  # of a process that was killed while it wrote
-        if path.exists():
+        for name in (*checkpoint.FILES, results.FILE, STATE) if self.accelerator.is_main_process else ():
+            files.sweep(self.out / name)
+        found = path.exists()
+        if not found and (self.out / checkpoint.WEIGHTS).exists():
+            raise TrainingError(
+                f"{self.out} has weights but no state that their training could go on from. Choose another --out, or "
+                "remove that folder."
+            )
+        if found:
             try:
                 self._take_up(checkpoint.read_tensors(path))
             except CheckpointError as error:
-                raise TrainingError(f"{error} Remove it to begin the run again.") from error
-            except (KeyError, ValueError) as error:  # another program or version wrote it
-                raise TrainingError(f"{path} is not the state of a run. Remove it to begin the run again.") from error
+                raise TrainingError(f"{error} Remove {self.out} to begin the run again.") from error
+            except (KeyError, ValueError, TypeError, RuntimeError) as error:  # another program or version wrote it
+                raise TrainingError(
+                    f"{path} is not the state of a run. Remove {self.out} to begin it again."
+                ) from error
             if self.history and not (self.out / checkpoint.WEIGHTS).exists():
-                raise TrainingError(f"{self.out} has lost its best weights. Remove {path} to begin the run again.")
+                raise TrainingError(f"{self.out} has lost its best weights. Remove it to begin the run again.")
         try:  # better found damaged now than when it is to be kept up
             known = results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove it to go on.") from error
-        if known and path.exists():
+        if known and found:
             self.diverged, self.threads = known.diverged, known.threads
+        elif self.step:
+            self.threads = None  # nobody knows
         steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
         if steps.unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
+        if not (known and found):  # from now on there is what to go on from, and what to read
+            self.save()
 
     def _take_up(self, tensors: dict[str, Tensor]) -> None:
         facts = json.loads(bytes(tensors.pop("facts").tolist()))
@@ -338,14 +352,15 @@ class Run:
         if facts["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(facts["scaler"])
 
-    def training(self) -> results.Training:
-        """How the checkpoint came about, so far."""
+    def training(self, checkpoint_sha256: str | None = None) -> results.Training:
+        """How the checkpoint, whose digest is given, came about so far."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
             recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, threads=self.threads, device=device_name(self.device),
-            versions=versions(), command=command(), diverged=self.diverged, history=tuple(self.history),
+            versions=versions(), command=command(), checkpoint_sha256=checkpoint_sha256,
+            diverged=self.diverged, history=tuple(self.history),
         )  # fmt: skip
 
 
@@ -373,25 +388,3 @@ def _accelerator(recipe: Recipe, device: str | None) -> Any:
             f"Precision {recipe.precision!r} is not available on {chosen}. Choose another device or recipe."
         )
     return accelerator
-
-
-@contextmanager
-def _interruptions() -> Iterator[Callable[[], bool]]:
-    """Within the block, the first SIGINT or SIGTERM is noted, to stop between two steps; a second stops at once."""
-    caught = False
-
-    def note(number: int, frame: object) -> None:
-        nonlocal caught
-        if caught:
-            raise KeyboardInterrupt
-        caught = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from ..network import Network
 from ..targets import TARGETS, Target
 from ..text import UNKNOWN
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
@@ -40,6 +40,7 @@ class Dependency(Result):
         return [f"{unit[:1].upper()}{unit[1:]}: {times(whole)} on whole sequences, {', '.join(texts)}."]
 
 
+@of_sequences
 @torch.no_grad()
 def dependency(
     network: Network, x: Tensor, y: Tensor, lengths: Tensor | None = None, target: Target = "class"
@@ -53,7 +54,6 @@ def dependency(
         raise RequestError(
             f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
         )
-    network.eval()
     steps = torch.arange(x.shape[1])
     ends = torch.full((len(x), 1), x.shape[1]) if lengths is None else lengths.cpu()[:, None]
     neutral = _neutral(network, x)

@@ -11,7 +11,7 @@ from ..cells.rin import RIN
 from ..errors import RequestError
 from ..network import Network
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 
 GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
 """Bounds of the derivatives of the functions that a recurrent product goes through."""
@@ -49,6 +49,7 @@ class Eigenvalues(Result):
 
 
 @torch.no_grad()
+@of_sequences
 def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
     """Of a network as it is; `powers` are those of the linear network h_t = W^T h_{t-1} from `starts` random h_0.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..network import Network
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 
 AGAINST = ("last", "previous")
 
@@ -39,10 +39,10 @@ class Estimation(Result):
         return found
 
 
+@of_sequences
 @torch.no_grad()
 def estimation(network: Network, x: Tensor, lengths: Tensor | None = None) -> Estimation:
     """Average estimation errors of every layer's outputs on x: (batch, time, *input), in eval mode."""
-    network.eval()
     ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
     counted = torch.arange(x.shape[1]) < ends[:, None]  # (batch, time)
     means, variances = [], []

@@ -12,7 +12,7 @@ from ..errors import RequestError
 from ..network import Network
 from .base import Array, Axis, Result, times
 from .ensemble import Node
-from .subject import described
+from .subject import described, of_sequences
 from .unrolled import carrier, layer_inputs
 
 POINTS = 20
@@ -36,6 +36,7 @@ class Gates(Result):
         return ["Layer 1 at the last step: " + ", ".join(f"{name} {times(value)}" for value, name in pairs) + "."]
 
 
+@of_sequences
 def gates(network: Network, x: Tensor, lengths: Tensor | None = None, points: int = POINTS) -> Gates:
     """Norms for every gate at up to `points` steps of x: (batch, time, *input); lengths only bound the steps looked at.
 
@@ -44,7 +45,6 @@ def gates(network: Network, x: Tensor, lengths: Tensor | None = None, points: in
     """
     if network.config.architecture.bidirectional:
         raise RequestError(f"{network.config.name} is bidirectional; this analysis is of networks of one direction.")
-    network.eval()
     steps = x.shape[1] if lengths is None else int(lengths.min())
     at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
     rows: list[dict[str, list[float]]] = []

@@ -13,7 +13,7 @@ from ..specs import Recipe
 from ..targets import Target
 from ..tasks.base import Split
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,14 @@ def gradients(
     return Gradients(setting, Array(norms, (Axis.counted("layer", len(norms)),), log=True))
 
 
+@of_sequences
 def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float]:
     """The norm of each layer, bottom to top; gradients and mode of the network are left as they were."""
-    training = network.training
-    network.eval()
     groups = [[p for p in layer.parameters() if p.requires_grad] for layer in network.stack]
     with torch.enable_grad():
         loss, _, targets = score(target, network(x, lengths), y)
         flat = [p for group in groups for p in group]
         found = iter(torch.autograd.grad(loss / targets, flat, allow_unused=True, materialize_grads=True))
-    network.train(training)
     return [_norm([next(found) for _ in group]) for group in groups]
 
 

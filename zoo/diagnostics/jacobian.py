@@ -12,7 +12,7 @@ from ..network import Network
 from ..specs import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw
-from .subject import described, untrained
+from .subject import described, of_sequences, untrained
 from .unrolled import layer_inputs, unrolled
 
 WHICH = ("input", "state")
@@ -59,13 +59,13 @@ def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
     )
 
 
+@of_sequences
 def jacobian_at(network: Network, x: Tensor, lengths: Tensor | None = None, step: int = -1) -> Jacobian:
     """Of a network as it is, at the states it has at a time step of x, (batch, time, *input); means over the batch.
 
     step: index of the time step, counted from the end if negative; with lengths, of the shortest sequence. Singular values of each sequence are sorted before
     the mean is taken.
     """
-    network = network.eval()
     at = step % (x.shape[1] if lengths is None else int(lengths.min()))
     layers = []
     with torch.no_grad():

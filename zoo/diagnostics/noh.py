@@ -14,7 +14,7 @@ from ..errors import RequestError
 from ..network import Network
 from ..targets import Target
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 from .unrolled import carrier, layer_inputs, unrolled
 
 POINTS = 60
@@ -78,6 +78,7 @@ def history(folder: Path) -> History:
     return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"), Array(metric, axes[1:], training.metric))
 
 
+@of_sequences
 def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
     """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
 
@@ -95,11 +96,10 @@ def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe
     )
 
 
+@of_sequences
 def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
     """The indicator at each sequence's end, of each layer, for the history of a training run; None for a zero."""
-    training = network.training
     values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [None])]
-    network.train(training)
     return [value if np.isfinite(value) else None for value in values]
 
 
@@ -113,7 +113,6 @@ def _values(
     """Means of |v^T ds_t/ds_0|, a row a layer, for every t asked for; None is each sequence's own last step."""
     if network.config.architecture.bidirectional:
         raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
-    network.eval()
     ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
     rows = []
     for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):

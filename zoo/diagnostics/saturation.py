@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..network import Network
 from .base import Array, Axis, Result, times
-from .subject import described
+from .subject import described, of_sequences
 from .unrolled import layer_inputs
 
 BINS = 40
@@ -60,13 +60,13 @@ class Watch(TorchFunctionMode):
         return out
 
 
+@of_sequences
 @torch.no_grad()
 def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins: int = BINS) -> Saturation:
     """Histograms over all steps and sequences of x: (batch, time, *input), in eval mode; with lengths, padding is left out.
 
     Of a bidirectional network, the forward direction's functions, and outputs of both.
     """
-    network.eval()
     ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
     counted = torch.arange(x.shape[1]) < ends[:, None]  # (batch, time)
     outputs = [h.cpu()[counted].flatten() for h in network.features(x, lengths)]

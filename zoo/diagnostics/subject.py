@@ -1,10 +1,11 @@
 """What an analysis is of: a registry name, a checkpoint's folder, or `cell-LxH`; as a config, a network, a batch of data."""
 
-import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from pydantic import ValidationError
@@ -14,12 +15,15 @@ from .. import checkpoint, configs, registry
 from ..builder import build
 from ..cells import CELLS, FEEDFORWARD, cell_class
 from ..errors import RequestError, UnknownNameError, first_problem
+from ..evaluation import evaluating
 from ..network import Network
 from ..specs import Architecture, Config, Interface
 from ..targets import Target
 from ..tasks import task_data
 from ..tasks.base import SplitName
 from .ensemble import process
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d+)x(?P<units>\d+)")
 IMAGE = 8
@@ -33,7 +37,7 @@ def config_of(name: str) -> Config:
     """
     if name in registry.models():
         return registry.find(name).config
-    if os.path.isdir(name):
+    if checkpoint.is_folder(name):
         return configs.read(Path(name) / configs.FILE)
     found = SPELLING.fullmatch(name)
     if found is None or found["cell"] not in CELLS:
@@ -102,10 +106,11 @@ def sample(
     Without a task, the random process of ensemble.draw over `steps` (10) steps and random classes. Raises DataError
     where the data are not there, and what `load` raises.
     """
-    if config.interface.readout == "none" or config.interface.form != "sequence":
-        raise _not_one_sequence(config)
+    _must_read_one_sequence(config)
     known = registry.models()
-    trained = not untrained and (os.path.isdir(name) or (name in known and registry.find(name).weights is not None))
+    trained = not untrained and (
+        checkpoint.is_folder(name) or (name in known and registry.find(name).weights is not None)
+    )
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"
     tasks = registry.registry().tasks
@@ -124,6 +129,23 @@ def sample(
     x = process((examples, steps or 10, *config.interface.input), generator)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
     return Sample(network, x, y, None, "class", f"{weights}; random inputs")
+
+
+def of_sequences(analysis: F) -> F:
+    """An analysis that refuses a network that does not read one sequence, and has any other in eval mode meanwhile."""
+
+    @wraps(analysis)
+    def run(network: Network, *args: Any, **kwargs: Any) -> Any:
+        _must_read_one_sequence(network.config)
+        with evaluating(network):
+            return analysis(network, *args, **kwargs)
+
+    return cast(F, run)
+
+
+def _must_read_one_sequence(config: Config) -> None:
+    if config.interface.readout == "none" or config.interface.form != "sequence":
+        raise _not_one_sequence(config)
 
 
 def _not_one_sequence(config: Config) -> RequestError:

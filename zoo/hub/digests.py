@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from ..files import sha256 as sha256
 from ..specs import PinnedFile
 
 
@@ -15,12 +16,6 @@ def differs(path: Path, file: PinnedFile) -> str | None:
         return None if sha256(path) == file.sha256 else "has another sha256"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-
-
-def sha256(path: Path) -> str:
-    """Of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def pin(path: Path) -> PinnedFile:

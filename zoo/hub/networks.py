@@ -18,13 +18,13 @@ from .remote import Connection
 
 def from_pretrained(
     name_or_path: str, revision: str | None = None, device: torch.device | str | None = None,
-    dtype: torch.dtype | str | None = None,
+    dtype: torch.dtype | str | None = None, allow_large: bool = False,
 ) -> Network:  # fmt: skip
     """As `zoo.load`, where org/name is a repository on the Hub unless there is such a folder."""
     name = os.fspath(name_or_path)
-    if settings.REPO.fullmatch(name) and not os.path.isdir(name):
+    if settings.REPO.fullmatch(name) and not checkpoint.is_folder(name):
         name = f"{settings.SCHEME}{name}"
-    return checkpoint.load(name, revision=revision, device=device, dtype=dtype)
+    return checkpoint.load(name, revision=revision, device=device, dtype=dtype, allow_large=allow_large)
 
 
 def push_to_hub(
@@ -58,7 +58,9 @@ def _content(network: Network) -> dict[str, bytes]:
         checkpoint.save(network, folder)
         if odd := tensors.not_finite(folder / tensors.FILE):
             raise CheckpointError(f"{', '.join(odd[:5])} has values that are not finite; not pushed.")
-        golden.write(checkpoint.load(folder, device="cpu"), folder / golden.FILE)  # what others will load
+        golden.write(
+            checkpoint.load(folder, device="cpu", allow_large=True), folder / golden.FILE
+        )  # what others will load
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
