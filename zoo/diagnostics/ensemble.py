@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..cells import FEEDFORWARD
-from ..cells.base import Dense, Map, State
+from ..cells import FEEDFORWARD, cell_class
+from ..cells.base import Cell, Dense, Map, State
 from ..errors import RequestError
 from ..network import Network
 from ..recurrence import Direction
@@ -125,12 +125,12 @@ def draw(
     """Random networks and inputs as in "Gating revisited", section 3.1: orthogonal weights, each gate's matrix drawn on its
     own, biases and states zero, x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, a being the correlation.
 
-    Cells whose definition has start values of its own (`init` of their row in CELLS, and `Cell.start`) keep those.
+    A cell whose definition has start values of its own keeps them in its recurrent maps (`init` of its row in CELLS) and
+    in what belongs to no map (`Cell.start`).
     """
     nodes = layers_of(config)
-    init = Init(input="orthogonal").resolved(config.architecture.cell)
+    own = _init(config)
     shape = config.interface.input
-    own = {"input": init["input"], "recurrent": init["recurrent"]}
     weights = [_weights(node, own, runs, steps, generator, dtype) for node in nodes]
     x = process((runs, steps, *shape), generator, dtype, correlation)
     cell = nodes[-1].way.cell
@@ -138,6 +138,19 @@ def draw(
     errors = torch.randn(runs, steps, width, *shape[1:], generator=generator, dtype=dtype)
     errors /= errors.flatten(2).norm(dim=2).reshape(runs, steps, *[1] * (errors.dim() - 2))
     return Ensemble(nodes, weights, x, errors)
+
+
+def _init(config: Config) -> dict[str, str]:
+    """Initialiser of each role."""
+    return Init(input="orthogonal").resolved(config.architecture.cell)
+
+
+def start_values(config: Config) -> str:
+    """Those of `draw`, in words."""
+    own = _init(config)
+    kinds = [*own.values()][:1] if len(set(own.values())) == 1 else [f"{role} {kind}" for role, kind in own.items()]
+    besides = ", and the cell's own" if cell_class(config.architecture.cell).start is not Cell.start else ""
+    return f"{', '.join(kinds)}, biases zero{besides}"
 
 
 def process(

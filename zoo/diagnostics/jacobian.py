@@ -11,7 +11,7 @@ from ..cells.base import State
 from ..network import Network
 from ..specs import Config
 from .base import Array, Axis, Result
-from .ensemble import Node, Weights, draw
+from .ensemble import Node, Weights, draw, start_values
 from .subject import described, of_sequences, untrained
 from .unrolled import layer_inputs, unrolled
 
@@ -43,7 +43,7 @@ class Jacobian(Result):
 
 
 def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
-    """At x = h = 0, with random orthogonal weights and zero biases, float64; inputs are as wide as the layers.
+    """At x = h = 0, with the random weights of ensemble.draw, float64; inputs are as wide as the layers.
 
     A ReLU has no derivative at zero, where torch's is 0: cells with one have singular values of 0 here.
     """
@@ -54,7 +54,7 @@ def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
         zeros = tuple(s[0] for s in ensemble.start(node))
         layers.append(_both(node, {n: w[0] for n, w in weights.items()}, torch.zeros_like(ensemble.x[0, :1]), zeros))
     return Jacobian(
-        {"of": described(own), "at": "x = h = 0", "weights": "orthogonal, biases zero", "seed": seed},
+        {"of": described(own), "at": "x = h = 0", "weights": start_values(own), "seed": seed},
         values=_array(layers),
     )
 

@@ -11,7 +11,7 @@ from ..cells import cell_row
 from ..errors import RequestError
 from ..specs import Config
 from .base import Array, Axis, Result, times
-from .ensemble import Ensemble, chunks, draw, layers_of
+from .ensemble import Ensemble, chunks, draw, layers_of, start_values
 from .subject import described, untrained
 
 LOSSES = ("last", "all")
@@ -78,7 +78,7 @@ def lattice(
     axes = (Axis("loss", LOSSES), Axis.counted("layer", mean.shape[1]), Axis.counted("step", steps))
     corner = mean[:, -1, -1].clamp_min(torch.finfo(torch.float64).tiny)
     return Lattice(
-        {"of": f"{described(own)}, untrained", "runs": runs, "steps": steps, "weights": "orthogonal, biases zero",
+        {"of": f"{described(own)}, untrained", "runs": runs, "steps": steps, "weights": start_values(own),
          "input": "x_t = 0.5 x_{t-1} + 0.5 N(0, 1)", "parameters": "with biases" if biases else "without biases",
          "seed": seed},
         mean=Array(mean.numpy(), axes, log=True),

@@ -51,7 +51,7 @@ def section(name: str) -> str:
         if lattice is None
         else (
             f"## Gradients at initialisation\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}\n\n"
-            f"Of {lattice.setting['runs']} random networks of this architecture with orthogonal weights and zero biases, over "
+            f"Of {lattice.setting['runs']} random networks of this architecture (weights: {lattice.setting['weights']}), over "
             f"{lattice.setting['steps']} steps of random input, not of these weights (Turkoglu et al. 2019, section 3.1): "
             f"`rnnzoo inspect {name} --runs {lattice.setting['runs']} --steps {lattice.setting['steps']}`."
         )
