@@ -83,10 +83,6 @@ def late(early: float, late: float) -> dict[str, Stored]:
     return {"rin-1x100-mnist-rows": part(variance=array(moves, against=("previous",)))}
 
 
-def dropped(**cells: float) -> dict[str, Stored]:
-    return {c: part(metric=array([[0.9, 0.9 - v]], end=("last",), share=(0.0, 0.3))) for c, v in cells.items()}
-
-
 def powers(growth: float, norm: float = 0.9) -> Stored:
     return part(powers=array([growth ** np.arange(1, 21)]), norm=array([norm]), modulus=array([growth]))
 
@@ -150,7 +146,6 @@ CASES = {
     ),
     "quick": (claims.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
     "stable": (claims.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
-    "forgets": (claims.forgets, dropped(rnn=0.4, lstm=0.1, gru=0.2), dropped(rnn=0.1, lstm=0.4, gru=0.0)),
     "grows": (claims.grows("p", up=True), {"p": powers(1.1)}, {"p": powers(0.9)}),
     "bounded": (
         claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
@@ -171,6 +166,8 @@ def test_what_is_too_early_to_tell() -> None:
     assert claims.explodes("rhn")(norms(rhn=[(1, 20)]))[1] is True
     assert claims.explodes("rhn")(norms(rhn=[(1, 2)]))[1] is None
     assert claims.early_loss(losses(star=2.29, rnn=2.3))[1] is None
+    chance = indicators(rnn=3, lstm=2, gru=1) | {"rnn": part(indicator=array([[3.0]]), metric=array([0.5]))}
+    assert claims.over_epochs(chance)[1] is None
     assert claims.Claim("It grows", claims.explodes("rhn")).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
 
 
@@ -182,10 +179,19 @@ def test_shrinking_and_gates_that_exceed_are_their_own_findings() -> None:
     assert not claims.gates("lstm", below=False)(gates(**below))[1]
 
 
+def test_figures_of_the_cards_are_compared() -> None:
+    high, low = "gru-1x50-toxic-parts-diluted", "rnn-1x50-toxic-parts-diluted"
+    text, same = claims.better([high], [low])({})
+    assert (text, same) == (f"test accuracy: {high} 0.905, {low} 0.500", True)
+    assert claims.better([low], [high])({})[1] is False
+    assert claims.better([high], [high], least=0.0)({})[1] is False
+    assert claims.better([high], ["rhn-16x128-tum"])({})[1] is None
+
+
 def test_every_check_is_here() -> None:
     public = {
         n
         for n, f in inspect.getmembers(claims, inspect.isfunction)
         if not n.startswith("_") and f.__module__ == claims.__name__
     }
-    assert public == {*CASES, "explodes"}
+    assert public == {*CASES, "explodes", "better"}

@@ -363,7 +363,7 @@ def _moved(stage: Recipe | Stage) -> str:
 def _limits(entry: Entry, results: Results) -> str:
     lines = []
     if results.training:
-        lines.append(f"One run with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
+        lines.append(f"Of one run, with seed {results.training.recipe.seed}: the spread over seeds was not measured.")
         ended = results.training.finished or results.training.diverged is not None
         if not ended:
             lines.append("Training was stopped before its schedule ended.")
@@ -376,6 +376,8 @@ def _limits(entry: Entry, results: Results) -> str:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:
         lines.append(f"The data stand in for {entry.dataset.stands_in_for}: figures on the two do not compare.")
+    if entry.dataset.caveat:
+        lines.append(entry.dataset.caveat)
     if entry.model.notes:
         lines.append(entry.model.notes)
     return "\n".join(f"- {line}" for line in lines)

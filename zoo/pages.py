@@ -62,7 +62,9 @@ def _extent(rows: Sequence[Row]) -> str:
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
     """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
     paper = registry().papers[key]
-    short = sum(r.measured is not None and (r.epochs or 0) < (r.paper_epochs or 0) for r in rows)
+    short = sum(
+        r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0) for r in rows
+    )
     shorter = f"{short} of the measured figures are of runs shorter than the paper's, which may have gained by more. "
     parts = [
         f"# {paper.title}",

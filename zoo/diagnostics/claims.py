@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .. import results as recorded
 from .base import Stored
 
 Results = Mapping[str, Stored]
@@ -178,13 +179,15 @@ def throughout(results: Results) -> Verdict:
 
 
 def over_epochs(results: Results) -> Verdict:
-    """Whether the RNN's median over the epochs is above the others', beside what the networks learned."""
+    """Whether the RNN's median over the epochs is above the others', beside what the networks learned; of one that knows
+    two classes apart no better than chance nobody can tell."""
     rows = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
     text = ", ".join(f"{c} {v:.2f}" for c, v in rows.items())
     learned = ", ".join(f"{c} {results[c].arrays['metric'].values[-1]:.2f}" for c in rows)
+    known = min(float(results[c].arrays["metric"].values[-1]) for c in rows) > 0.55
     return f"median log10 over the epochs: {text}; validation accuracy at the end: {learned}", bool(
         rows["rnn"] > max(rows["lstm"], rows["gru"])
-    )
+    ) if known else None
 
 
 def gates(other: str, below: bool) -> Callable[[Results], Verdict]:
@@ -265,15 +268,18 @@ def stable(prelu: Stored) -> Verdict:
     )
 
 
-def forgets(results: Results) -> Verdict:
-    """Whether the RNN loses more accuracy than both others."""
-    found = {}
-    for cell, r in results.items():
-        metric = r.arrays["metric"]
-        found[cell] = (float(metric.at(end="last", share=0.0).values), float(metric.at(end="last", share=0.3).values))
-    text = ", ".join(f"{c} {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
-    drops = {c: a - b for c, (a, b) in found.items()}
-    return f"accuracy whole to diluted: {text}", drops["rnn"] > max(drops["lstm"], drops["gru"])
+def better(higher: Sequence[str], lower: Sequence[str], least: float = 0.05) -> Callable[[Results], Verdict]:
+    """Whether each model of the one kind was measured at more, by `least`, than every one of the other, on the test data."""
+
+    def check(_: Results) -> Verdict:
+        found = {name: recorded.of(name).measured() for name in (*higher, *lower)}
+        values = {name: e.value for name, e in found.items() if e is not None}
+        text = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+        if len(values) < len(found):
+            return f"not all are measured: {text}", None
+        return f"test accuracy: {text}", min(values[n] for n in higher) > max(values[n] for n in lower) + least
+
+    return check
 
 
 def _lengths(stored: Stored) -> str:

@@ -43,6 +43,8 @@ class Dataset(Spec):
     """How many are kept for the test, where the data come without a split."""
     stands_in_for: Text | None = None
     """Data of the documents that this is not, though it takes their place here: figures on the two do not compare."""
+    caveat: Text | None = None
+    """What figures on it must be read with."""
     sha256: dict[str, Sha256]
     """Digest of the content of each original file, unpacked; of the decoded values where containers differ."""
 

@@ -144,7 +144,7 @@ class Jigsaw(Text):
         "balanced-short": Layout(most=9),  # 4.2.1, and long ones beside it
         "balanced-long": Layout(least=91),
         "balanced-long-late": Layout(least=91, words=20),
-        "balanced-long-diluted": Layout(least=91, share=0.3),  # 4.4.1
+        "balanced-long-diluted": Layout(least=91, share=0.3),  # 4.4.1, which says nothing of a length
     }
     layouts = tuple(table)
 
