@@ -1,6 +1,7 @@
 """Every analysis against its definition written out, on small networks, and the verb and pages that show them."""
 
 import copy
+import io
 import json
 import math
 import sys
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 from helpers import network, normal
+from rnnzoo_cli.output import emit
+from rnnzoo_cli.pictures import pictured
 from torch import Tensor
 from torch.nn import functional as F
 
-from zoo import assets, registry, results
+from zoo import assets, build, registry, results
 from zoo.cells import CELLS
 from zoo.diagnostics import ANALYSES, drawing, pages, studies, subject
 from zoo.diagnostics.base import Array, Axis, Stored
@@ -25,6 +28,7 @@ from zoo.diagnostics.estimation import estimation
 from zoo.diagnostics.feedforward import feedforward
 from zoo.diagnostics.gates import gates
 from zoo.diagnostics.gradients import evolution, gradients
+from zoo.diagnostics.jacobian import jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.noh import history, noh
 from zoo.diagnostics.saturation import saturation
@@ -371,3 +375,50 @@ def test_bidirectional_networks_have_what_can_be_said_of_them() -> None:
     assert estimation(given.network, given.x).mean.values.shape == (2, 1, 10)
     with pytest.raises(RequestError, match="bidirectional"):
         noh(given.network, given.x)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)])  # fmt: skip
+def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    found = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
+    emit({}, False, pictured(found))
+    shown = terminal.getvalue()
+    assert "?" not in shown
+    assert ("\x1b[48;" in shown) == coloured
+    assert ("█" in shown) == (not coloured)
+    assert "layer 2" in shown
+
+
+@pytest.mark.parametrize(
+    "analysis", [saturation, estimation, noh, gates, jacobian_at, gradients, dependency, eigenvalues]
+)
+def test_an_analysis_leaves_every_module_in_the_mode_it_had(analysis: Callable[..., object]) -> None:
+    net = network("lstm").train()
+    net.stack[0].eval()
+    before = [m.training for m in net.modules()]
+    labels = [torch.zeros(2, dtype=torch.int64)] if analysis in (gradients, dependency) else []
+    analysis(net, *([] if analysis is eigenvalues else [normal(2, 5, 2), *labels]))
+    assert [m.training for m in net.modules()] == before
+
+
+def test_a_network_without_a_sequence_is_refused_whoever_asks() -> None:
+    with pytest.raises(RequestError, match="does not read one sequence"):
+        saturation(build("mlp-3x8-circles.sigmoid", device="cpu"), normal(2, 2))
+
+
+def test_captions_say_the_start_values() -> None:
+    for name, words in (("rnn-1x4", "weights orthogonal, biases zero"),
+                        ("irnn-1x4", "weights input orthogonal, recurrent identity, biases zero")):  # fmt: skip
+        found = jacobian(subject.config_of(name))
+        assert words in found.caption
+    assert "biases zero, and the cell's own" in jacobian(subject.config_of("indrnn-1x4")).caption
