@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from zoo.diagnostics import ANALYSES, analysis
+from zoo.diagnostics import ANALYSES, Needs, analysis
+from zoo.errors import RequestError
 
 from .catalogue import complete
 from .output import AsJson, emit, progress, say
@@ -17,6 +18,12 @@ Subject = Annotated[
         autocompletion=complete,
     ),
 ]
+
+TAKES: dict[Needs, tuple[str, ...]] = {
+    "architecture": (), "network": ("--untrained",), "data": ("--steps", "--examples", "--untrained"),
+    "labels": ("--steps", "--examples", "--untrained"), "training": (),
+}  # fmt: skip
+"""Options that say what an analysis is given, by what it needs; a lattice has its own."""
 
 
 def inspect(
@@ -30,8 +37,8 @@ def inspect(
         int | None, typer.Option(min=1, help="Time steps of a lattice (default: 10), or at most so many of the data.")
     ] = None,
     examples: Annotated[
-        int, typer.Option(min=1, help="Sequences of the task's test data, where data are needed.")
-    ] = 128,
+        int | None, typer.Option(min=1, help="Sequences of the task's test data, where data are needed (default: 128).")
+    ] = None,
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Random weights, even if there are trained ones.")
     ] = False,
@@ -40,25 +47,29 @@ def inspect(
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --what."""
     row = analysis(what)
+    given = {"--runs": runs, "--steps": steps, "--examples": examples, "--untrained": untrained or None}
+    takes = ("--runs", "--steps") if what == "lattice" else TAKES[row.needs]
+    if idle := [option for option, value in given.items() if value is not None and option not in takes]:
+        raise RequestError(f"The analysis {what!r} has no use for {' and '.join(idle)}.")
     from zoo.diagnostics import subject
 
     config = subject.config_of(name)
-    given: list[Any] = [config]
+    arguments: list[Any] = [config]
     options: dict[str, Any] = {}
     if row.needs == "architecture":
         options["seed"] = seed
         if what == "lattice":
             options |= {"runs": runs or 200, "steps": steps or 10}
     elif row.needs == "training":
-        given = subject.course(name, config, seed)
+        arguments = subject.course(name, config, seed)
     else:
-        sample = subject.sample(name, config, examples, steps, untrained, seed, data=row.needs != "network")
-        given = sample.given(row.needs)
+        sample = subject.sample(name, config, examples or 128, steps, untrained, seed, data=row.needs != "network")
+        arguments = sample.given(row.needs)
         say(sample.text)
     with progress(f"{what} {name}") as bar:
         if what == "lattice" or row.needs == "training":
             options["report"] = lambda done, total: bar(done, total, f"{done}/{total}")
-        found = row.function(*given, **options)
+        found = row.function(*arguments, **options)
     if plot is not None:
         from zoo.diagnostics import drawing
 

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
 
+import io
 import sys
 import traceback
 from types import TracebackType
@@ -63,13 +64,28 @@ def _traceback(kind: type[BaseException], error: BaseException, at: TracebackTyp
 
 def main() -> None:
     """Run the command line and exit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every terminal has every character; stderr does so by itself
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
-    except (ZooError, OSError) as error:
-        if _settings["debug"]:
+    except Exception as error:
+        text = str(error)
+        if memory := _is_of_memory(error):
+            first, _, _ = text.partition("\n")
+            text = f"There is not enough memory; a smaller --batch-size needs less. {first}".rstrip()
+        if _settings["debug"] or not (memory or isinstance(error, ZooError | OSError)):
             sys.excepthook = _traceback
             raise
-        say(f"rnnzoo: {error}")
+        say(f"rnnzoo: {text}")
         sys.exit(error.exit_code if isinstance(error, ZooError) else 1)
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether memory ran out: Python's, a GPU's or, by the words of torch's allocator, a CPU's."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
+    )

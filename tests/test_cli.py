@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from rnnzoo_cli import main as cli
 
@@ -99,6 +100,39 @@ def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> No
     code, _, err = run(verb, "rnn-12x128-smnist")
     assert code == 1
     assert "rnnzoo train rnn-12x128-smnist" in err
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), MemoryError("There is not enough memory for the compiled scan."), torch.OutOfMemoryError("CUDA out of memory."),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
+])  # fmt: skip
+def test_a_lack_of_memory_is_said_without_a_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("zoo.evaluation.evaluate", fail)
+    code, out, err = run("eval", NAME)
+    assert (code, out) == (1, "")
+    assert "There is not enough memory; a smaller --batch-size needs less." in err
+    assert "Traceback" not in err
+
+
+def test_any_other_error_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("zoo.evaluation.evaluate", fail)
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", NAME])
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        cli.main()
+
+
+def test_characters_that_stdout_lacks_are_replaced() -> None:
+    command = [sys.executable, "-m", "rnnzoo_cli", "inspect", "star-1x4", "--runs", "2", "--steps", "3"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True, check=True)
+    assert b"??" in done.stdout
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,7 +239,9 @@ def test_inspect_json_has_named_axes(run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
-     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"]],
+     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"],
+     ["lstm-2x4", "--what", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
+     ["lstm-2x4", "--what", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--what", "jacobian", "--untrained"]],
 )  # fmt: skip
 def test_inspect_refuses(run: Run, arguments: list[str]) -> None:
     code, out, err = run("inspect", *arguments)

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -730,6 +731,7 @@ def test_pulling_imports_no_torch(here: Here) -> None:
     here.publish()
     code = f"""
 import sys
+import threading
 sys.argv = ["rnnzoo", "pull", {NAME!r}]
 from rnnzoo_cli.main import main
 try:
@@ -749,3 +751,23 @@ def test_a_name_that_is_unknown_is_not_tried_again() -> None:
     error.__context__ = socket.gaierror(-2, "Name or service not known")
     problem, again = explain(error, "it", "https://hub")
     assert (type(problem), again) == (NetworkError, False)
+
+
+def test_conversations_of_two_threads_take_turns() -> None:
+    chosen, seen = settings.Settings("http://127.0.0.1:1"), []
+
+    def second() -> None:
+        with remote.Connection(chosen) as own:
+            seen.append(remote._active is own)
+
+    with remote.Connection(chosen) as first:
+        with remote.Connection(chosen) as inner:  # one thread may have one within another
+            assert remote._active is inner
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        assert remote._active is first
+    thread.join()
+    assert seen == [True]
+    assert remote._active is None

@@ -38,10 +38,14 @@ MAX_BYTES = 10**9
 ETAG = set("0123456789abcdefABCDEF")
 
 _active: "Connection | None" = None
+_turn = threading.RLock()
+"""Held by the thread that has entered a Connection, as the client's settings and hooks are the process's: threads that it
+starts itself, to send files, ask the same one."""
 
 
 class Connection:
-    """The Hub of some settings, while it is entered: api is its client, call and download speak through it."""
+    """The Hub of some settings, while it is entered: api is its client, call and download speak through it. Conversations
+    of several threads take turns."""
 
     def __init__(self, chosen: Settings, say: Say = SAY):
         self.endpoint, self.timeout, self.say = chosen.endpoint, chosen.timeout, say
@@ -53,6 +57,7 @@ class Connection:
         global _active
         from huggingface_hub import HfApi, constants
 
+        _turn.acquire()
         _install_hooks()
         self._before = (constants.HF_HUB_DISABLE_XET, _active)
         _active = self
@@ -66,6 +71,7 @@ class Connection:
         from huggingface_hub import constants
 
         constants.HF_HUB_DISABLE_XET, _active = self._before
+        _turn.release()
 
     def call(self, subject: str, ask: Callable[[], T]) -> T:
         """What `ask`, a call of the client, returns. What may pass is tried again; the rest is a ZooError about `subject`.
