@@ -38,6 +38,11 @@ NameOrPath = Annotated[
 ]
 
 
+def is_pattern(name: str) -> bool:
+    """Whether it may mean several models."""
+    return bool(set(name) & set("*?["))
+
+
 def list_(
     pattern: Pattern = "*",
     task: TaskOption = None,

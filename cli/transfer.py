@@ -11,7 +11,7 @@ from zoo import hub, registry
 from zoo.errors import CheckpointError, RequestError, UnknownNameError, ZooError
 from zoo.hub.settings import SCHEME, TIMEOUT
 
-from .catalogue import complete
+from .catalogue import complete, is_pattern
 from .output import AsJson, columns, emit, progress, say
 
 Names = Annotated[
@@ -72,10 +72,6 @@ def pull(
         emit(rows if many else rows[0], as_json, text)
     if failed:
         raise CheckpointError(f"{len(failed)} of {len(wanted)} could not be pulled: {', '.join(failed)}.")
-
-
-def is_pattern(name: str) -> bool:
-    return bool(set(name) & set("*?["))
 
 
 def expand(names: Sequence[str], trained: bool | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from zoo.hub.settings import SCHEME
 from zoo.targets import METRICS, TARGETS
 
 from . import many
-from .catalogue import NameOrPath, NameOrPattern
+from .catalogue import NameOrPath, NameOrPattern, is_pattern
 from .output import AsJson, columns, emit, progress, say
 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps (default: the best there is).")]
@@ -98,7 +98,7 @@ def train(
     given = {"epochs": epochs, "batch": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     records = [part.strip() for part in diagnose.split(",") if part.strip()]
-    if jobs or ray or set(name) & set("*?["):
+    if jobs or ray or is_pattern(name):
         if records:
             raise RequestError("--diagnose is for the training of one model.")
         where = many.Where(jobs, threads_per_job, ray, gpus_per_job)

@@ -325,7 +325,7 @@ def with_config(folder, change):
     (lambda c: c["architecture"].update(layers=True), "architecture.layers: .*integer"),
     (lambda c: c["architecture"].update(layers=0), "architecture.layers: "),
     (lambda c: c["architecture"].update(units=10**9), "architecture.units: "),
-    (lambda c: c["architecture"].update(cell="stra"), "unknown cell 'stra'; the nearest is 'star'"),
+    (lambda c: c["architecture"].update(cell="stra"), "No cell is called 'stra'. Did you mean star"),
     (lambda c: c["architecture"].update(options={"shfit": 1}), "no option 'shfit'"),
     (lambda c: c["architecture"].update(options={"shift": float("nan")}), "finite"),
     (lambda c: c["architecture"].update(options={"shift": 10**400}), "finite|out of range"),

@@ -543,7 +543,7 @@ def test_an_option_with_a_word_that_is_not_allowed(tmp_path):
 
 def test_an_unknown_cell(tmp_path):
     text = edited("star-1x2-t:", "star-1x2-t:  # HERE").replace("cell: star", "cell: sttar")
-    assert "unknown cell 'sttar'; the nearest is 'star'" in refusal(tmp_path, text)
+    assert "No cell is called 'sttar'. Did you mean star" in refusal(tmp_path, text)
 
 
 def test_a_pattern_without_its_number(tmp_path):

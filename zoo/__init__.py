@@ -11,12 +11,23 @@ if TYPE_CHECKING:
     from .builder import build
     from .checkpoint import load
     from .network import Network
+    from .registry import Entry, list_models
     from .registry import find as spec
-    from .registry import list_models
     from .specs import Architecture, Config, Interface
     from .tasks import examples
 
-__all__ = ["Architecture", "Config", "Interface", "Network", "build", "examples", "list_models", "load", "spec"]
+__all__ = [
+    "Architecture",
+    "Config",
+    "Entry",
+    "Interface",
+    "Network",
+    "build",
+    "examples",
+    "list_models",
+    "load",
+    "spec",
+]
 
 _HOMES = {
     "load": ("checkpoint", "load"),
@@ -24,6 +35,7 @@ _HOMES = {
     "spec": ("registry", "find"),
     "list_models": ("registry", "list_models"),
     "examples": ("tasks", "examples"),
+    "Entry": ("registry", "Entry"),
     "Network": ("network", "Network"),
     "Architecture": ("specs", "Architecture"),
     "Config": ("specs", "Config"),

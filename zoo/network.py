@@ -17,7 +17,7 @@ from .specs import Config, Embedding, Interface
 from .stack import NetworkState, Stack
 from .text import Tokenizer
 
-__all__ = ["Network", "NetworkState", "counts", "mask"]
+__all__ = ["Network", "NetworkState", "mask", "valid_lengths"]
 
 
 class Network(Stack):
@@ -278,7 +278,7 @@ class Network(Stack):
         self._check_input(x)
         if lengths is None:
             return self._read_in(x), None
-        known = counts(lengths, x)
+        known = valid_lengths(lengths, x)
         if known is None:
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         if self.embedding is None:
@@ -301,7 +301,7 @@ def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding |
     return vectors
 
 
-def counts(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
+def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
     """Lengths, (batch, *parts), on the device of x, (batch, time, ...): integers from 1 whose sum for a sequence is at most time.
 
     None for what is no such thing, be it lists of different sizes.

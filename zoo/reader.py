@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .errors import RequestError
-from .network import Network, counts, mask
+from .network import Network, mask, valid_lengths
 from .recurrence import stacked
 from .specs import Config
 from .stack import NetworkState, Stack
@@ -62,7 +62,7 @@ class Reader(Network):
     def _lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """The lengths on x's device, if both are what this network takes."""
         self._check_input(x)
-        known = counts(lengths, x, 2)
+        known = valid_lengths(lengths, x, 2)
         if known is None:
             raise RequestError(
                 f"{self.config.name} takes lengths ({len(x)}, 2): the words of each story and of each question, at "

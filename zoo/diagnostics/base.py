@@ -85,6 +85,19 @@ def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
     return [_nested(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
 
 
+def histograms(
+    values: Sequence[NDArray[Any]], bins: int, usual: tuple[float, float]
+) -> tuple[NDArray[np.float64], Axis]:
+    """Share of each array's values in bins of equal width, (arrays, bins), and the bins by where they begin.
+
+    They are over the usual range or, where values lie beyond it, from the least value to the largest.
+    """
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    low, high = usual if low >= usual[0] and high <= usual[1] else (low, high if high > low else low + 1)
+    shares = np.array([np.histogram(v, bins, (low, high))[0] / v.size for v in values])
+    return shares, Axis("from", tuple(float(f"{edge:.4g}") for edge in np.linspace(low, high, bins + 1)[:-1]))
+
+
 @dataclass(frozen=True)
 class Result:
     """Base of the results: a subclass adds its arrays as fields and says in `lines` what they show."""

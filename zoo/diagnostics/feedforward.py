@@ -14,7 +14,7 @@ from ..network import Network
 from ..specs import Recipe
 from ..targets import Target
 from ..tasks.base import Split
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, histograms, times
 
 BINS = 40
 EARLY = 60
@@ -88,10 +88,7 @@ def feedforward(
         outputs.append([float(h.detach().abs().mean()) for h in hidden])
         report(epoch + 1, recipe.epochs)
     last = [h.detach().flatten() for h in hidden]
-    low, high = min(float(h.min()) for h in last), max(float(h.max()) for h in last)
-    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high if high > low else low + 1)
-    shares = np.array([torch.histc(h, BINS, low, high).numpy() / len(h) for h in last])
-    edges = Axis("from", tuple(float(f"{e:.4g}") for e in np.linspace(low, high, BINS + 1)[:-1]))
+    shares, edges = histograms([h.numpy() for h in last], BINS, (0.0, 1.0))
     epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(last))
     weighted = Axis("layer", (*layers.ticks, "output"))
     setting = {

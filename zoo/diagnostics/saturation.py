@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..network import Network
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, histograms, times
 from .subject import described, of_sequences
 from .unrolled import layer_inputs
 
@@ -70,9 +70,7 @@ def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins:
     ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
     counted = torch.arange(x.shape[1]) < ends[:, None]  # (batch, time)
     outputs = [h.cpu()[counted].flatten() for h in network.features(x, lengths)]
-    low, high = min(float(h.min()) for h in outputs), max(float(h.max()) for h in outputs)
-    low, high = (-1.0, 1.0) if low >= -1 and high <= 1 else (low, high if high > low else low + 1)
-    shares = [torch.histc(h.float(), bins, low, high).numpy() / len(h) for h in outputs]
+    shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
     functions = [
         _functions(layer.ahead, below, layer.initial_state(below[0]), counted)
         for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True)
@@ -80,10 +78,9 @@ def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins:
     names = tuple(functions[-1])
     table = np.array([[own.get(name, np.nan) for name in names] for own in functions])
     depth = Axis.counted("layer", len(outputs))
-    edges = Axis("from", tuple(float(f"{e:.4g}") for e in np.linspace(low, high, bins + 1)[:-1]))
     setting = {"of": described(network.config), "sequences": len(x)}
     return Saturation(
-        setting, Array(np.array(shares), (depth, edges), "hidden output"),
+        setting, Array(shares, (depth, edges), "hidden output"),
         Array(table.reshape(len(outputs), len(names)), (depth, Axis("function", names))),
     )  # fmt: skip
 

@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from ..cells import cell_row
 from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
-from .networks import Architecture, Embedding, Head, Init, Kernel, Merge, check_cell
+from .networks import Architecture, Embedding, Head, Init, Kernel, Merge
 from .recipes import Recipe
 
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
@@ -38,7 +39,7 @@ class Weights(Spec):
     revision: Commit | None = None
     """Full commit on the Hub; none while only the packaged copy exists."""
     files: dict[FileName, PinnedFile]
-    """The third where the input is text; the last has golden outputs."""
+    """model.safetensors and config.json; vocabulary.txt where the input is text; check.safetensors, the golden outputs."""
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
@@ -137,7 +138,7 @@ class Grid(Spec):
     @model_validator(mode="after")
     def _cells_exist(self) -> "Grid":
         for cell in self.cell:
-            check_cell(cell)
+            cell_row(cell)
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,11 @@
 """Architectures, and with the shapes a task gives them, whole networks: config.json."""
 
-import difflib
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ..cells import FEEDFORWARD, ROWS, Number, cell_row
+from ..cells import FEEDFORWARD, Number, cell_row
 from .base import Count, Key, Layers, Rate, Some, Spec
 from .data import Shapes, Task
 
@@ -18,12 +17,6 @@ def _check_weight_init(name: str) -> str:
     if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
         return name
     raise ValueError(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
-
-
-def check_cell(name: str) -> None:
-    if name not in ROWS:
-        near = difflib.get_close_matches(name, ROWS, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown cell {name!r}; the nearest is {near!r}")
 
 
 Merge = Literal["sum", "concat", "mul", "mean"]
@@ -113,7 +106,6 @@ class Architecture(Spec):
 
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
-        check_cell(self.cell)
         row = cell_row(self.cell)
         for name, why in row.without.items():
             if getattr(self, name):

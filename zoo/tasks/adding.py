@@ -11,11 +11,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..errors import DataError, RequestError
+from ..errors import DataError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData
-
-SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
+from .base import SEEDS, Split, SplitName, TaskData, refuse_layout
 
 
 class Adding(TaskData):
@@ -23,8 +21,7 @@ class Adding(TaskData):
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
-        if task.layout != "value-mask":
-            raise RequestError(f"The adding problem has no layout {task.layout!r}; it has: value-mask.")
+        refuse_layout(task, dataset, "value-mask")
 
     def read(self, name: SplitName) -> Split:
         n, steps = getattr(self.dataset, name), self.task.steps

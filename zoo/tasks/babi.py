@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from ..errors import DataError, RequestError
+from ..errors import DataError
 from ..network import Network
 from ..specs import Dataset, Task
 from ..text import RESERVED, Tokenizer, words_of
-from .base import Split, SplitName, TaskData, original
+from .base import Split, SplitName, TaskData, original, refuse_layout
 from .text import trimmed
 
 
@@ -37,8 +37,7 @@ class Babi(TaskData):
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
         known = sorted({name.removeprefix("en/").rpartition("_")[0].replace("_", "-") for name in dataset.sha256})
-        if task.layout not in known:
-            raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(known)}.")
+        refuse_layout(task, dataset, *known)
 
     def _file(self, part: str) -> str:
         return f"en/{self.task.layout.replace('-', '_', 1)}_{part}.txt"

@@ -23,6 +23,8 @@ from ..text import Tokenizer
 SplitName = Literal["train", "validation", "test"]
 ARCHIVE = "archive"
 """In a dataset's `hub_files`, the .tar.gz that has all of its files."""
+SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
+"""What the splits of generated data are drawn from."""
 IGNORED = -100  # target of a time step that has none
 
 
@@ -46,8 +48,14 @@ class Split:
     def __len__(self) -> int:
         return len(self.raw)
 
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        """One example, x and y, and the length where sequences have one: what a torch.utils.data.DataLoader asks for."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"There are {len(self)} examples; got {index}.")
+        return tuple(part[0] for part in self.batch(torch.tensor([index])) if part is not None)
+
     def batch(
-        self, indices: Tensor, device: torch.device, shift: int | None = None
+        self, indices: Tensor, device: torch.device | str = "cpu", shift: int | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """x, y and lengths of the examples at `indices`, on `device`; shift: see `shifted`."""
         lengths = None if self.lengths is None else self.lengths[indices].to(device)

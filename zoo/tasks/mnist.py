@@ -17,7 +17,7 @@ from torch import Tensor
 from .. import hub
 from ..errors import DataError, MissingExtraError, RequestError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData, data_folder, unpacked
+from .base import Split, SplitName, TaskData, data_folder, refuse_layout, unpacked
 
 PACKAGED = Path(__file__).resolve().parent.parent / "data"
 IMAGE = (28, 28)
@@ -31,8 +31,7 @@ class MNIST(TaskData):
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
         self._files: dict[str, Tensor] = {}
-        if task.layout not in LAYOUTS:
-            raise RequestError(f"MNIST has no layout {task.layout!r}; it has: {', '.join(LAYOUTS)}.")
+        refuse_layout(task, dataset, *LAYOUTS)
 
     def read(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..specs import Dataset, Task
-from .base import Split, SplitName, TaskData, dealt, original, refuse_layout
+from .base import SEEDS, Split, SplitName, TaskData, dealt, original, refuse_layout
 
-SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
 RADII = (1.0, 0.8)  # of class 0 and class 1; scikit-learn's make_circles, which the thesis calls, has these by default
 SPREAD = 0.1  # of the uniform noise on each coordinate; there, without an argument, none
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from .. import registry
-from ..errors import DataError, RequestError
+from ..errors import DataError
 from ..network import Network
 from ..specs import Dataset, Task
 from ..text import PADDING, RESERVED, Tokenizer, words_of
-from .base import Split, SplitName, TaskData, dealt, original
+from .base import Split, SplitName, TaskData, dealt, original, refuse_layout
 
 
 class Example(NamedTuple):
@@ -37,8 +37,7 @@ class Text(TaskData):
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
-        if task.layout not in self.layouts:
-            raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(self.layouts)}.")
+        refuse_layout(task, dataset, *self.layouts)
 
     @abstractmethod
     def examples(self) -> list[Example]:
