@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import reference
@@ -27,13 +28,14 @@ from helpers import (
 )
 from torch import Tensor
 
-from zoo import builder, registry
+from zoo import builder, load, registry
 from zoo.cells import CELLS
 from zoo.cells.base import Map
 from zoo.errors import RequestError, SizeError
 from zoo.network import Network
 from zoo.recurrence import Direction
-from zoo.specs import Init
+from zoo.specs import Architecture, Config, Init, Interface
+from zoo.specs.networks import Embedding
 
 each_cell = each("cell", CELLS)
 each_case = each("case", CASES)
@@ -1004,14 +1006,32 @@ def test_huge_networks_are_refused_before_memory_is_taken() -> None:
         builder.build(config("lstm", layers=1024, units=16384), device="cpu")
 
 
-def test_large_networks_are_built_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_networks_are_built_and_loaded_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     size = builder.parameters(network())
     monkeypatch.setattr(builder, "MAX_PARAMETERS", size)
     network()
     monkeypatch.setattr(builder, "MAX_PARAMETERS", size - 1)
     with pytest.raises(SizeError, match=f"small has {size} parameters, more than {size - 1}; pass allow_large"):
         network()
-    assert builder.parameters(builder.build(config(), device="cpu", allow_large=True)) == size
+    large = builder.build(config(), device="cpu", allow_large=True)
+    assert builder.parameters(large) == size
+    large.save_pretrained(tmp_path)
+    with pytest.raises(SizeError, match="pass allow_large"):
+        load(tmp_path, device="cpu")
+    for again in (
+        load(tmp_path, device="cpu", allow_large=True),
+        Network.from_pretrained(str(tmp_path), device="cpu", allow_large=True),
+    ):
+        assert torch.equal(again.head.weight, large.head.weight)
+
+
+def test_vectors_that_are_not_trained_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = Interface(vocabulary=100, steps=6, outputs=4, readout="last")
+    frozen = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=50, trainable=False))
+    made = Config(name="small", task="none", architecture=frozen, interface=words)
+    monkeypatch.setattr(builder, "MAX_PARAMETERS", builder.parameters(builder.build(made, device="meta")))
+    with pytest.raises(SizeError, match="small has"):
+        builder.build(made, device="cpu")
 
 
 @each_case

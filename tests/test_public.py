@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from zoo import Network, assets, build, examples, load, registry, spec
 from zoo.builder import multiply_adds, resolve_device
@@ -144,6 +145,18 @@ def test_examples_are_what_the_network_was_measured_on(network: Network) -> None
         examples("pmnits")
     with pytest.raises(DataError):
         examples("tum")
+
+
+@pytest.mark.parametrize(("name", "parts"), [("pmnist", 2), ("adding-200", 2), ("circles", 2)])
+def test_examples_are_a_dataset(name: str, parts: int) -> None:
+    test = examples(name, "test")
+    batch = next(iter(DataLoader(test, batch_size=3)))  # type: ignore[arg-type]
+    assert len(batch) == parts
+    for ours, theirs in zip(test.batch(torch.arange(3)), batch, strict=False):
+        assert torch.equal(ours, theirs)
+    assert torch.equal(test[-1][0], test[len(test) - 1][0])
+    with pytest.raises(IndexError, match=f"There are {len(test)} examples"):
+        test[len(test)]
 
 
 def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from .errors import RequestError, first_problem
 from .kernels import streaming
-from .kernels.shared import PADDING
 from .neck import Neck
 from .recurrence import Direction, Outputs, Rows, Steps, stacked
 from .specs import Config, Embedding, Interface
 from .stack import NetworkState, Stack
-from .text import Tokenizer
+from .text import PADDING, Tokenizer
 
 __all__ = ["Network", "NetworkState", "mask", "valid_lengths"]
 

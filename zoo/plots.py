@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import cards, registry
+from . import __version__, cards, registry
 from .comparison import Row, digest
 from .errors import MissingExtraError, RequestError
 
@@ -34,7 +34,7 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     Single points are drawn only if there is no curve. Raises RequestError for an empty comparison or a format that
     matplotlib has not, and MissingExtraError.
     """
-    kind = drawable(path)
+    drawable(path)
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -43,11 +43,17 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = _draw(rows, Figure)
-        if kind == "svg":  # the same bytes every time, and a mark that tells a stale one
-            metadata = {"Date": None, "Creator": None, "Identifier": digest(rows)}
-            figure.savefig(path, format=kind, metadata=metadata)
-        else:
-            figure.savefig(path, format=kind, dpi=200)
+        save(figure, path, digest(rows))
+
+
+def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
+    """Write a figure, an SVG or PNG with a mark that tells a stale one and otherwise to the same bytes every time."""
+    kind = drawable(path)
+    marks: dict[str, dict[str, str | None]] = {
+        "svg": {"Date": None, "Creator": None}, "png": {"Software": f"rnnzoo {__version__}"}
+    }  # fmt: skip
+    metadata = {**marks[kind], "Identifier": mark} if kind in marks else None
+    figure.savefig(path, format=kind, metadata=metadata, dpi=dpi)
 
 
 def drawable(path: Path) -> str:

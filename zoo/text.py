@@ -13,6 +13,7 @@ from .errors import CheckpointError, RequestError
 
 FILE = configs.VOCABULARY
 PADDING, UNKNOWN = 0, 1
+"""Tokens; the vector of padding is zero and gets no gradient."""
 RESERVED = ("<padding>", "<unknown>")
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
 

@@ -14,6 +14,7 @@ from ..targets import TARGETS, Target
 from ..text import UNKNOWN
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
+from .unrolled import ends
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 
@@ -55,14 +56,14 @@ def dependency(
             f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
         )
     steps = torch.arange(x.shape[1])
-    ends = torch.full((len(x), 1), x.shape[1]) if lengths is None else lengths.cpu()[:, None]
+    whole = ends(x, lengths)[:, None]
     neutral = _neutral(network, x)
     rows: list[list[tuple[float, float]]] = []
     for end in ("last", "first"):
         row = []
         for share in SHARES:
-            count = (share * ends).round()
-            gone = (steps >= ends - count) & (steps < ends) if end == "last" else steps < count
+            count = (share * whole).round()
+            gone = (steps >= whole - count) & (steps < whole) if end == "last" else steps < count
             where = gone.reshape(*gone.shape, *[1] * (x.dim() - 2)).to(x.device)
             loss, metric, n = score(target, network(torch.where(where, neutral, x), lengths), y)
             row.append((float(metric / n), float(loss / n)))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import __version__
-from ..plots import STYLE, drawable
+from ..plots import STYLE, drawable, save
 from .base import Array, Axis, Result, Tick
 
 if TYPE_CHECKING:
@@ -35,19 +34,14 @@ def draw(shown: Shown, how: str, path: Path) -> None:
     An SVG or PNG carries `digest(shown)`, which tells a stale one. Raises RequestError for a format that matplotlib has
     not, and MissingExtraError.
     """
-    kind = drawable(path)
+    drawable(path)
     import matplotlib
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = HOW[how](shown)
         figure.supxlabel(_caption(shown, figure.get_figwidth()), fontsize=6.5, color="0.3")
-        marks: dict[str, Any] = {}
-        if kind == "svg":
-            marks = {"metadata": {"Date": None, "Creator": None, "Identifier": digest(shown)}}
-        elif kind == "png":
-            marks = {"metadata": {"Software": f"rnnzoo {__version__}", "Identifier": digest(shown)}, "dpi": 130}
-        figure.savefig(path, format=kind, **marks)
+        save(figure, path, digest(shown), dpi=130)
 
 
 def digest(shown: Shown) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..network import Network
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
+from .unrolled import ends, inside
 
 AGAINST = ("last", "previous")
 
@@ -43,12 +44,11 @@ class Estimation(Result):
 @torch.no_grad()
 def estimation(network: Network, x: Tensor, lengths: Tensor | None = None) -> Estimation:
     """Average estimation errors of every layer's outputs on x: (batch, time, *input), in eval mode."""
-    ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
-    counted = torch.arange(x.shape[1]) < ends[:, None]  # (batch, time)
+    last_steps, counted = ends(x, lengths) - 1, inside(x, lengths)
     means, variances = [], []
     for h in network.features(x, lengths):
         h = h.double().cpu().flatten(2)  # (batch, time, units)
-        last = h[torch.arange(len(h)), ends - 1].unsqueeze(1)
+        last = h[torch.arange(len(h)), last_steps].unsqueeze(1)
         before = torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], 1)
         both = [_moments(h - other, counted) for other in (last, before)]
         means.append([m for m, _ in both])

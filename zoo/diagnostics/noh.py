@@ -15,7 +15,7 @@ from ..network import Network
 from ..targets import Target
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
-from .unrolled import carrier, layer_inputs, unrolled
+from .unrolled import carrier, ends, layer_inputs, unrolled
 
 POINTS = 60
 """Steps that are looked at, of a longer sequence evenly spread."""
@@ -113,7 +113,7 @@ def _values(
     """Means of |v^T ds_t/ds_0|, a row a layer, for every t asked for; None is each sequence's own last step."""
     if network.config.architecture.bidirectional:
         raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
-    ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
+    last = ends(x, lengths)
     rows = []
     for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
         way = layer.ahead
@@ -126,8 +126,8 @@ def _values(
             v = torch.randn(memory[0].shape[1:], generator=torch.Generator().manual_seed(0)).sign()
         row = []
         for t in at:
-            chosen = torch.arange(len(x)) if t is None else (ends >= t).nonzero().squeeze(1)
-            wanted = torch.stack([memory[int(ends[i])][i] for i in chosen]) if t is None else memory[t][chosen]
+            chosen = torch.arange(len(x)) if t is None else (last >= t).nonzero().squeeze(1)
+            wanted = torch.stack([memory[int(last[i])][i] for i in chosen]) if t is None else memory[t][chosen]
             (g,) = torch.autograd.grad(wanted, first[place], v.to(wanted).expand_as(wanted), retain_graph=True)
             row.append(float(g.detach()[chosen].double().abs().mean()))
         rows.append(row)

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from ..network import Network
 from .base import Array, Axis, Result, histograms, times
 from .subject import described, of_sequences
-from .unrolled import layer_inputs
+from .unrolled import inside, layer_inputs
 
 BINS = 40
 SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
@@ -67,8 +67,7 @@ def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins:
 
     Of a bidirectional network, the forward direction's functions, and outputs of both.
     """
-    ends = torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
-    counted = torch.arange(x.shape[1]) < ends[:, None]  # (batch, time)
+    counted = inside(x, lengths)
     outputs = [h.cpu()[counted].flatten() for h in network.features(x, lengths)]
     shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
     functions = [

@@ -24,6 +24,16 @@ def layer_inputs(network: Network, x: Tensor, lengths: Tensor | None = None) -> 
     return [below for below, _ in network.trace(x, lengths)[1]]
 
 
+def ends(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """How many steps each sequence of x, (batch, time, ...), has, on the CPU."""
+    return torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
+
+
+def inside(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Which steps count, (batch, time), on the CPU."""
+    return torch.arange(x.shape[1]) < ends(x, lengths)[:, None]
+
+
 def carrier(way: Direction) -> int:
     """Place among its states of the one that carries the memory: c where there is one, as in Chen 2022 for the LSTM, else h."""
     names = way.cell.states

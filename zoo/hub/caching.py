@@ -11,9 +11,8 @@ from .. import configs, registry
 from ..errors import RequestError
 from . import settings
 from .failures import storage
-from .local import folder
+from .local import PREFIX, folder
 
-PREFIX = "models--"
 OLD_HOURS = 1.0
 """A partial file that nobody wrote to for so long belongs to a download that died."""
 

@@ -8,6 +8,9 @@ from ..specs import Weights
 from .failures import storage
 from .settings import COMMIT
 
+PREFIX = "models--"
+"""What the folder of a repository in the client's cache begins with."""
+
 
 def cached(repo: str, name: str, commit: str | None) -> Path | None:
     """A file of a commit in the client's cache, if it is there; unverified."""
@@ -35,7 +38,7 @@ def folder(repo: str) -> Path:
     """Where the client's cache keeps a repository."""
     from huggingface_hub import constants
 
-    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+    return Path(constants.HF_HUB_CACHE) / f"{PREFIX}{repo.replace('/', '--')}"
 
 
 def known_commit(repo: str, revision: str) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..errors import RequestError
+from ..specs import base
 
 PUBLIC = "https://huggingface.co"
 TIMEOUT = 60.0
@@ -15,9 +16,9 @@ TIMEOUT = 60.0
 SECRET = re.compile(r"hf_[A-Za-z0-9]{12,}")
 """What a token of the Hub looks like."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-REPO = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}")
+REPO = re.compile(base.REPO)
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
-COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT = re.compile(base.COMMIT)
 SCHEME = "hf://"
 
 

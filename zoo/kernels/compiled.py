@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from ..cells.base import State
 from ..recurrence import Direction, Rows, Steps
+from ..text import PADDING
 from . import interface
 from .interface import address, pair
 from .plans import Plan, plan, planned
-from .shared import PADDING, altered, differentiable, in_memory, maps, only_equations, parameters
+from .shared import altered, differentiable, in_memory, maps, only_equations, parameters
 
 
 def supports(direction: Direction, x: Steps) -> bool:

@@ -10,12 +10,11 @@ from torch.autograd import forward_ad
 
 from ..cells.base import Map, State
 from ..recurrence import Direction, stacked
+from ..text import PADDING
 from .plans import Plan, planned
 
 Module = TypeVar("Module", bound=nn.Module)
 Held = Mapping[nn.Module, tuple[Tensor | None, Tensor | None]]
-PADDING = 0
-"""The token whose vector is zero and gets no gradient."""
 
 
 def maps(direction: Direction, made: Plan) -> list[Map]:

@@ -23,8 +23,10 @@ Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[float, Field(gt=0.0, lt=math.inf, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, Field(pattern=r"^https://")]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-Repo = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$")]
+COMMIT = r"[0-9a-f]{40}"
+REPO = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}"
+Commit = Annotated[str, Field(pattern=f"^{COMMIT}$")]
+Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 
 
 class Spec(BaseModel):
