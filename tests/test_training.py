@@ -22,7 +22,7 @@ from zoo.errors import CheckpointError, RequestError, StorageError, TrainingErro
 from zoo.evaluation import evaluate, record
 from zoo.optimizers import make_optimizer, schedule
 from zoo.regularisers import omega
-from zoo.specs import Optimizer, Recipe, Schedule
+from zoo.specs import Config, Optimizer, Recipe, Schedule
 from zoo.tasks import mnist, task_data
 from zoo.tasks.base import Split, shifted
 from zoo.training import STATE, Progress, train
@@ -644,3 +644,8 @@ def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tm
     checkpoint.save(network, tmp_path / "three")
     with pytest.raises(RequestError, match="does not fit mnist-rows, which has steps of 28 and 10 outputs"):
         evaluate(tmp_path / "three", device="cpu")
+    every = json.loads((tmp_path / "three" / "config.json").read_text())
+    every["interface"] |= {"outputs": 10, "readout": "every"}
+    checkpoint.save(build(Config.model_validate(every), device="cpu"), tmp_path / "every")
+    with pytest.raises(RequestError, match=r"does not fit mnist-rows, .* readout last"):
+        evaluate(tmp_path / "every", device="cpu")

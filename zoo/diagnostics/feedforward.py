@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..errors import RequestError
 from ..evaluation import score
@@ -69,7 +70,6 @@ def feedforward(
     generator = torch.Generator().manual_seed(recipe.seed)
     x, y, _ = data.batch(torch.arange(len(data)), network.device)
     gradient, loss, accuracy, outputs = [], [], [], []
-    weights = [hidden.map.weight for hidden in network.hidden] + [network.head.weight]
     for epoch in range(recipe.epochs):
         network.train()
         for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
@@ -77,17 +77,13 @@ def feedforward(
             total, _, n = score(target, network(x[part]), y[part])
             (total / n).backward()
             optimizer.step()
-        network.eval()
-        hidden = network.features(x)
-        logits = network.head(hidden[-1])
-        found = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
-        total, hits, n = score(target, logits.detach(), y)
-        gradient.append([float(g.abs().mean()) for g in found])
-        loss.append(float(total / n))
-        accuracy.append(float(hits / n))
-        outputs.append([float(h.detach().abs().mean()) for h in hidden])
+        slopes, nats, right, hidden = _measured(network, x, y)
+        gradient.append(slopes)
+        loss.append(nats)
+        accuracy.append(right)
+        outputs.append([float(h.abs().mean()) for h in hidden])
         report(epoch + 1, recipe.epochs)
-    last = [h.detach().flatten() for h in hidden]
+    last = [h.flatten() for h in hidden]
     shares, edges = histograms([h.numpy() for h in last], BINS, (0.0, 1.0))
     epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(last))
     weighted = Axis("layer", (*layers.ticks, "output"))
@@ -104,3 +100,14 @@ def feedforward(
         means=Array(np.array([float(h.mean()) for h in last]), (layers,), "mean h"),
         last=Array(shares, (layers, edges), "hidden output"),
     )
+
+
+def _measured(network: FeedForward, x: Tensor, y: Tensor) -> tuple[list[float], float, float, list[Tensor]]:
+    """Of a network as it is: mean |dy/dW| of each weight, bottom to top, loss, accuracy, and the hidden outputs."""
+    network.eval()
+    hidden = network.features(x)
+    logits = network.head(hidden[-1])
+    weights = [layer.map.weight for layer in network.hidden] + [network.head.weight]
+    slopes = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
+    loss, right, n = score("class", logits.detach(), y)
+    return [float(g.abs().mean()) for g in slopes], float(loss / n), float(right / n), [h.detach() for h in hidden]
