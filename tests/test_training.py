@@ -571,6 +571,16 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
     assert before.checkpoint_sha256 == hub.sha256(tmp_path / checkpoint.WEIGHTS)
 
 
+def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1, "optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
+    entry, other = registry.find("irnn-1x8-mnist-rows"), {"optimizer": {"name": "adam", "lr": 0.01}}
+    with pytest.raises(TrainingError, match="diverged in step 1"):
+        train(entry, tmp_path, device="cpu")
+    assert (tmp_path / STATE).exists()
+    found = train(entry, tmp_path, device="cpu", overrides=other)
+    assert (found.diverged, found.epochs_done, found.overrides) == (None, 1, other)
+
+
 def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     measured = results.of("rnn-1x128-mnist-rows").measured()

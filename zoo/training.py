@@ -300,15 +300,10 @@ class Run:
         path = self.out / STATE
         for name in (*checkpoint.FILES, results.FILE, STATE) if self.accelerator.is_main_process else ():
             files.sweep(self.out / name)
-        found = path.exists()
-        if not found and (self.out / checkpoint.WEIGHTS).exists():
-            raise TrainingError(
-                f"{self.out} has weights but no state that their training could go on from. Choose another --out, or "
-                "remove that folder."
-            )
-        if found:
+        begun = False
+        if path.exists():
             try:
-                self._take_up(checkpoint.read_tensors(path))
+                begun = self._take_up(checkpoint.read_tensors(path))
             except CheckpointError as error:
                 raise TrainingError(f"{error} Remove {self.out} to begin the run again.") from error
             except (KeyError, ValueError, TypeError, RuntimeError) as error:  # another program or version wrote it
@@ -317,22 +312,30 @@ class Run:
                 ) from error
             if self.history and not (self.out / checkpoint.WEIGHTS).exists():
                 raise TrainingError(f"{self.out} has lost its best weights. Remove it to begin the run again.")
+        elif (self.out / checkpoint.WEIGHTS).exists():
+            raise TrainingError(
+                f"{self.out} has weights but no state that their training could go on from. Choose another --out, or "
+                "remove that folder."
+            )
         try:  # better found damaged now than when it is to be kept up
             known = results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove it to go on.") from error
-        if known and found:
+        if known and begun:
             self.diverged, self.threads = known.diverged, known.threads
         elif self.step:
             self.threads = None  # nobody knows
         steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
         if steps.unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
-        if not (known and found):  # from now on there is what to go on from, and what to read
+        if not (known and begun):  # from now on there is what to go on from, and what to read
             self.save()
 
-    def _take_up(self, tensors: dict[str, Tensor]) -> None:
+    def _take_up(self, tensors: dict[str, Tensor]) -> bool:
+        """Go on from a stored state; False for that of a run that made no step, of which nothing is lost."""
         facts = json.loads(bytes(tensors.pop("facts").tolist()))
+        if facts["step"] == 0:
+            return False
         if part := self._differs(facts["identity"]):
             raise TrainingError(
                 f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder."
@@ -351,6 +354,7 @@ class Run:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
         if facts["scaler"] is not None:
             self.accelerator.scaler.load_state_dict(facts["scaler"])
+        return True
 
     def training(self, checkpoint_sha256: str | None = None) -> results.Training:
         """How the checkpoint, whose digest is given, came about so far."""
