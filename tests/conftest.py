@@ -1,11 +1,13 @@
 """A small zoo of its own: a few tiny models and recipes, and a training set cut from the packaged test images."""
 
+import copy
 import gzip
 import hashlib
 import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,31 @@ from rnnzoo_cli import main as cli
 from ruamel.yaml import YAML
 
 from zoo import assets, builder, registry
+from zoo.specs import Registry
 from zoo.tasks import mnist
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 3, "clip": 1.0}
 TRAIN, VALIDATION = 160, 40
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _parsed_once() -> Any:
+    """Reading a registry takes half a second, and hundreds of tests come back to the same ones: a few are remembered."""
+    read, known = registry.read, dict[bytes, Registry]()
+
+    def remembered(path: Path) -> Registry:
+        content = path.read_bytes() if path.is_file() else b""
+        found = known.pop(content, None) or read(path)  # what is refused is not remembered
+        known[content] = found
+        if len(known) > 10:
+            del known[next(iter(known))]
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "read", remembered)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +59,12 @@ def _own_registry() -> Any:
             cached.cache_clear()
 
 
+@cache
+def declared() -> dict[str, Any]:
+    """What registry.yaml says, in lists and dictionaries."""
+    return YAML(typ="safe", pure=True).load((Path(__file__).parent.parent / "registry.yaml").read_text())
+
+
 @pytest.fixture
 def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Make a zoo with model rnn-1x8-mnist-rows trained by `recipe`, and use it, here and in subprocesses.
@@ -47,13 +74,12 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def make(recipe: dict[str, Any] | None = None, **model: Any) -> Path:
         root = tmp_path / "own"
-        yaml = YAML(typ="safe", pure=True)
-        data = yaml.load((Path(__file__).parent.parent / "registry.yaml").read_text())
+        data = copy.deepcopy(declared())
         data["recipes"]["small"] = {**RECIPE, **(recipe or {})}
         entry = {"cell": "rnn", "layers": 1, "units": 8, "task": "mnist-rows", "recipe": "small", **model}
         ways = "bi" if entry.get("bidirectional") else ""
         data["models"] = {f"{ways}{entry['cell']}-{entry['layers']}x{entry['units']}-{entry['task']}": entry}
-        data["weights"] = {}
+        data["grids"], data["weights"] = {}, {}
         dataset = data["datasets"]["mnist"]
         dataset["validation"] = VALIDATION
         (tmp_path / "data" / "mnist").mkdir(parents=True, exist_ok=True)

@@ -298,7 +298,7 @@ def test_f06_killed_while_pulling_the_next_pull_succeeds_and_gc_takes_what_is_le
     here.publish()
     here.hub.fault("GET", CDN, "slow", pause=1.0)
     process = here.spawn("pull", NAME)
-    wait_for(lambda: partial(here))
+    wait_for(lambda: not here.hub.unspent() and partial(here))
     process.kill()
     finish(process)
     assert len(partial(here)) == 1
@@ -317,7 +317,7 @@ def test_f07_interrupted_it_exits_with_130_and_leaves_nothing(here: Here) -> Non
     here.publish()
     here.hub.fault("GET", CDN, "slow", pause=1.0)
     process = here.spawn("pull", NAME)
-    wait_for(lambda: partial(here))
+    wait_for(lambda: not here.hub.unspent() and partial(here))
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert (code, out) == (130, "")
