@@ -74,7 +74,7 @@ def main() -> None:
         text = str(error)
         if memory := _is_of_memory(error):
             first, _, _ = text.partition("\n")
-            text = f"There is not enough memory; a smaller --batch-size needs less. {first}".rstrip()
+            text = f"There is not enough memory; smaller batches (--batch-size, --examples) need less. {first}".rstrip()
         if _settings["debug"] or not (memory or isinstance(error, ZooError | OSError)):
             sys.excepthook = _traceback
             raise

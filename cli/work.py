@@ -42,7 +42,7 @@ def evaluate(
     if record and name.startswith(SCHEME):
         raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
     if record and name in registry.models():
-        assets.writable("cards", name)
+        assets.writable()
     with progress(f"eval {name}") as bar:
         found = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,

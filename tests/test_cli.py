@@ -116,7 +116,7 @@ def test_a_lack_of_memory_is_said_without_a_traceback(
     monkeypatch.setattr("zoo.evaluation.evaluate", fail)
     code, out, err = run("eval", NAME)
     assert (code, out) == (1, "")
-    assert "There is not enough memory; a smaller --batch-size needs less." in err
+    assert "There is not enough memory; smaller batches (--batch-size, --examples) need less." in err
     assert "Traceback" not in err
 
 

@@ -731,7 +731,6 @@ def test_pulling_imports_no_torch(here: Here) -> None:
     here.publish()
     code = f"""
 import sys
-import threading
 sys.argv = ["rnnzoo", "pull", {NAME!r}]
 from rnnzoo_cli.main import main
 try:
@@ -768,6 +767,6 @@ def test_conversations_of_two_threads_take_turns() -> None:
         thread.join(0.2)
         assert thread.is_alive()
         assert remote._active is first
-    thread.join()
+    thread.join(30)
     assert seen == [True]
     assert remote._active is None

@@ -17,6 +17,7 @@ from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameErro
 from zoo.evaluation import evaluate
 from zoo.feedforward import ACTIVATIONS
 from zoo.stack import Stack
+from zoo.tasks.base import Split
 from zoo.text import RESERVED, Tokenizer
 
 NAME = "gru-1x128-mnist-rows"
@@ -147,12 +148,15 @@ def test_examples_are_what_the_network_was_measured_on(network: Network) -> None
         examples("tum")
 
 
-@pytest.mark.parametrize(("name", "parts"), [("pmnist", 2), ("adding-200", 2), ("circles", 2)])
-def test_examples_are_a_dataset(name: str, parts: int) -> None:
-    test = examples(name, "test")
+@pytest.mark.parametrize("name", ["pmnist", "adding-200", "circles", "with lengths"])
+def test_examples_are_a_dataset(name: str) -> None:
+    if name == "with lengths":
+        tokens = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 0, 0], [7, 8, 0]])
+        test = Split(tokens, torch.arange(4), {}, lambda raw: raw, torch.tensor([3, 2, 1, 2]))
+    else:
+        test = examples(name, "test")
     batch = next(iter(DataLoader(test, batch_size=3)))  # type: ignore[arg-type]
-    assert len(batch) == parts
-    for ours, theirs in zip(test.batch(torch.arange(3)), batch, strict=False):
+    for ours, theirs in zip([part for part in test.batch(torch.arange(3)) if part is not None], batch, strict=True):
         assert torch.equal(ours, theirs)
     assert torch.equal(test[-1][0], test[len(test) - 1][0])
     with pytest.raises(IndexError, match=f"There are {len(test)} examples"):

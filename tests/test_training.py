@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from zoo import checkpoint, hub, registry, results
+from zoo import checkpoint, hub, registry, release, results
 from zoo.builder import build
 from zoo.errors import CheckpointError, RequestError, StorageError, TrainingError
 from zoo.evaluation import evaluate, record
@@ -569,6 +569,26 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
         train(entry, tmp_path, device="cpu", overrides={"seed": 5})
     assert results.read(tmp_path).training == before
     assert before.checkpoint_sha256 == hub.sha256(tmp_path / checkpoint.WEIGHTS)
+
+
+def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry = registry.find(NAME)
+    train(entry, tmp_path / "other", device="cpu")
+
+    def stop(at: Progress) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5}, report=stop)
+    for name in (checkpoint.WEIGHTS, checkpoint.CONFIG):
+        shutil.copy(tmp_path / "other" / name, tmp_path / "run" / name)
+    assert evaluate(tmp_path / "run", device="cpu").seed is None
+    with pytest.raises(CheckpointError, match="is of other weights"):
+        release.adopt(tmp_path / "run")
+    whole = train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5})
+    assert evaluate(tmp_path / "run", device="cpu").seed == 5
+    assert whole.checkpoint_sha256 != hub.sha256(tmp_path / "other" / checkpoint.WEIGHTS)
 
 
 def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) -> None:

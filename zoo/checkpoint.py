@@ -31,8 +31,8 @@ def load(
     name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
     registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
-    Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build`. allow_large: as for `build`. Raises UnknownNameError,
-    CheckpointError, and what `build` raises; there is no third outcome.
+    Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build`. allow_large: as
+    for `build`. Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
         return assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
@@ -106,7 +106,7 @@ def save(network: Network, folder: Path) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     tensors = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     own = build(network.config, device="meta", dtype=torch.float32, allow_large=True).state_dict()
-    if problems := _differences(own, tensors):
+    if problems := differences(own, tensors):
         raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
     write_tensors(folder / WEIGHTS, tensors)
     if network.tokenizer is None:
@@ -128,13 +128,13 @@ def load_weights(network: Network, path: Path) -> None:
     the network is as it was.
     """
     tensors = read_tensors(path)
-    problems = _differences(network.state_dict(), tensors, finite=True)
+    problems = differences(network.state_dict(), tensors, finite=True)
     if problems:
         raise CheckpointError(f"{path} does not fit {network.config.name}: {problems}.")
     network.load_state_dict(tensors)
 
 
-def _differences(own: dict[str, Tensor], tensors: dict[str, Tensor], finite: bool = False) -> str:
+def differences(own: dict[str, Tensor], tensors: dict[str, Tensor], finite: bool = False) -> str:
     """In words, where tensors differ from a network's own in name, shape or dtype, or, if asked, are not finite."""
     problems = [f"{name} is missing" for name in own if name not in tensors]
     problems += [f"{name} is not of this architecture" for name in tensors if name not in own]

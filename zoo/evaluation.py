@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import assets, checkpoint, files, hub, results
+from . import assets, checkpoint, files, results
 from .builder import resolve_device
 from .errors import CheckpointError, RequestError
 from .network import Network
@@ -53,14 +53,14 @@ def evaluate(
         shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
     weights = found[checkpoint.WEIGHTS]
-    before = hub.sha256(weights) if weights.exists() else None
+    before = files.sha256(weights) if weights.exists() else None
     network = checkpoint.assemble(config, found, device=resolve_device(device))
-    sha256 = hub.sha256(weights)
+    sha256 = files.sha256(weights)
     if sha256 != before:  # by a training that goes on
         raise CheckpointError(f"{weights} was replaced while it was read. Try again.")
     training = results.read(results_folder(name_or_path)).training
-    if training and training.checkpoint_sha256 not in (None, sha256):
-        training = None  # of other weights
+    if training and not training.made(sha256):
+        training = None
     source = task_data(task, known.datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if mine != words:
@@ -81,11 +81,14 @@ def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> P
     """Keep an evaluation beside its checkpoint; returns the file. Raises CheckpointError if the weights there are others by
     now, StorageError while a run trains there, and RequestError for an installed package."""
     folder = results_folder(name_or_path)
+    if os.fspath(name_or_path) in models():
+        assets.writable()
+    folder.mkdir(parents=True, exist_ok=True)
     with files.alone(folder, wait=False):
-        _, own = results.beside(folder)
+        known, own = results.beside(folder)
         if own not in (None, found.checkpoint_sha256):  # None: a card's folder need not have the weights
             raise CheckpointError(f"{folder} has other weights by now; not recorded. Try again.")
-        results.write(folder, results.read(folder).record(found))
+        results.write(folder, known.record(found))
     return folder / results.FILE
 
 

@@ -1,5 +1,6 @@
 """Files that are never half written, their digests, and folders that one process has to itself."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def sweep(path: Path) -> None:
 
 @contextmanager
 def alone(folder: Path, wait: bool = True) -> Iterator[None]:
-    """While no other process is in here for this folder, where the system has such locks.
+    """While no other process of this machine is in here for this folder, where there are such locks.
 
     Raises StorageError, unless it shall wait, if one is.
     """
@@ -55,6 +56,9 @@ def alone(folder: Path, wait: bool = True) -> Iterator[None]:
             fcntl.flock(at, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StorageError(f"Another process is at work in {folder}. Wait until it is done.") from error
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):  # of file systems without locks
+                raise
         yield
     finally:
         os.close(at)

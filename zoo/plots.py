@@ -53,7 +53,7 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
         "svg": {"Date": None, "Creator": None}, "png": {"Software": f"rnnzoo {__version__}"}
     }  # fmt: skip
     metadata = {**marks[kind], "Identifier": mark} if kind in marks else None
-    figure.savefig(path, format=kind, metadata=metadata, dpi=dpi)
+    figure.savefig(path, format=kind, metadata=metadata, **({} if kind == "svg" else {"dpi": dpi}))
 
 
 def drawable(path: Path) -> str:

@@ -20,14 +20,15 @@ def adopt(folder: Path) -> str:
     RequestError outside a checkout.
     """
     entry = _entry(folder)
-    network = checkpoint.assemble(entry.config, checkpoint.files_in(folder), device="cpu")
-    if entry.task.vocabulary and network.tokenizer is None:
-        raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
-    found = _trained(folder)
     home = assets.path("cards", entry.name)
-    names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
-    for name in names:
-        files.replace(home / name, (folder / name).read_bytes())
+    with files.alone(folder, wait=False):  # no training replaces them meanwhile
+        network = checkpoint.assemble(entry.config, checkpoint.files_in(folder), device="cpu")
+        if entry.task.vocabulary and network.tokenizer is None:
+            raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
+        found = _trained(folder)
+        names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
+        for name in names:
+            files.replace(home / name, (folder / name).read_bytes())
     golden.write(network, home / golden.FILE)
     lattices.write(entry, home)
     results.write(home, found)
@@ -62,9 +63,9 @@ def _trained(folder: Path) -> results.Results:
         raise CheckpointError(f"{folder}: no {checkpoint.WEIGHTS}.")
     if found.training is None:
         raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
-    if found.training.checkpoint_sha256 not in (None, own):
+    if not found.training.made(own):
         raise CheckpointError(
-            f"{folder}: {results.FILE} is of other weights, as after a kill between the two; rnnzoo train goes on there."
+            f"{folder}: {results.FILE} is of other weights. If a run was killed there, rnnzoo train goes on with it."
         )
     return found
 

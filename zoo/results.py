@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from . import assets, files, tensors
 from .errors import CheckpointError, first_problem
-from .files import sha256
 from .specs import Recipe, Seq, Sha256, Spec, Text
 from .targets import Metric
 
@@ -98,6 +97,10 @@ class Training(Spec):
         """The epoch with the lowest validation loss, whose weights are kept."""
         return min(self.history, key=lambda row: row.validation_loss, default=None)
 
+    def made(self, sha256: str) -> bool:
+        """Whether it made these weights, as far as is known."""
+        return bool(self.history) and self.checkpoint_sha256 in (None, sha256)
+
     @property
     def finished(self) -> bool:
         """Whether nothing is left to be done: all epochs are, or the run has converged."""
@@ -128,11 +131,12 @@ def read(folder: Path) -> Results:
 
 
 def beside(folder: Path) -> tuple[Results, str | None]:
-    """The results in a checkpoint's folder without evaluations of other weights than are there, whose sha256 is with it."""
+    """The results in a checkpoint's folder without evaluations of other weights than are there, if any are, and their
+    sha256."""
     weights = folder / tensors.FILE
-    own = sha256(weights) if weights.is_file() else None
+    own = files.sha256(weights) if weights.is_file() else None
     found = read(folder)
-    kept = tuple(e for e in found.evaluations if e.checkpoint_sha256 == own)
+    kept = tuple(e for e in found.evaluations if own in (None, e.checkpoint_sha256))
     return found.model_copy(update={"evaluations": kept}), own
 
 

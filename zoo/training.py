@@ -99,9 +99,7 @@ def train(
     accelerator.wait_for_everyone()
     if accelerator.num_processes > 1:
         accelerator.end_training()
-    written = results.read(out).training
-    assert written is not None
-    return written
+    return results.read(out).training or run.training()
 
 
 class Run:
@@ -128,6 +126,7 @@ class Run:
         self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
+        self.best_sha256: str | None = None  # of the weights kept
         self.diverged: int | None = None
         self.threads: int | None = torch.get_num_threads()
         self.diagnose: dict[str, Recorder] = {}
@@ -233,6 +232,7 @@ class Run:
         # weights first, state second: killed in between, the epoch's end is computed again to the same bytes
         if row.validation_loss < best and self.accelerator.is_main_process:
             checkpoint.save(self.network, self.out)
+            self.best_sha256 = files.sha256(self.out / checkpoint.WEIGHTS)
         return row
 
     def diagnosed(self) -> dict[str, tuple[float | None, ...]]:
@@ -280,6 +280,7 @@ class Run:
         facts = {
             "identity": self._identity, "step": self.step, "seconds": self.elapsed,
             "history": [row.model_dump() for row in self.history], "scaler": scaler and scaler.state_dict(),
+            "weights": self.best_sha256,
         }  # fmt: skip
         tensors = {f"network.{name}": t.detach().cpu().contiguous() for name, t in self.network.state_dict().items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
@@ -292,8 +293,8 @@ class Run:
 
     def _record(self) -> None:
         """Write the results, beside what was measured of the weights that are there."""
-        kept, own = results.beside(self.out)
-        results.write(self.out, kept.model_copy(update={"training": self.training(own)}))
+        kept, _ = results.beside(self.out)
+        results.write(self.out, kept.model_copy(update={"training": self.training()}))
 
     def resume(self) -> None:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
@@ -306,7 +307,7 @@ class Run:
                 begun = self._take_up(checkpoint.read_tensors(path))
             except CheckpointError as error:
                 raise TrainingError(f"{error} Remove {self.out} to begin the run again.") from error
-            except (KeyError, ValueError, TypeError, RuntimeError) as error:  # another program or version wrote it
+            except (KeyError, ValueError, TypeError) as error:  # another program or version wrote it
                 raise TrainingError(
                     f"{path} is not the state of a run. Remove {self.out} to begin it again."
                 ) from error
@@ -325,11 +326,12 @@ class Run:
             self.diverged, self.threads = known.diverged, known.threads
         elif self.step:
             self.threads = None  # nobody knows
-        steps = self.accelerator.gather(torch.tensor([self.step], device=self.device))
-        if steps.unique().numel() > 1:
-            raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
         if not (known and begun):  # from now on there is what to go on from, and what to read
             self.save()
+        self.accelerator.wait_for_everyone()
+        seen = self.accelerator.gather(torch.tensor([self.step if path.exists() else -1], device=self.device))
+        if seen.unique().numel() > 1:
+            raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
 
     def _take_up(self, tensors: dict[str, Tensor]) -> bool:
         """Go on from a stored state; False for that of a run that made no step, of which nothing is lost."""
@@ -341,10 +343,11 @@ class Run:
                 f"{self.out} holds a run with another {part}. Choose another --out, or remove that folder."
             )
         self.step, self.seconds, self.sums = facts["step"], facts["seconds"], tensors.pop("sums")
-        self.history = [results.Epoch(**row) for row in facts["history"]]
-        self.network.load_state_dict(
-            {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
-        )
+        self.history, self.best_sha256 = [results.Epoch(**row) for row in facts["history"]], facts.get("weights")
+        stored = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
+        if problems := checkpoint.differences(self.network.state_dict(), stored):
+            raise ValueError(problems)
+        self.network.load_state_dict(stored)
         slots: dict[int, dict[str, Tensor]] = {}
         for key, value in tensors.items():
             kind, _, rest = key.partition(".")
@@ -356,14 +359,14 @@ class Run:
             self.accelerator.scaler.load_state_dict(facts["scaler"])
         return True
 
-    def training(self, checkpoint_sha256: str | None = None) -> results.Training:
-        """How the checkpoint, whose digest is given, came about so far."""
+    def training(self) -> results.Training:
+        """How the checkpoint came about, so far."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
             recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
             processes=self.accelerator.num_processes, threads=self.threads, device=device_name(self.device),
-            versions=versions(), command=command(), checkpoint_sha256=checkpoint_sha256,
+            versions=versions(), command=command(), checkpoint_sha256=self.best_sha256,
             diverged=self.diverged, history=tuple(self.history),
         )  # fmt: skip
 

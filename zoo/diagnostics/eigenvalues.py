@@ -48,8 +48,8 @@ class Eigenvalues(Result):
         return found
 
 
-@torch.no_grad()
 @of_sequences
+@torch.no_grad()
 def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
     """Of a network as it is; `powers` are those of the linear network h_t = W^T h_{t-1} from `starts` random h_0.
 

@@ -57,13 +57,13 @@ class Connection:
         global _active
         from huggingface_hub import HfApi, constants
 
-        _turn.acquire()
         _install_hooks()
+        self.api = HfApi(endpoint=self.endpoint, **LIBRARY)
+        _turn.acquire()
         self._before = (constants.HF_HUB_DISABLE_XET, _active)
         _active = self
         # only the public Hub is sure to have the servers that large files would go to otherwise
         constants.HF_HUB_DISABLE_XET = self._before[0] or self.endpoint != PUBLIC
-        self.api = HfApi(endpoint=self.endpoint, **LIBRARY)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
