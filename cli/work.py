@@ -1,6 +1,7 @@
 """`rnnzoo eval` and `rnnzoo train`: the verbs that compute."""
 
 import os
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,5 +127,6 @@ def train(
         )
     if training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
-        said = f"{folder}: {training.epochs_done} epochs, {best}"
+        said = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, said)
+        say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")

@@ -12,12 +12,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from . import assets, registry
+from . import assets
+from .account import markdown, recipe_text, training_text
 from .cells import cell_row
 from .registry import Entry
 from .results import Evaluation, Results
 from .results import of as recorded
-from .specs import Embedding, Paper, Recipe, Reported, Stage
+from .specs import Embedding, Paper, Reported
 from .targets import METRICS, TARGETS
 
 COUNTS = "counts.json"
@@ -57,7 +58,7 @@ def card(entry: Entry, results: Results, count: Counts, gradients: str = "") -> 
         f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
         f"## Figures\n\n{_figures(entry, results)}",
         *filter(None, [gradients]),
-        f"## Training\n\n{_training(entry, results)}",
+        f"## Training\n\n{training_text(entry, results)}",
         f"## Limits\n\n{_limits(entry, results)}",
         f"## Sources\n\n{_sources(entry)}",
     ]
@@ -74,12 +75,12 @@ def of(entry: Entry) -> str:
 def summary(entry: Entry, results: Results, count: Counts) -> str:
     """What `rnnzoo show` prints: the card's facts as plain text."""
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
-    rows += [("recipe", f"{entry.model.recipe}: {_recipe_text(entry.recipe)}")]
+    rows += [("recipe", f"{entry.model.recipe}: {recipe_text(entry.recipe)}")]
     if (trained := results.training) and trained.recipe.settings != entry.recipe.settings:
-        rows += [("trained by", f"{trained.recipe_name}: {_recipe_text(trained.recipe)}")]
+        rows += [("trained by", f"{trained.recipe_name}: {recipe_text(trained.recipe)}")]
     rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
     rows += [("measured", f"{_value(e)} on {e.n:,} {e.split} examples") for e in results.evaluations]
-    rows += [("weights", _weights_text(entry))]
+    rows += [("weights", _weights_text(entry, results))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
 
@@ -88,9 +89,11 @@ def _value(evaluation: Evaluation) -> str:
     return METRICS[evaluation.metric].text(evaluation.value)
 
 
-def _weights_text(entry: Entry) -> str:
+def _weights_text(entry: Entry, results: Results) -> str:
+    if entry.task.absent:
+        return "none: the data cannot be had"
     if entry.weights is None:
-        return f"none yet; rnnzoo train {entry.name}"
+        return f"{'not kept' if results.training else 'none yet'}; rnnzoo train {entry.name}"
     return f"{entry.weights.repo}@{entry.weights.revision}" if entry.weights.revision else "in the package"
 
 
@@ -219,9 +222,9 @@ def _sentence(entry: Entry) -> str:
 
 
 def _usage(entry: Entry) -> str:
-    shape = ", ".join(map(str, entry.task.example))
+    shape = ", ".join(map(str, (8, *entry.task.example)))
     found = "logits" if entry.task.target == "class" else "values"
-    use = f"{found} = model(x)  # x: (batch, {shape}), on model.device\n"
+    use = f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{found} = model(x)\n"
     if entry.task.form == "question":
         use = (
             'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
@@ -232,10 +235,12 @@ def _usage(entry: Entry) -> str:
     steps = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
     streaming = "    y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if steps else ""
     use = f"with torch.no_grad():\n{textwrap.indent(use, '    ')}{streaming}"
+    random = "" if entry.weights else ", pretrained=False"
+    verb = "eval" if entry.weights else "compare" if entry.task.absent else "train"
     return (
         f"```python\nimport torch\nfrom zoo import load\n\n"
-        f'model = load("{entry.name}"{"" if entry.weights else ", pretrained=False"})\n'
-        f"{use}```\n\n{_meaning(entry)}```console\nrnnzoo {'eval' if entry.weights else 'train'} {entry.name}\n```"
+        f'model = load("{entry.name}"{random}){"  # random weights" if random else ""}\n'
+        f"{use}```\n\n{_meaning(entry)}```console\nrnnzoo {verb} {entry.name}\n```"
     )
 
 
@@ -287,77 +292,10 @@ def _embedding_text(spec: Embedding | None) -> str:
 def _figures(entry: Entry, results: Results) -> str:
     rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
     for e in results.evaluations:
-        how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
+        said = e.command if entry.weights else e.command.replace(f"eval {entry.name} ", f"eval runs/{entry.name} ")
+        how = f"`{said}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", _value(e), how))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
-
-
-def _training(entry: Entry, results: Results) -> str:
-    training = results.training
-    if training is None:
-        return (
-            f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {_recipe_text(entry.recipe)}."
-        )
-    done = f"{training.epochs_done} of {training.recipe.epochs} epochs, {training.device}, `{training.command}`"
-    text = (
-        f"Recipe `{training.recipe_name}`, seed {training.recipe.seed}: {_recipe_text(training.recipe)}. Done: {done}."
-    )
-    if best := training.best:
-        metric, first = METRICS[training.metric], training.history[0]
-        threads = "" if training.threads is None else f", with `OMP_NUM_THREADS={training.threads}`"
-        text += (
-            f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
-            f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
-            f" The first epoch, which `--stop-after 1` trains alone{threads}: loss {first.train_loss:.4f}, "
-            f"{metric.title} {metric.text(first.train_metric)}; validation {first.validation_loss:.4f}, "
-            f"{metric.text(first.validation_metric)}."
-        )
-    if training.diverged:
-        text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
-    recipe = entry.worded(training.recipe)
-    origin = recipe.follows or training.recipe_name
-    followed = registry.registry().recipes.get(origin)
-    if followed is not None and followed.not_given:
-        text += f" The paper does not give {' and '.join(followed.not_given)}."
-    if followed is not None and (rows := _departures(followed, training.recipe)):
-        whose, column = ("the paper's recipe,", "paper") if followed.paper else ("the recipe", "recipe")
-        why = f" {recipe.why}" if recipe.why else ""
-        text += f"\n\nIt departs from {whose} `{origin}`.{why}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
-    return text
-
-
-def _departures(paper: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
-    """The settings in which two recipes differ, as far as a run by each comes."""
-    reached = (r.model_copy(update={"then": tuple(stage for stage, _ in r.stages[1:])}) for r in (paper, own))
-    a, b = (_flat(recipe.settings) for recipe in reached)
-    differ = [k for k in a | b if k != "seed" and a.get(k) != b.get(k)]
-    return [(k, "not given" if k.split()[0] in paper.not_given else str(a.get(k)), str(b.get(k))) for k in differ]
-
-
-def _flat(given: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in given.items():
-        if isinstance(value, list) and all(isinstance(v, dict) for v in value):
-            value = dict(enumerate(value, 1))
-        flat |= {f"{key} {k}": v for k, v in _flat(value).items()} if isinstance(value, dict) else {key: value}
-    return flat
-
-
-def _recipe_text(recipe: Recipe) -> str:
-    clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
-    mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
-    then = "".join(
-        f"; after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}){_moved(stage)}"
-        for stage, _ in recipe.stages[1:]
-    )
-    return (
-        f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
-        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_moved(recipe)}{then}"
-    )
-
-
-def _moved(stage: Recipe | Stage) -> str:
-    return f", images moved by up to {stage.shift} px" if stage.shift else ""
 
 
 def _limits(entry: Entry, results: Results) -> str:
@@ -392,9 +330,3 @@ def _sources(entry: Entry) -> str:
 def link(paper: Paper) -> str:
     """Where a paper is to be read."""
     return f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else paper.url or paper.venue or ""
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell is escaped."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

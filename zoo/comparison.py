@@ -40,7 +40,9 @@ class Row:
     epochs_done: int | None = None
     epochs: int | None = None
     paper_epochs: int | None = None
-    """Those of the paper's recipe, where the recipe is that or follows it."""
+    """Those of a paper's recipe, where the recipe is that or follows it."""
+    recipe_paper: str | None = None
+    """Which paper's."""
     converged: bool = False
     """Whether the training ended because the validation loss fell no more."""
     diverged: int | None = None
@@ -77,7 +79,8 @@ class Row:
     @property
     def training_text(self) -> str | None:
         """Recipe, how much of it was done, and how many epochs the paper's has if that is another number."""
-        paper = f" (paper: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
+        whose = "paper" if self.recipe_paper in (None, self.paper) else f"that of {self.recipe_paper}"
+        paper = f" ({whose}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
         end = "; diverged" if self.diverged else "; converged" if self.converged else ""
         return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
 
@@ -116,8 +119,8 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         paper = registry.registry().recipes.get(recipe.follows or training.recipe_name)
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
-            paper_epochs=paper.epochs if paper and paper.paper else None, diverged=training.diverged,
-            converged=results.converged(training.history, training.recipe),
+            paper_epochs=paper.epochs if paper and paper.paper else None, recipe_paper=paper.paper if paper else None,
+            diverged=training.diverged, converged=results.converged(training.history, training.recipe),
         )  # fmt: skip
     figures = [
         _measured(
@@ -134,8 +137,9 @@ def _measured(row: Row, evaluation: results.Evaluation | None) -> Row:
     """The row with what was measured, or without how the weights came about."""
     if evaluation is None:
         return replace(
-            row, recipe=None, epochs_done=None, epochs=None, paper_epochs=None, diverged=None, converged=False
-        )
+            row, recipe=None, epochs_done=None, epochs=None, paper_epochs=None, recipe_paper=None, diverged=None,
+            converged=False,
+        )  # fmt: skip
     return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
 
 

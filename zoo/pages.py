@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from .cards import citation, link, markdown
+from .account import markdown
+from .cards import citation, link
 from .comparison import Mean, Row, means
 from .registry import registry
 from .specs import Dataset
@@ -22,7 +23,7 @@ def tasks_page() -> str:
             task.output_text,
             f"{data.title}{f', standing in for {data.stands_in_for}' if data.stands_in_for else ''}",
             data.license,
-            "not read: reported figures only" if task.family == "absent" else _origin(data),
+            "not read: reported figures only" if task.absent else _origin(data),
         )
         for name, task in known.tasks.items()
         for data in [known.datasets[task.dataset]]
@@ -42,7 +43,8 @@ def _origin(data: Dataset) -> str:
         return "generated"
     if data.hub_files:
         return f"`{data.folder}`, or the Hub's `{data.hub}`"
-    return f"`{data.folder}`, put there by hand{f'; from {data.url}' if data.url else ''}"
+    source = "made of what is at" if data.derived else "from"
+    return f"`{data.folder}`, put there by hand{f'; {source} {data.url}' if data.url else ''}"
 
 
 def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
@@ -65,7 +67,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     short = sum(
         r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0) for r in rows
     )
-    shorter = f"{short} of the measured figures are of runs shorter than the paper's, which may have gained by more. "
+    shorter = f"{short} of the measured figures are of runs shorter than the recipes they follow, which may have gained by more. "
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),

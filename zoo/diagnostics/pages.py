@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from .. import assets
-from ..cards import citation, markdown
+from ..account import markdown
+from ..cards import citation
 from ..registry import registry
 from . import claims
 from .base import Stored

@@ -57,7 +57,9 @@ class Remote:
 def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
     """The models of a namespace on the Hub that are of this library, by name."""
     with Connection(settings.current(timeout)) as hub:
-        found = hub.call(namespace, lambda: list(hub.api.list_models(author=namespace, full=True, cardData=True)))
+        found = hub.call(
+            f"models of {namespace}", lambda: list(hub.api.list_models(author=namespace, full=True, cardData=True))
+        )
     known = {pin.repo for pin in registry.registry().weights.values()}
     return sorted((_remote(info) for info in found if info.id in known or _ours(info)), key=lambda r: r.repo)
 

@@ -83,7 +83,12 @@ def resolve(entry: Entry, revision: str | None = None) -> dict[str, Path]:
 def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
     pin = entry.weights
     if pin is None:
-        raise CheckpointError(f"{entry.name} has no published weights yet. To train it: rnnzoo train {entry.name}")
+        if entry.task.absent:
+            raise CheckpointError(f"{entry.name} has no weights: the data cannot be had. rnnzoo compare {entry.name}")
+        raise CheckpointError(
+            f"{entry.name} has no published weights. `rnnzoo train {entry.name}` makes some, in runs/{entry.name}, which "
+            "load and rnnzoo eval take in the place of the name."
+        )
     if revision is not None and revision != pin.revision:
         return _unpinned(entry.name, pin.repo, settings.check_revision(revision), entry.config, ask)
     found = _pinned(entry.name, pin, ask)
@@ -240,5 +245,4 @@ def dataset_file(repo: str, name: str) -> Path:
         with Ask().connect() as hub:
             return hub.download(repo, name, None, repo_type="dataset")
     except ZooError as error:
-        advice = "Set RNNZOO_DATA to a folder that has the data, or connect to the Hub."
-        raise DataError(f"{repo}: {name} could not be fetched. {error} {advice}") from error
+        raise DataError(f"{error} Set RNNZOO_DATA to a folder that has the data, or connect to the Hub.") from error

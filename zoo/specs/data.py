@@ -31,6 +31,8 @@ class Dataset(Spec):
     """Where its files lie below $RNNZOO_DATA; none: it is generated."""
     url: Url | None = None
     """Page that has it, where the Hub has not."""
+    derived: Text | None = None
+    """What its files are, where they are not those at the url themselves."""
     hub: Text | None = None
     """Dataset repository on the Hub that has the same data as parquet."""
     hub_files: dict[str, Text] = {}
@@ -135,6 +137,11 @@ class Task(Shapes):
         if self.classes and (self.target != "class" or len(self.classes) != self.outputs):
             raise ValueError(f"{len(self.classes)} names of classes are not one for each of {self.outputs} outputs")
         return self
+
+    @property
+    def absent(self) -> bool:
+        """Whether nobody may pass on its data, so that only reported figures are here."""
+        return self.family == "absent"
 
     @property
     def output_text(self) -> str:

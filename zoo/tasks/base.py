@@ -127,6 +127,7 @@ def original(dataset: Dataset, name: str) -> bytes:
         if path.exists() and (content := _content(path, name)) is not None:
             return _verified(content, path, dataset, name)
     where = f" It is at {dataset.url}." if dataset.url else ""
+    where = f" It is {dataset.derived}; see {dataset.url}." if dataset.derived else where
     missing = (
         f"{dataset.title}: {name} was not found in {folder}.{where} Put it there, or set RNNZOO_DATA to the folder "
         f"that has {dataset.folder}."
