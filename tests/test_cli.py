@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -208,25 +209,35 @@ def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path)
     assert (tmp_path / "run" / "training.safetensors").exists()
 
 
-def test_bench_prints_a_table_and_json(run: Run) -> None:
+def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, measure = [], benchmark.measure
+
+    def once(*given: Any, **options: Any) -> Any:
+        measured.append(measured[0] if measured else measure(*given, **options))
+        return measured[0]
+
+    monkeypatch.setattr(benchmark, "measure", once)
     model = "rin-1x100-mnist-rows"
-    common = ("bench", model, "--rounds", "1", "--batch-size", "2", "--threads", "1", "--device", "cpu")
-    code, out, err = run(*common, "--against", "torch")
-    header, *rows = out.splitlines()
-    assert code == 0
-    assert header.split("  ")[-1].strip() == "PEAK MEMORY"
-    names = ["rnnzoo rin", "rnnzoo rin, plain", "torch.nn.LSTM, flushed", "matrix products of rin"]
-    assert [row[: header.index("FORWARD")].strip() for row in rows] == names
-    assert f"bench {model}: 4 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
+    common = ("bench", model, "--rounds", "1", "--batch-size", "2", "--threads", "1", "--device", "cpu", "--bf16")
+    code, out, err = run(*common, "--against", "torch", "--json")
+    names = [
+        "rnnzoo rin", "rnnzoo rin, plain", "torch.nn.LSTM, flushed", "matrix products of rin", "rnnzoo rin, bfloat16",
+        "torch.nn.LSTM, flushed, bfloat16",
+    ]  # fmt: skip
+    assert f"bench {model}: 6 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
     assert "a round takes" in err
-    code, out, _ = run(*common, "--against", "none", "--bf16", "--json")
     data = json.loads(out)
     assert (code, data["model"], data["rounds"], data["machine"]["threads"]) == (0, model, 1, 1)
-    assert [row["contender"] for row in data["contenders"]] == [names[0], names[1], names[3], "rnnzoo rin, bfloat16"]
-    assert [row["precision"] for row in data["contenders"]] == ["no", "no", "no", "bf16"]
+    assert [row["contender"] for row in data["contenders"]] == names
+    assert [row["precision"] for row in data["contenders"]] == ["no"] * 4 + ["bf16"] * 2
     first = data["contenders"][0]
     assert set(first["ratio"].values()) == {1.0}
     assert set(first["seconds"]) == {"forward", "forward + backward", "streamed step"}
+    code, out, _ = run(*common, "--against", "torch")
+    header, *rows = out.splitlines()
+    assert code == 0
+    assert header.split("  ")[-1].strip() == "PEAK MEMORY"
+    assert [row[: header.index("FORWARD")].strip() for row in rows] == names
 
 
 def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
