@@ -8,7 +8,7 @@ import typer
 
 from zoo import cards, hub, registry, results
 from zoo.errors import RequestError
-from zoo.hub.settings import SCHEME
+from zoo.hub.settings import SCHEME, TIMEOUT
 from zoo.targets import METRICS, TARGETS
 
 from .output import AsJson, columns, emit, say
@@ -37,6 +37,10 @@ NameOrPath = Annotated[
     str, typer.Argument(help="Name of a model, a checkpoint's folder, or hf://org/name.", autocompletion=complete)
 ]
 
+Timeout = Annotated[
+    float | None, typer.Option(min=0.1, help=f"Seconds to go on trying while the Hub fails (default: {TIMEOUT:g}).")
+]
+
 
 def is_pattern(name: str) -> bool:
     """Whether it may mean several models."""
@@ -48,17 +52,21 @@ def list_(
     task: TaskOption = None,
     cell: CellOption = None,
     trained: Annotated[
-        bool | None, typer.Option("--trained/--untrained", help="Only models with, or without, weights.")
+        bool | None,
+        typer.Option(
+            "--trained/--untrained", help="Only models with, or without, weights here; a figure may be kept without."
+        ),
     ] = None,
     remote: Annotated[bool, typer.Option("--remote", help="Ask the Hub what it has instead.")] = False,
     namespace: Annotated[str, typer.Option(help="With --remote: of whom.")] = "rnnzoo",
+    timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models that match."""
     if remote:
         if task or cell or trained is not None:
             raise RequestError("--remote lists what the Hub says, which knows no --task, --cell or --trained.")
-        _list_remote(pattern, namespace, as_json)
+        _list_remote(pattern, hub.catalogue(namespace, timeout), namespace, as_json)
         return
     rows: list[dict[str, Any]] = []
     table = []
@@ -86,8 +94,8 @@ def list_(
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED", "WEIGHTS"), table))
 
 
-def _list_remote(pattern: str, namespace: str, as_json: bool) -> None:
-    found = [r for r in hub.catalogue(namespace) if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
+def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json: bool) -> None:
+    found = [r for r in remote if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
     pinned = {pin.repo: pin.revision for pin in registry.registry().weights.values()}
     if not found:
         say(f"{namespace} has no model of this library on the Hub that matches.")
@@ -102,10 +110,10 @@ def _list_remote(pattern: str, namespace: str, as_json: bool) -> None:
     emit(rows, as_json, columns(("ADDRESS", "COMMIT", "MODIFIED", "", ""), table))
 
 
-def show(name: NameOrAddress, as_json: AsJson = False) -> None:
+def show(name: NameOrAddress, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, reported and measured figures."""
     if there := hub.settings.address(name):
-        _show_remote(name, *there, as_json)
+        _show_remote(name, hub.describe(*there, timeout), as_json)
         return
     entry = registry.find(name)
     found = results.of(name)
@@ -124,9 +132,8 @@ def show(name: NameOrAddress, as_json: AsJson = False) -> None:
     emit(data, as_json, cards.summary(entry, found, counts))
 
 
-def _show_remote(name: str, repo: str, revision: str | None, as_json: bool) -> None:
+def _show_remote(name: str, found: hub.Description, as_json: bool) -> None:
     """What a repository on the Hub says of itself, its config.json and results.json read as strictly as ours."""
-    found = hub.describe(repo, revision)
     said, spec = found.remote, found.config["architecture"]
     rows: list[tuple[str, object]] = [
         ("commit", said.revision),

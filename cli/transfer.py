@@ -9,9 +9,9 @@ import typer
 
 from zoo import hub, registry
 from zoo.errors import CheckpointError, RequestError, UnknownNameError, ZooError
-from zoo.hub.settings import SCHEME, TIMEOUT
+from zoo.hub.settings import SCHEME
 
-from .catalogue import complete, is_pattern
+from .catalogue import Timeout, complete, is_pattern
 from .output import AsJson, columns, emit, progress, say
 
 Names = Annotated[
@@ -23,10 +23,6 @@ NamesOrAddresses = Annotated[
         help="Names, patterns such as 'star-*', or hf://org/name, optionally followed by @revision.",
         autocompletion=complete,
     ),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(min=0.1, help=f"Seconds to go on trying while the Hub fails (default: {TIMEOUT:g})."),
 ]
 
 

@@ -5,13 +5,13 @@ pulling, pushing, verifying, caching and browsing are what one does with it. Not
 before it is needed.
 """
 
-from .browsing import catalogue, describe, login
+from .browsing import Description, Remote, catalogue, describe, login
 from .digests import differs, sha256
 from .pulling import Ask, Pulled, dataset_file, pull, resolve
 from .pushing import Pushed, Way, push
 from .verifying import Check, Verified, verify
 
 __all__ = [
-    "Ask", "Check", "Pulled", "Pushed", "Verified", "Way", "catalogue", "dataset_file", "describe", "differs", "login",
+    "Ask", "Check", "Description", "Pulled", "Pushed", "Remote", "Verified", "Way", "catalogue", "dataset_file", "describe", "differs", "login",
     "pull", "push", "resolve", "sha256", "verify",
 ]  # fmt: skip
