@@ -560,6 +560,16 @@ def test_results_that_were_removed_are_written_again(small_zoo: Zoo, tmp_path: P
     assert again == before.model_copy(update={"threads": None})
 
 
+def test_a_run_that_moved_says_where_it_was(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 4})
+    entry = registry.find(NAME)
+    began = train(entry, tmp_path, device="cpu", stop_after=1)
+    elsewhere = began.model_copy(update={"device": "NVIDIA H200"})
+    results.write(tmp_path, results.Results(training=elsewhere))
+    for epoch in (2, 3):
+        assert train(entry, tmp_path, device="cpu", stop_after=epoch).device == "NVIDIA H200, then cpu"
+
+
 def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
     entry = registry.find(NAME)

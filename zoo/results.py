@@ -84,6 +84,7 @@ class Training(Spec):
     threads: int | None = None
     """Of the CPU, in each process that the run began with, if known: with another number, sums are rounded otherwise."""
     device: Text
+    """With `, then ` between several, where a run went on elsewhere."""
     versions: dict[str, str]
     command: Text
     checkpoint_sha256: Sha256 | None = None

@@ -129,6 +129,7 @@ class Run:
         self.best_sha256: str | None = None  # of the weights kept
         self.diverged: int | None = None
         self.threads: int | None = torch.get_num_threads()
+        self.devices = device_name(self.device)
         self.diagnose: dict[str, Recorder] = {}
         self.seconds = 0.0  # of training before this process took over
         self.began = time.monotonic()
@@ -324,6 +325,8 @@ class Run:
             raise TrainingError(f"{error} Remove it to go on.") from error
         if known and begun:
             self.diverged, self.threads = known.diverged, known.threads
+            moved = known.device.rpartition(", then ")[2] != self.devices
+            self.devices = f"{known.device}, then {self.devices}" if moved else known.device
         elif self.step:
             self.threads = None  # nobody knows
         if not (known and begun):  # from now on there is what to go on from, and what to read
@@ -365,7 +368,7 @@ class Run:
             model=self.entry.name, metric=TARGETS[self.entry.task.target].metric,
             recipe_name=self.entry.model.recipe, recipe=self.recipe, overrides=self.overrides,
             epochs_done=len(self.history), parameters=parameters(self.network),
-            processes=self.accelerator.num_processes, threads=self.threads, device=device_name(self.device),
+            processes=self.accelerator.num_processes, threads=self.threads, device=self.devices,
             versions=versions(), command=command(), checkpoint_sha256=self.best_sha256,
             diverged=self.diverged, history=tuple(self.history),
         )  # fmt: skip
