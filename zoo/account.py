@@ -24,9 +24,13 @@ def recipe_text(recipe: Recipe) -> str:
 def _later(recipe: Recipe) -> str:
     """The stages after the first, as far as the recipe comes."""
     return "; ".join(
-        f"after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}){_moved(stage)}"
+        f"after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}{_warm(stage)}){_moved(stage)}"
         for stage, _ in recipe.stages[1:]
     )
+
+
+def _warm(stage: Stage) -> str:
+    return f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
 
 
 def _moved(stage: Recipe | Stage) -> str:

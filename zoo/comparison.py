@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import registry, results
+from .cards import citation
 from .errors import RequestError, UnknownNameError
 from .specs import Model
 from .targets import METRICS, TARGETS, Measure, Metric
@@ -79,7 +80,9 @@ class Row:
     @property
     def training_text(self) -> str | None:
         """Recipe, how much of it was done, and how many epochs the paper's has if that is another number."""
-        whose = "paper" if self.recipe_paper in (None, self.paper) else f"that of {self.recipe_paper}"
+        known = registry.registry().papers
+        other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
+        whose = citation(known[other]) if other else "paper"
         paper = f" ({whose}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
         end = "; diverged" if self.diverged else "; converged" if self.converged else ""
         return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
