@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from ..files import sha256 as sha256
+from ..files import sha256
 from ..specs import PinnedFile
 
 
