@@ -13,8 +13,8 @@ demo: .venv/.installed
 	$(BIN)/rnnzoo pull $(MODEL)
 	$(BIN)/rnnzoo eval $(MODEL)
 
-test: .venv/.dev
-	$(BIN)/pytest -n 2
+test: .venv/.dev  # two processes, each with one thread of its own
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 test-all: .venv/.dev
 	$(BIN)/pytest -m ''

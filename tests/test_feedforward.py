@@ -316,7 +316,7 @@ def test_show_and_card_say_what_it_is(run):
         assert text in out
     code, out, _ = run("card", "mlp-3x8-pima.sigmoid")
     assert code == 0
-    assert "# x: (batch, 8)" in out
+    assert "x = torch.zeros(8, 8, device=model.device)" in out
     assert "model.step" not in out
 
 
