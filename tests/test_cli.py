@@ -172,7 +172,7 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     evaluation = recorded.measured()
     assert evaluation is not None
     assert evaluation.n == 10_000
-    assert evaluation.command == f"rnnzoo eval {out.name} --record --device cpu"
+    assert evaluation.command == f"rnnzoo eval runs/{out.name} --record --device cpu"
     run("eval", str(out), "--record", "--device", "cpu")
     assert len(results.read(out).evaluations) == 1
 
@@ -315,8 +315,8 @@ def test_version(run: Run) -> None:
 def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", given)
-    assert provenance.command() == f"rnnzoo train {NAME} --out mine --device cpu"
+    assert provenance.command() == f"rnnzoo train {NAME} --out runs/mine --device cpu"
     monkeypatch.setattr(sys, "argv", [*given[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
-    assert provenance.command() == f"rnnzoo train {NAME} --out=mine --device=cpu"
+    assert provenance.command() == f"rnnzoo train {NAME} --out=runs/mine --device=cpu"
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
     assert provenance.command() == "rnnzoo list"

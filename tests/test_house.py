@@ -140,6 +140,15 @@ def test_recorded_commands_name_no_folder_of_one_machine() -> None:
     assert [c for c in commands if " /" in c] == []
 
 
+def test_no_figure_cites_weights_that_nobody_has() -> None:
+    bare = [
+        path.parent for path in ROOT.glob("cards/*/results.json") if not (path.parent / "model.safetensors").exists()
+    ]
+    cited = {folder.name: [e.command.split() for e in results.read(folder).evaluations] for folder in bare}
+    assert any(cited.values())
+    assert [name for name, commands in cited.items() if any(name in command for command in commands)] == []
+
+
 @pytest.mark.parametrize("name", list_models(trained=True))
 def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
     entry, found = spec(name), results.of(name)

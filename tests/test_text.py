@@ -513,3 +513,21 @@ def test_the_real_sentences():
     data.equip(network)
     the = network.embedding.weight[data.tokenizer.tokens["the"]]
     assert the[:3].tolist() == pytest.approx([-0.038194, -0.24487, 0.72812])
+
+
+@pytest.mark.data
+@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
+def test_what_the_registry_says_of_comments_that_are_in_two_parts():
+    """The numbers of the data's title and caveat."""
+    known = registry.registry()
+    found, data = {}, known.datasets["jigsaw-parts"]
+    for kind in ("", "-diluted", "-long", "-late", "-short"):
+        reader = task_data(known.tasks[f"toxic-parts{kind}"], data)
+        trained, tested = ([tuple(row.tolist()) for row in reader.split(name).raw] for name in ("train", "test"))
+        seen = set(trained)
+        found[kind] = sum(row in seen for row in tested), len(tested)
+    assert found == {"": (14, 1744), "-diluted": (7, 200), "-long": (6, 200), "-late": (6, 200), "-short": (0, 286)}
+    assert len(reader.examples()) == 18_883
+    for words in ("14 of the 1,744", "7 of the 200 of toxic-parts-diluted", "6 of the 200 of toxic-parts-long and"):
+        assert words in data.caveat
+    assert "18,883 distinct" in data.title

@@ -292,8 +292,7 @@ def _embedding_text(spec: Embedding | None) -> str:
 def _figures(entry: Entry, results: Results) -> str:
     rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
     for e in results.evaluations:
-        said = e.command if entry.weights else e.command.replace(f"eval {entry.name} ", f"eval runs/{entry.name} ")
-        how = f"`{said}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
+        how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", _value(e), how))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 

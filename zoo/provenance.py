@@ -35,14 +35,15 @@ def processor() -> str:
 
 
 def command() -> str:
-    """The command line of this process, without what only its machine has: of an absolute path, the last part."""
+    """The command line of this process, without what only its machine has: an absolute path is one in runs/, where
+    `rnnzoo train` leaves what it makes, so that a folder is not taken for a name of the registry."""
 
     def shortened(argument: str) -> str:
         option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
-        return f"{option}{equals}{os.path.basename(value) if os.path.isabs(value) else value}"
+        return f"{option}{equals}{os.path.join('runs', os.path.basename(value)) if os.path.isabs(value) else value}"
 
-    program, *given = map(shortened, sys.argv)
-    return shlex.join(["rnnzoo" if os.path.basename(program) == "__main__.py" else program, *given])
+    program = os.path.basename(sys.argv[0])
+    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(shortened, sys.argv[1:])])
 
 
 def today() -> str:

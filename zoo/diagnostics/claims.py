@@ -183,11 +183,11 @@ def over_epochs(results: Results) -> Verdict:
     two classes apart no better than chance nobody can tell."""
     rows = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
     text = ", ".join(f"{c} {v:.2f}" for c, v in rows.items())
-    learned = ", ".join(f"{c} {results[c].arrays['metric'].values[-1]:.2f}" for c in rows)
-    known = min(float(results[c].arrays["metric"].values[-1]) for c in rows) > 0.55
-    return f"median log10 over the epochs: {text}; validation accuracy at the end: {learned}", bool(
-        rows["rnn"] > max(rows["lstm"], rows["gru"])
-    ) if known else None
+    accuracies = {c: float(results[c].arrays["metric"].values[-1]) for c in rows}
+    learned = ", ".join(f"{c} {v:.2f}" for c, v in accuracies.items())
+    learnt = min(accuracies.values()) > 0.55
+    above = bool(rows["rnn"] > max(rows["lstm"], rows["gru"]))
+    return f"median log10 over the epochs: {text}; validation accuracy at the end: {learned}", above if learnt else None
 
 
 def gates(other: str, below: bool) -> Callable[[Results], Verdict]:

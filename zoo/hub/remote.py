@@ -57,9 +57,13 @@ class Connection:
         global _active
         from huggingface_hub import HfApi, constants
 
-        _install_hooks()
-        self.api = HfApi(endpoint=self.endpoint, **LIBRARY)
         _turn.acquire()
+        try:
+            _install_hooks()
+            self.api = HfApi(endpoint=self.endpoint, **LIBRARY)
+        except BaseException:
+            _turn.release()
+            raise
         self._before = (constants.HF_HUB_DISABLE_XET, _active)
         _active = self
         # only the public Hub is sure to have the servers that large files would go to otherwise
