@@ -25,14 +25,16 @@ INSTRUCTIONS = {
 
 class BuildWithAssets(build_py):
     def run(self) -> None:
-        if not self.editable_mode:  # sources of an earlier build
-            shutil.rmtree(Path(self.build_lib) / NATIVE, ignore_errors=True)
+        if self.editable_mode:
+            super().run()
+            return
+        assets = Path(self.build_lib) / "zoo" / "assets"
+        for earlier in (Path(self.build_lib) / NATIVE, assets):  # what is no longer there must not be shipped
+            shutil.rmtree(earlier, ignore_errors=True)
         super().run()
-        if not self.editable_mode:
-            assets = Path(self.build_lib) / "zoo" / "assets"
-            shutil.copytree("cards", assets / "cards", dirs_exist_ok=True)
-            for name in ("registry.yaml", "counts.json"):
-                shutil.copy(name, assets)
+        shutil.copytree("cards", assets / "cards")
+        for name in ("registry.yaml", "counts.json"):
+            shutil.copy(name, assets)
 
 
 class BuildApart(build_ext):

@@ -54,9 +54,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove models from the cache, all their revisions."""
-    freed = [caching.remove(name, dry_run) for name in names]
-    everything = caching.Freed(tuple(p for f in freed for p in f.paths), sum(f.bytes for f in freed))
-    _emit(everything, dry_run, as_json)
+    _emit(caching.remove(names, dry_run), dry_run, as_json)
 
 
 def _emit(freed: caching.Freed, dry_run: bool, as_json: bool) -> None:

@@ -90,7 +90,7 @@ def list_(
             )
         )
     if not rows:
-        say("No model matches. `rnnzoo list` shows them all.")
+        say("No model matches. `rnnzoo list` shows them all; a part of a name is found by '*part*'.")
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED", "WEIGHTS"), table))
 
 

@@ -1,7 +1,5 @@
 """Pictures of arrays in a terminal: heat maps and sparklines, with their range in words."""
 
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -14,7 +12,7 @@ SHADES = " ░▒▓█"
 WIDTH = 60
 FEW = 4
 """So many numbers are printed as they are."""
-COMPLEX = 12
+ROWS = 12
 """Sparklines of more rows than this would not be looked at; the first ones are shown."""
 
 
@@ -24,6 +22,8 @@ def pictured(result: Result) -> Text:
     grey = console.color_system is not None and not console.no_color
     shown = Text(result.caption)
     for name, array in result.arrays.items():
+        if not array.values.size:
+            continue
         shown.append("\n\n")
         shown.append_text(Text("\n").join(_maps(name, array, grey) if _is_map(array) else _sparks(name, array)))
     if result.lines:
@@ -57,19 +57,10 @@ def _range(array: Array) -> str:
     return (low if low == high else f"{low} to {high}") + unit + (", logarithmic" if array.log else "")
 
 
-def _parts(array: Array, count: int) -> list[tuple[str, Array]]:
-    """An array at each tick of its first `count` axes."""
-    found = []
-    for ticks in product(*(axis.ticks for axis in array.axes[:count])):
-        where = dict(zip((axis.name for axis in array.axes), ticks, strict=False))
-        found.append((", ".join(f"{k} {v}" for k, v in where.items()), array.at(**where)))
-    return found
-
-
 def _maps(name: str, array: Array, grey: bool) -> list[Text]:
     """A line a layer, in greys or, where a terminal has no colours, in blocks."""
     lines = []
-    for where, part in _parts(array, len(array.axes) - 2):
+    for where, part in array.parts(2):
         lines.append(Text(f"{name}{f', {where}' if where else ''}: {_range(part)}"))
         label = max(len(str(t)) for t in part.axes[0].ticks)
         rows = list(zip(part.axes[0].ticks, _thinned(_scaled(part.values, part.log)), strict=True))
@@ -104,14 +95,14 @@ def _sparks(name: str, array: Array) -> list[Text]:
     if len(array.axes) == 1 and len(array.axes[0].ticks) <= FEW:
         pairs = zip(array.axes[0].ticks, array.values, strict=True)
         return [Text(f"{name}: " + ", ".join(f"{tick} {value:.3g}{unit}" for tick, value in pairs))]
-    rows = _parts(array, len(array.axes) - 1)
+    rows = array.parts(1)
     ends = array.axes[-1].ticks
     lines = [Text(f"{name} by {array.axes[-1].name}, {ends[0]} to {ends[-1]}{', logarithmic' if array.log else ''}")]
     width = max(len(where) for where, _ in rows)
-    for where, part in rows[:COMPLEX]:
+    for where, part in rows[:ROWS]:
         scaled = _thinned(_scaled(part.values, part.log))
         spark = "".join(BLOCKS[min(int(v * len(BLOCKS)), len(BLOCKS) - 1)] if np.isfinite(v) else "·" for v in scaled)
         lines.append(Text(f"  {where.ljust(width)}  {spark}  {_range(Array(part.values, part.axes, part.unit))}"))
-    if len(rows) > COMPLEX:
-        lines.append(Text(f"  and {len(rows) - COMPLEX} more; --json and --plot have all"))
+    if len(rows) > ROWS:
+        lines.append(Text(f"  and {len(rows) - ROWS} more; --json and --plot have all"))
     return lines

@@ -150,3 +150,4 @@ def login_status(timeout: Timeout = None, as_json: AsJson = False) -> None:
     emit({**asdict(who), "may_write": who.may_write}, as_json, columns(("", ""), rows).lstrip("\n"))
     if not who.may_write:
         say("This token can only read, so nothing can be pushed with it.")
+        raise typer.Exit(1)

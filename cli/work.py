@@ -49,7 +49,8 @@ def evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,
             report=lambda done, n: bar(done, n, f"{done}/{n}"),
         )  # fmt: skip
-    reported = registry.models()[found.model].reported if found.model in registry.models() else ()
+    published = name in registry.models() or found.seed is not None  # or made by its recipe
+    reported = registry.models()[found.model].reported if published and found.model in registry.models() else ()
     papers = registry.registry().papers
     rows = [
         (
@@ -60,7 +61,7 @@ def evaluate(
     ]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
-    emit(data, as_json, columns((found.model, found.metric.upper(), ""), rows))
+    emit(data, as_json, columns((name, found.metric.upper(), ""), rows))
     if record:
         say(f"Recorded in {evaluation.record(name, found)}")
 

@@ -365,7 +365,10 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(403, "", f"You have no write access to {name}")
             return
         repo = self.hub.repos[name]
-        files = repo.commits.get(repo.find(revision) or "", {})
+        if repo.find(revision) is None:
+            self.refuse(404, "RevisionNotFound", "Invalid rev id")
+            return
+        files = repo.commits[repo.find(revision)]
         self.reply({"files": [
             {
                 "path": f["path"], "uploadMode": "lfs" if is_large(f["path"]) else "regular", "shouldIgnore": False,
@@ -405,6 +408,9 @@ class Handler(BaseHTTPRequestHandler):
         branch = revision
         if not self.may_write(name):
             self.refuse(403, "", f"You have no write access to {name}")
+            return
+        if branch not in repo.refs:
+            self.refuse(404, "RevisionNotFound", "Invalid rev id")
             return
         if "parentCommit" in header and header["parentCommit"] != repo.refs.get(branch):
             self.refuse(412, "", "A commit has happened since")

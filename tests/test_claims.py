@@ -137,7 +137,7 @@ CASES = {
         part(loss=array(curve(0.7, 59, 0.69, 0.4)), accuracy=array([0.6] * 150)),
         part(loss=array(curve(0.7, 59, 0.45, 0.4)), accuracy=array([0.6] * 150)),
     ),
-    "saturated": (claims.saturated, histograms(0.6, 0.3, 0.1), histograms(0.6, 0.3, 0.7)),
+    "saturated": (claims.saturated, histograms(0.6, 0.4, 0.1), histograms(0.6, 0.2, 0.1)),
     "means": (
         claims.means, {"prelu-tuned": part(means=array([-33, 17, -4]))}, {"prelu-tuned": part(means=array([-33, 7, -40]))}
     ),
@@ -188,10 +188,20 @@ def test_figures_of_the_cards_are_compared() -> None:
     assert claims.better([high], ["rhn-16x128-tum"])({})[1] is None
 
 
+def test_of_a_network_that_has_not_learnt_nobody_can_tell() -> None:
+    check = claims.only("a", claims.close_to_zero("last"))
+    found = {**errors(0.4, 1.0), "b": part()}
+    assert claims.learnt("rin-1x100-adding-200", 1 / 6, check)(found) == check(found)
+    for name, words in (("lstm-1x100-adding-200", "0.166, of a constant 0.167"), ("lstm-8x128-smnist", "not measured")):
+        text, same = claims.learnt(name, 1 / 6, check)(found)
+        assert same is None
+        assert words in text
+
+
 def test_every_check_is_here() -> None:
     public = {
         n
         for n, f in inspect.getmembers(claims, inspect.isfunction)
         if not n.startswith("_") and f.__module__ == claims.__name__
     }
-    assert public == {*CASES, "explodes", "better"}
+    assert public == {*CASES, "explodes", "better", "learnt"}

@@ -59,16 +59,21 @@ def training_text(entry: Entry, results: Results) -> str:
         )
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
-    recipe = entry.worded(training.recipe)
-    origin = recipe.follows or training.recipe_name
-    followed = registry.registry().recipes.get(origin)
-    if followed is not None and followed.not_given:
-        text += f" The paper does not give {' and '.join(followed.not_given)}."
-    if followed is not None and (rows := _departures(followed, training.recipe)):
-        whose, column = ("the paper's recipe,", "paper") if followed.paper else ("the recipe", "recipe")
+    origin, model = followed(entry, training)
+    if model is not None and model.not_given:
+        text += f" The paper does not give {' and '.join(model.not_given)}."
+    if model is not None and (rows := _departures(model, training.recipe)):
+        whose, column = ("the paper's recipe,", "paper") if model.paper else ("the recipe", "recipe")
+        recipe = entry.worded(training.recipe)
         why = f" {recipe.why}" if recipe.why else ""
         text += f"\n\nIt departs from {whose} `{origin}`.{why}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
     return text
+
+
+def followed(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
+    """Name of the recipe that a run's departs from, or is, and what the registry says that this is today."""
+    name = entry.worded(training.recipe).follows or training.recipe_name
+    return name, registry.registry().recipes.get(name)
 
 
 def _time(training: Training) -> str:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from . import builder, provenance
 from .cells.base import Dense
-from .errors import BenchmarkError, MissingExtraError, RequestError, UnknownNameError
+from .errors import BenchmarkError, MissingExtraError, RequestError, UnknownNameError, first_line
 from .interruption import handled
 from .recurrence import Direction
 from .specs import Architecture, Config, Interface
@@ -268,7 +268,7 @@ def _serve(contender: Contender, work: Work, pipe: Connection) -> None:
     except EOFError:
         return  # nobody asks any more
     except Exception as error:  # other people's code: whatever it is, the parent reports it
-        pipe.send(f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+        pipe.send(f"{type(error).__name__}: {first_line(error)}")
 
 
 def _timed(run: Callable[[], int], device: torch.device) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from . import registry
 from .cells.base import Cell, Map
-from .errors import RequestError, SizeError
+from .errors import RequestError, SizeError, first_line
 from .feedforward import FeedForward
 from .network import Network
 from .reader import Reader
@@ -35,8 +35,8 @@ def build(
     """A freshly initialised network, in training mode.
 
     spec: a name of the registry, what `zoo.spec` has of one, or a Config of your own. device: where it goes, "meta"
-    included (default: the best there is). dtype: of the parameters (default float32). The same seed gives the same
-    start values on every device. Building for a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises
+    included (default: the best there is). dtype: of the parameters (default float32). The start values come from `seed`
+    alone, not from torch's global generator, and are the same on every device. Building for a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises
     UnknownNameError, RequestError, and SizeError above MAX_PARAMETERS unless allow_large, before any memory is taken.
     """
     found = registry.find(spec) if isinstance(spec, str) else spec
@@ -58,7 +58,7 @@ def build(
         torch.set_flush_denormal(True)
     if target.type != "meta":
         network.to_empty(device="cpu")
-        with _one_thread():
+        with _one_thread(), torch.device("cpu"):
             initialise(network, torch.Generator().manual_seed(seed))
     return network.to(device=target, dtype=number)
 
@@ -75,7 +75,7 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
         if chosen.type != "meta":
             torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, ImportError, TypeError) as error:
-        raise RequestError(f"Device {str(device)!r} cannot be used: {str(error).splitlines()[0]}") from error
+        raise RequestError(f"Device {str(device)!r} cannot be used: {first_line(error)}") from error
     if chosen.type == "meta" and not meta:
         raise RequestError("Device 'meta' cannot be used: it has no numbers to compute with.")
     return chosen

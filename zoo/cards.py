@@ -225,7 +225,13 @@ def _usage(entry: Entry) -> str:
     shape = ", ".join(map(str, (8, *entry.task.example)))
     found = "logits" if entry.task.target == "class" else "values"
     use = f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{found} = model(x)\n"
-    if entry.task.form == "question":
+    if entry.task.vocabulary and not entry.weights:  # words come with weights
+        told = f", torch.tensor([[{entry.task.steps - 1}, 1]] * 8)" if entry.task.form == "question" else ""
+        use = (
+            f"x = torch.randint(1, {entry.task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens\n"
+            f"logits = model(x{told})\n"
+        )
+    elif entry.task.form == "question":
         use = (
             'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
             "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
@@ -309,6 +315,8 @@ def _limits(entry: Entry, results: Results) -> str:
             same = ended and results.training.recipe.settings == entry.recipe.settings
             again = f": `rnnzoo train {entry.name}` makes them again" if same else ""
             lines.append(f"Only the figures are kept, not the weights{again}.")
+        if entry.dataset.folder and (held := entry.dataset.validation):
+            lines.append(f"{held:,} of the dataset's examples were not trained on but chose the epoch.")
     else:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:

@@ -24,21 +24,21 @@ FILES = (WEIGHTS, CONFIG, text.FILE)
 
 def load(
     name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
-    revision: str | None = None, pretrained: bool = True, allow_large: bool = False,
+    revision: str | None = None, pretrained: bool = True, seed: int = 0, allow_large: bool = False,
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
     name_or_path: a name of the registry (fetched if need be, hash-checked), hf://org/name[@revision] for any repository
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
     registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
-    Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build`. allow_large: as
-    for `build`. Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
+    Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build` and from `seed`.
+    allow_large: as for `build`. Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
         return assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
     if revision is not None:
         raise RequestError("A revision is one of weights, and pretrained=False loads none.")
-    return build(_config(name_or_path), device=device, dtype=dtype, allow_large=allow_large).eval()
+    return build(_config(name_or_path), device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
 
 
 def assemble(

@@ -12,7 +12,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from . import jobs
-from .errors import MissingExtraError, TrainingError
+from .errors import MissingExtraError, TrainingError, first_line
 
 RETRIES = 5
 LOCAL = "local"
@@ -40,7 +40,7 @@ def workers(address: str, slots: int | None, threads: int, gpus: float) -> Itera
     try:
         ray.init(address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise TrainingError(f"No Ray cluster answers at {address!r} ({str(error).splitlines()[0]}).") from error
+        raise TrainingError(f"No Ray cluster answers at {address!r} ({first_line(error)}).") from error
     try:
         with redirect_stdout(sys.stderr):  # where Ray says that it tries something again, among what others read
             yield Tasks(ray, slots, threads, gpus)
@@ -71,7 +71,7 @@ class Tasks:
             return jobs.INTERRUPTED, ""
         except self.ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
-            return 1, next(iter(str(cause).splitlines()), type(cause).__name__)
+            return 1, first_line(cause)
 
     def stop(self) -> None:
         for task in self.running:

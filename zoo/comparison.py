@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import registry, results
+from .account import followed
 from .cards import citation
 from .errors import RequestError, UnknownNameError
 from .specs import Model
@@ -118,8 +119,7 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
     )  # fmt: skip
     if training := found.training:
-        recipe = entry.worded(training.recipe)
-        paper = registry.registry().recipes.get(recipe.follows or training.recipe_name)
+        _, paper = followed(entry, training)
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
             paper_epochs=paper.epochs if paper and paper.paper else None, recipe_paper=paper.paper if paper else None,

@@ -30,9 +30,9 @@ def must_agree(found: Config, expected: Config, path: Path) -> None:
         return
     a, b = found.model_dump(), expected.model_dump()
     differ = [
-        f"{part}.{key} is {value!r} there and {b[part][key]!r} in the registry"
+        f"{part}.{key} is {value!r} there and {b[part].get(key)!r} in the registry"
         for part in ("architecture", "interface")
         for key, value in a[part].items()
-        if value != b[part][key]
+        if value != b[part].get(key)
     ] or [f"{key} is {a[key]!r} there and {b[key]!r} in the registry" for key in ("name", "task") if a[key] != b[key]]
     raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differ)}.")

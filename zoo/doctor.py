@@ -15,7 +15,7 @@ from typing import Any, Literal
 from packaging.requirements import Requirement
 
 from . import __version__, assets, provenance, registry
-from .errors import ZooError
+from .errors import ZooError, first_line
 
 PACKAGE = "rnnzoo"
 
@@ -51,13 +51,9 @@ def _import(name: str) -> Any:
         return error
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def _torch(torch: Any) -> Iterator[Finding]:
     if isinstance(torch, Exception):
-        yield Finding("torch", _first_line(torch), "broken", "pip install --force-reinstall torch")
+        yield Finding("torch", first_line(torch), "broken", "pip install --force-reinstall torch")
     else:
         yield Finding("torch", torch.__version__)
 
@@ -83,7 +79,7 @@ def _registry() -> Finding:
     try:
         return Finding("registry", f"{len(registry.models())} models, {path}")
     except ZooError as error:
-        return Finding("registry", _first_line(error), "broken", "mend it, or unset RNNZOO_ROOT")
+        return Finding("registry", first_line(error), "broken", "mend it, or unset RNNZOO_ROOT")
 
 
 def _cpu(torch: Any) -> list[str]:
@@ -101,7 +97,7 @@ def _gpus(torch: Any) -> Iterator[Finding]:
             count = torch.accelerator.device_count() if kind is not None else 0
             properties = [torch.cuda.get_device_properties(i) for i in range(count) if kind.type == "cuda"]
         except (RuntimeError, AssertionError) as error:
-            yield Finding("gpu", _first_line(error), "broken", "check the driver: nvidia-smi")
+            yield Finding("gpu", first_line(error), "broken", "check the driver: nvidia-smi")
             return
     if properties:
         for i, gpu in enumerate(properties):
@@ -112,7 +108,7 @@ def _gpus(torch: Any) -> Iterator[Finding]:
         fix = "install a CUDA build: https://pytorch.org/get-started/locally"
         yield Finding("gpu", f"NVIDIA's driver is here, but torch {torch.__version__} is without CUDA", "missing", fix)
     else:
-        yield Finding("gpu", f"none that torch can use{''.join(f' ({_first_line(w.message)})' for w in warned[:1])}")  # type: ignore[arg-type]
+        yield Finding("gpu", f"none that torch can use{''.join(f' ({first_line(w.message)})' for w in warned[:1])}")  # type: ignore[arg-type]
 
 
 def _compiled(torch: Any) -> Finding:
@@ -132,7 +128,7 @@ def _compiled(torch: Any) -> Finding:
         try:
             means.append(interface.open_library(built[kind]).rnnzoo_halves())
         except OSError as error:
-            return Finding(what, _first_line(error), "broken", again)
+            return Finding(what, first_line(error), "broken", again)
     if not usable:
         return Finding(what, f"built: {names}; this processor runs none of them", "missing", again)
     if usable[0] != candidates[0]:
@@ -158,7 +154,7 @@ def _triton(torch: Any) -> Finding:
     if not isinstance(triton, Exception):
         return Finding(what, f"triton {triton.__version__}, {device}")
     if torch.cuda.is_available():
-        return Finding(what, f"triton cannot be imported: {_first_line(triton)}", "missing", "pip install triton")
+        return Finding(what, f"triton cannot be imported: {first_line(triton)}", "missing", "pip install triton")
     return Finding(what, f"{device}, no triton")
 
 
@@ -216,7 +212,7 @@ def _data() -> Finding:
 def _cache() -> Finding:
     constants = _import("huggingface_hub.constants")
     if isinstance(constants, Exception):
-        return Finding("cache", _first_line(constants), "broken", "pip install --force-reinstall huggingface-hub")
+        return Finding("cache", first_line(constants), "broken", "pip install --force-reinstall huggingface-hub")
     folder = Path(constants.HF_HUB_CACHE)
     parent = next(path for path in (folder, *folder.parents) if path.exists())
     offline = ", offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else ""

@@ -17,6 +17,7 @@ from .errors import CheckpointError, RequestError
 from .network import Network
 from .provenance import command, device_name, today, versions
 from .registry import models, registry
+from .specs import Config, Task
 from .targets import TARGETS, Target
 from .tasks import task_data
 from .tasks.base import IGNORED, Split, SplitName
@@ -44,14 +45,7 @@ def evaluate(
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
     config, found = checkpoint.locate(name_or_path)
-    known = registry()
-    if config.task not in known.tasks:
-        raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
-    task = known.tasks[config.task]
-    own = config.interface
-    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "readout", "form")):
-        shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
-        raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+    task = task_of(config)
     weights = found[checkpoint.WEIGHTS]
     before = files.sha256(weights) if weights.exists() else None
     network = checkpoint.assemble(config, found, device=resolve_device(device))
@@ -61,7 +55,7 @@ def evaluate(
     training = results.read(results_folder(name_or_path)).training
     if training and not training.made(sha256):
         training = None
-    source = task_data(task, known.datasets[task.dataset])
+    source = task_data(task, registry().datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if mine != words:
         raise RequestError(f"This checkpoint was trained with other words than {config.task} has.")
@@ -75,6 +69,18 @@ def evaluate(
         seed=training.recipe.seed if training else None, versions=versions(), device=device_name(network.device),
         date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
+
+
+def task_of(config: Config) -> Task:
+    """The registry's task that a network is for. Raises RequestError where there is none, or where it does not fit it."""
+    tasks = registry().tasks
+    if config.task not in tasks:
+        raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
+    own, task = config.interface, tasks[config.task]
+    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "readout", "form")):
+        shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
+        raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+    return task
 
 
 def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> Path:

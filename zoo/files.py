@@ -9,6 +9,11 @@ from pathlib import Path
 
 from .errors import StorageError
 
+try:
+    import fcntl
+except ImportError:  # there are no such locks
+    fcntl = None  # type: ignore[assignment]
+
 
 def replace(path: Path, content: bytes) -> None:
     """Write `content` to `path`, making its folder; at every moment the old or the new file is there, whole."""
@@ -45,9 +50,7 @@ def alone(folder: Path, wait: bool = True) -> Iterator[None]:
 
     Raises StorageError, unless it shall wait, if one is.
     """
-    try:
-        import fcntl
-    except ImportError:
+    if fcntl is None:
         yield
         return
     at = os.open(folder, os.O_RDONLY)

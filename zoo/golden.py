@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import checkpoint, configs
 from .builder import build
-from .errors import CheckpointError
+from .errors import CheckpointError, first_line
 from .network import Network
 
 FILE = configs.GOLDEN
@@ -55,7 +55,7 @@ def deviation(network: Network, path: Path) -> tuple[float, float]:
     try:
         found = _output(network, tensors["input"], tensors["lengths"])
     except (RuntimeError, ValueError, IndexError) as error:
-        raise CheckpointError(f"{path}: its input does not fit the network ({str(error).splitlines()[0]}).") from error
+        raise CheckpointError(f"{path}: its input does not fit the network ({first_line(error)}).") from error
     if found.shape != expected.shape:
         raise CheckpointError(f"{path}: has outputs of shape {tuple(expected.shape)} instead of {tuple(found.shape)}.")
     off = (found - expected).abs().max() / expected.abs().max().clamp(min=1.0)
@@ -64,9 +64,6 @@ def deviation(network: Network, path: Path) -> tuple[float, float]:
 
 @torch.inference_mode()
 def _output(network: Network, x: Tensor, lengths: Tensor) -> Tensor:
-    """Outputs in float64, of steps within a sequence only."""
+    """Outputs in float64."""
     x = x.to(network.device, network.dtype) if x.is_floating_point() else x.to(network.device)
-    output = network(x, lengths.to(network.device) if lengths.numel() else None).cpu().double()
-    if network.interface.readout == "every":  # (batch, time, outputs): what follows the end of a sequence means nothing
-        output = output * (torch.arange(output.shape[1]) < lengths.cpu()[:, None])[..., None]
-    return output
+    return network(x, lengths.to(network.device) if lengths.numel() else None).cpu().double()

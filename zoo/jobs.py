@@ -19,13 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import ValidationError
-
 from . import configs, results, tensors
 from .errors import CheckpointError
 from .interruption import interruptions
 from .registry import Entry
-from .specs import Config, Recipe
+from .specs import Recipe
 
 LOG = "train.log"
 POLL_SECONDS = 0.5
@@ -131,11 +129,11 @@ def run(
                 try:
                     job.folder.mkdir(parents=True, exist_ok=True)
                     job.log.touch()
+                    sizes[job.name] = job.log.stat().st_size
+                    workers.start(job)
                 except OSError as error:
                     states[job.name] = State("failed", 1, str(error))
                     continue
-                sizes[job.name] = job.log.stat().st_size
-                workers.start(job)
                 going[job.name] = job
             time.sleep(POLL_SECONDS)
             for name, job in going.items():
@@ -178,11 +176,10 @@ def training(folder: Path) -> results.Training | None:
 
 def finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
     """Whether `folder` holds this very run, done to its last epoch, and its weights."""
-    found, config = training(folder), folder / configs.FILE
-    if found is None or not config.is_file() or not (folder / tensors.FILE).is_file() or not found.finished:
+    found = training(folder)
+    if found is None or not found.finished or not (folder / tensors.FILE).is_file():
         return False
     try:
-        same = Config.model_validate_json(config.read_bytes()) == entry.config
-    except ValidationError:
+        return configs.read(folder / configs.FILE) == entry.config and found.recipe.settings == recipe.settings
+    except CheckpointError:
         return False
-    return same and found.recipe.settings == recipe.settings

@@ -73,6 +73,8 @@ class Network(Stack):
 
         if (name := os.fspath(folder)) in models():
             raise RequestError(f"{name} is a name of the registry, which load takes it for. Choose another folder.")
+        if not name:
+            raise RequestError("An empty name is no folder's.")
         if os.path.exists(name) and not os.path.isdir(name):
             raise RequestError(f"{name} is a file. Choose a folder.")
         save(self, Path(folder))
@@ -190,16 +192,28 @@ class Network(Stack):
             new.append(now)
         return None, tuple(new)
 
-    def reset_head(self, classes: int) -> None:
-        """Replace the head by a fresh one for `classes` outputs; everything below keeps its weights.
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes in the order of the outputs, those given to `reset_head` or the task's; () if unknown."""
+        from .registry import registry
+
+        task = registry().tasks.get(self.config.task)
+        known = task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
+        return self.interface.classes or known
+
+    def reset_head(self, classes: int | Sequence[str]) -> None:
+        """Replace the head by a fresh one for so many outputs, or for classes of these names; everything below keeps its
+        weights.
 
         Glorot weights from torch's global generator, zero bias. Raises RequestError for an impossible number.
         """
+        names = () if isinstance(classes, int) else tuple(classes)
+        outputs = classes if isinstance(classes, int) else len(names)
         try:
-            interface = Interface(**{**self.interface.model_dump(), "outputs": classes})
+            interface = Interface(**{**self.interface.model_dump(), "outputs": outputs, "classes": names})
         except ValidationError as error:
-            raise RequestError(f"A head cannot have {classes} outputs: {first_problem(error)}.") from error
-        self.head = nn.Linear(self.neck.width, classes, device=self.device, dtype=self.dtype)
+            raise RequestError(f"A head cannot have {outputs} outputs: {first_problem(error)}.") from error
+        self.head = nn.Linear(self.neck.width, outputs, device=self.device, dtype=self.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})
@@ -221,8 +235,8 @@ class Network(Stack):
         self._check_dtype(x)
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
-        if x.dim() == 0 or x.shape[1:] != self.interface.input:
-            raise RequestError(f"step takes ({self._input_text('batch')}); got {tuple(x.shape)}.")
+        if x.dim() == 0 or x.shape[1:] != self.interface.input or not len(x):
+            raise RequestError(f"step takes ({self._input_text('batch')}), at least one; got {tuple(x.shape)}.")
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
@@ -288,7 +302,10 @@ class Network(Stack):
         self._check_settings()
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {tuple(x.shape)}.")
+            raise RequestError(
+                f"{self.config.name} takes ({self._input_text('batch, time')}), at least one sequence of one step; got "
+                f"{tuple(x.shape)}."
+            )
 
 
 def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:

@@ -71,15 +71,18 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),
-        f"What the paper reports against what was measured here: {_extent(rows)} so far, each in one run. The "
-        f"difference is measured less reported, for accuracies in percentage points. {shorter if short else ''}"
+        f"What the paper reports against what was measured here: {_extent(rows)} so far, each in one run, of the weights "
+        f"with the lowest validation loss, which may be those of an early epoch. The difference is measured less reported, "
+        f"for accuracies in percentage points. {shorter if short else ''}"
         f"The card of a model lists all that differs. `rnnzoo compare --paper {key}` prints the rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         found = list(some)
         collapsed = (
-            "\n\nThe paper prints 0 where a network did not train." if any(r.reported == 0 for r in found) else ""
+            "\n\nThe paper prints 0 for these depths of the RHN and does not say why."
+            if any(r.reported == 0 for r in found)
+            else ""
         )
         parts.append(f"## {table}: {title}\n\n{_comparison_table(found)}{collapsed}")
     if averages := means(rows):

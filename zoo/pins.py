@@ -1,13 +1,14 @@
-"""The `weights` section of registry.yaml, its last: the pins of the published checkpoints, written by programs."""
+"""The `weights` section of registry.yaml: the pins of the published checkpoints, written by programs."""
 
 import io
+import re
 
 from ruamel.yaml import YAML
 
 from . import assets, files, registry
 from .specs import Weights
 
-MARK = "\nweights:"
+SECTION = re.compile(r"^weights:.*(?:\n+[ \t].*)*\n?", re.MULTILINE)
 
 
 def write(name: str, weights: Weights) -> bool:
@@ -20,8 +21,9 @@ def write(name: str, weights: Weights) -> bool:
         everything = registry.read(path).weights
         if everything.get(name) == weights:
             return False
-        text = path.read_text(encoding="utf-8").partition(MARK)[0] + _section({**everything, name: weights})
-        files.replace(path, text.encode())
+        section, text = _section({**everything, name: weights}), path.read_text(encoding="utf-8")
+        written, there = SECTION.subn(lambda _: section, text, count=1)
+        files.replace(path, (written if there else f"{text}\n{section}").encode())
     registry.registry.cache_clear()
     registry.models.cache_clear()
     return True
@@ -31,4 +33,4 @@ def _section(weights: dict[str, Weights]) -> str:
     text = io.StringIO()
     data = {name: weights[name].model_dump(mode="json", exclude_none=True) for name in sorted(weights)}
     YAML().dump({"weights": data}, text)
-    return "\n" + text.getvalue()
+    return text.getvalue()

@@ -121,7 +121,7 @@ class Direction(nn.Module):
         known = lengths is not None and not torch.compiler.is_exporting()
         shortest = len(x) if lengths is None else int(lengths.min()) if known else 0
         outputs: list[Tensor] = []
-        with self._held(x[0]):
+        with self.held(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
                 if truncate and t and t % truncate == 0:
                     state = tuple(s.detach() for s in state)
@@ -134,7 +134,7 @@ class Direction(nn.Module):
         return outputs, state
 
     @contextmanager
-    def _held(self, like: Tensor) -> Iterator[None]:
+    def held(self, like: Tensor) -> Iterator[None]:
         """What each map keeps for the length of one sequence: its matrix, and its mask for recurrent dropout."""
         maps = [m for m in self.cell.modules() if isinstance(m, Map)]
         dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
@@ -200,7 +200,7 @@ class Layer(nn.Module):
             return self._merge(ahead[None], back[None])[0]
         if lengths is None:
             return outputs[-1]
-        return stacked(outputs)[lengths - 1, torch.arange(len(lengths), device=lengths.device)]
+        return stacked(outputs)[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)]
 
     def _merge(self, a: Tensor, b: Tensor) -> Tensor:
         match self.merge:

@@ -146,7 +146,7 @@ def _check_names(path: Path, root: Node, registry: Registry) -> None:
 
     for key, task in registry.tasks.items():
         refer(("tasks", key, "dataset"), registry.datasets, "dataset", task.dataset)
-        refer(("tasks", key, "family"), TASKS, "task family", task.family)
+        refer(("tasks", key, "family"), TASKS, "task family", None if ":" in task.family else task.family)
     for key, recipe in registry.recipes.items():
         refer(("recipes", key, "paper"), registry.papers, "paper", recipe.paper)
         refer(("recipes", key, "follows"), registry.recipes, "recipe", recipe.follows)

@@ -27,7 +27,7 @@ def omega(
     loss, _, _ = score(target, logits, targets)
     every = [h for _, outputs in layers for h in outputs]
     slopes = iter(torch.autograd.grad(loss, every, allow_unused=True, materialize_grads=True))
-    ratios = []
+    found = []
     for way, (below, outputs) in zip(ways, layers, strict=True):
         g = torch.stack([next(slopes) for _ in outputs])[1:]
         before = torch.stack(outputs[:-1]).detach().requires_grad_()
@@ -36,5 +36,6 @@ def omega(
         alive = g.flatten(2).any(2)  # (time, batch): no error, no ratio
         if lengths is not None:
             alive &= torch.arange(1, len(outputs), device=x.device)[:, None] < lengths.to(x.device)
-        ratios.append(carried[alive].flatten(1).norm(dim=1) / g[alive].flatten(1).norm(dim=1))
-    return (torch.cat(ratios) - 1).square().mean()
+        found.append(carried[alive].flatten(1).norm(dim=1) / g[alive].flatten(1).norm(dim=1))
+    ratios = torch.cat(found)
+    return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())

@@ -27,10 +27,10 @@ def adopt(folder: Path) -> str:
             raise CheckpointError(f"{folder}: no {text.FILE}, without which nobody can feed this network.")
         found = _trained(folder)
         names = [name for name in checkpoint.FILES if name != text.FILE or entry.task.vocabulary]
+        lattices.write(entry, home)  # which takes long, before anything that the old pin would contradict
         for name in names:
             files.replace(home / name, (folder / name).read_bytes())
     golden.write(network, home / golden.FILE)
-    lattices.write(entry, home)
     results.write(home, found)
     pinned = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
     pins.write(entry.name, Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned}))

@@ -81,9 +81,9 @@ def not_finite(path: Path) -> list[str]:
     """Names of the tensors of a safetensors file that hold a NaN or an infinity. Raises what `header` raises."""
     import numpy
 
-    odd = []
+    odd, stored = [], header(path)
     with path.open("rb") as file:
-        for name, tensor in header(path).items():
+        for name, tensor in stored.items():
             file.seek(tensor.begin)
             content = file.read(tensor.end - tensor.begin)
             if tensor.dtype == "BF16":  # the upper half of a float32

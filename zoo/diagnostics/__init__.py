@@ -87,7 +87,7 @@ ANALYSES: dict[str, Analysis] = {
         "gradients.evolution", "gradient norms through the first 30 updates", "training", "curves", "Evolution"
     ),
     "feedforward": Analysis(
-        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "both", "Feedforward"
+        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "curves", "Feedforward"
     ),
 }  # fmt: skip
 

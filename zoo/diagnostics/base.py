@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,8 +44,8 @@ class Array:
             raise ValueError(f"values of shape {self.values.shape} do not fit axes of {sizes}")
 
     def axis(self, name: str) -> Axis:
-        """The axis of that name."""
-        return self.axes[self._place(name)]
+        """The axis of that name; KeyError if there is none."""
+        return {axis.name: axis for axis in self.axes}[name]
 
     def at(self, **where: Tick) -> "Array":
         """The part at one tick of each axis named: `lattice.mean.at(loss="last", step=10)`; KeyError if there is none."""
@@ -57,8 +58,14 @@ class Array:
             del axes[place]
         return Array(values, tuple(axes), self.unit, self.log)
 
-    def _place(self, name: str) -> int:
-        return next(i for i, axis in enumerate(self.axes) if axis.name == name)
+    def parts(self, inner: int) -> "list[tuple[str, Array]]":
+        """The parts that have its last `inner` axes, or all if it has fewer, each with a heading of the ticks it is at."""
+        outer = self.axes[: max(0, len(self.axes) - inner)]
+        found = []
+        for ticks in product(*(axis.ticks for axis in outer)):
+            where: dict[str, Tick] = dict(zip((axis.name for axis in outer), ticks, strict=True))
+            found.append((", ".join(f"{k} {v}" for k, v in where.items()), self.at(**where)))
+        return found
 
     def data(self) -> dict[str, Any]:
         """For JSON: six significant digits; what is not finite as null."""

@@ -146,6 +146,19 @@ def only(part: str, check: Callable[[Results], Verdict]) -> Callable[[Results], 
     return lambda results: check({part: results[part]})
 
 
+def learnt(name: str, chance: float, check: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]:
+    """A check of a model, which cannot tell where its mean squared error is not a tenth below that of a constant."""
+
+    def checked(results: Results) -> Verdict:
+        (text, same), found = check(results), recorded.of(name).measured()
+        if found is not None and found.value < 0.9 * chance:
+            return text, same
+        error = "not measured" if found is None else f"{found.value:.3g}, of a constant {chance:.3g}"
+        return f"{text}; but it has not learnt: mean squared error {error}", None
+
+    return checked
+
+
 def late_variance(results: Results) -> Verdict:
     """Whether the variance of RIN's moves in the last third of the steps is one and a half times that before."""
     v = results["rin-1x100-mnist-rows"].arrays["variance"].at(against="previous").values[0]
@@ -231,12 +244,12 @@ def little(sigmoid: Stored) -> Verdict:
 
 
 def saturated(sigmoid: Stored) -> Verdict:
-    """Whether 30 % of layer 1's outputs are within a tenth of 0 or 1, and more than of the third's."""
+    """Whether 30 % of the outputs of both layers 1 and 2 are within a tenth of 0 or 1, and more than of the third's."""
     last = sigmoid.arrays["last"]
     edges = np.array(last.axes[-1].ticks, dtype=float)
     ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
     text = "share of outputs below 0.1 or above 0.9, layers 1 to 3: " + ", ".join(f"{v:.2g}" for v in ends)
-    return text, ends[0] > 0.3 and ends[0] > ends[-1]
+    return text, min(ends[:2]) > max(0.3, ends[-1])
 
 
 def means(results: Results) -> Verdict:

@@ -3,7 +3,6 @@
 import hashlib
 import textwrap
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ Shown = Sequence[tuple[str, Result]]
 
 
 def draw(shown: Shown, how: str, path: Path) -> None:
-    """Draw results side by side to `path`, whose ending decides the format; `how`: "maps", "curves", "histograms" or "both".
+    """Draw results side by side to `path`, whose ending decides the format; `how`: "maps", "curves" or "histograms".
 
     An SVG or PNG carries `digest(shown)`, which tells a stale one. Raises RequestError for a format that matplotlib has
     not, and MissingExtraError.
@@ -65,16 +64,6 @@ def _figure(columns: int, lines: int, each: tuple[float, float]) -> "Figure":
     return Figure(figsize=size, layout="constrained")
 
 
-def _panels(array: Array, inner: int) -> list[tuple[str, Array]]:
-    """The parts of an array that have its last `inner` axes only, each with a heading of the ticks it is at."""
-    outer = array.axes[: len(array.axes) - inner]
-    found = []
-    for ticks in product(*(axis.ticks for axis in outer)):
-        where: dict[str, Tick] = dict(zip((axis.name for axis in outer), ticks, strict=True))
-        found.append((", ".join(f"{k} {v}" for k, v in where.items()), array.at(**where)))
-    return found
-
-
 def maps(shown: Shown) -> "Figure":
     """A heat map of the last two axes, the first of them upwards; a column a result, a row for everything else, all of
     one row on one scale. Of a single result two maps stand side by side."""
@@ -82,7 +71,7 @@ def maps(shown: Shown) -> "Figure":
 
     columns = [
         [(title, f"{name}, {where}" if where else name, part) for name, array in result.arrays.items()
-         if len(array.axes) >= 2 for where, part in _panels(array, 2)]
+         if len(array.axes) >= 2 for where, part in array.parts(2)]
         for title, result in shown
     ]  # fmt: skip
     rows = list(zip(*columns, strict=True))
@@ -128,8 +117,8 @@ def curves(shown: Shown) -> "Figure":
     it, a line each; others stand side by side, on one scale."""
     columns = [
         [(f"{name}, {where}" if where else name, part)
-         for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from" and len(array.axes[-1].ticks) > 1
-         for where, part in _panels(_thin(array), min(2, len(_thin(array).axes)))]
+         for name, array in _lined(result).items()
+         for where, part in _thin(array).parts(2)]
         for _, result in shown
     ]  # fmt: skip
     titles = [title for title, _ in shown]
@@ -165,6 +154,12 @@ def curves(shown: Shown) -> "Figure":
         for axes in labelled:
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6)
     return figure
+
+
+def _lined(result: Result) -> dict[str, Array]:
+    """The arrays with a curve; where none has one, those of single points."""
+    found = {name: a for name, a in result.arrays.items() if a.axes and a.axes[-1].name != "from"}
+    return {name: a for name, a in found.items() if len(a.axes[-1].ticks) > 1} or found
 
 
 def _thin(array: Array) -> Array:
@@ -212,7 +207,7 @@ def histograms(shown: Shown) -> "Figure":
     """Bars along the last axis, whose ticks are the left edges of equal bins; a column a result, a row a place."""
     columns = [
         [(where or name, part) for name, array in result.arrays.items() if array.axes and array.axes[-1].name == "from"
-         for where, part in _panels(array, 1)]
+         for where, part in array.parts(1)]
         for _, result in shown
     ]  # fmt: skip
     lines = max(map(len, columns))
@@ -230,4 +225,4 @@ def histograms(shown: Shown) -> "Figure":
     return figure
 
 
-HOW = {"maps": maps, "curves": curves, "histograms": histograms, "both": curves}
+HOW = {"maps": maps, "curves": curves, "histograms": histograms}

@@ -83,7 +83,7 @@ def feedforward(
         accuracy.append(right)
         outputs.append([float(h.abs().mean()) for h in hidden])
         report(epoch + 1, recipe.epochs)
-    last = [h.flatten() for h in hidden]
+    last = [h.flatten().cpu() for h in hidden]
     shares, edges = histograms([h.numpy() for h in last], BINS, (0.0, 1.0))
     epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(last))
     weighted = Axis("layer", (*layers.ticks, "output"))

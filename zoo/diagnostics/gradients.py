@@ -74,6 +74,7 @@ def _norm(tensors: list[Tensor]) -> float:
     return float(torch.stack([t.detach().double().square().sum() for t in tensors]).sum().sqrt())
 
 
+@of_sequences
 def evolution(
     network: Network, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,

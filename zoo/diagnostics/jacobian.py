@@ -69,7 +69,7 @@ def jacobian_at(network: Network, x: Tensor, lengths: Tensor | None = None, step
     at = step % (x.shape[1] if lengths is None else int(lengths.min()))
     layers = []
     with torch.no_grad():
-        for layer, below in zip(network.stack, layer_inputs(network, x), strict=True):
+        for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
             states = unrolled(layer.ahead, below[: at + 1], layer.ahead.initial_state(below[0]))
             node = Node(layer.ahead)
             layers.append(_both(node, dict(node.named_parameters()), below[at], states[at]))
@@ -89,7 +89,7 @@ def _both(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]
         matrices = vmap(jacrev(output, argnums=which))(x, state[0], state[1:])
         flat = matrices.flatten(1, state[0].dim() - 1).flatten(2)
         assert flat.shape[2] == near[0].numel()
-        found.append(torch.linalg.svdvals(flat.double()).mean(0))
+        found.append(torch.linalg.svdvals(flat.double()).mean(0).cpu())
     return found
 
 

@@ -90,8 +90,10 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "rin", "fig1", "Fig. 1: average estimation error on the adding problem", "rin-adding",
-        "128 test sequences of 200 steps. The paper shows the LSTM; IRNN and RIN are added.", "curves",
-        (Claim("LSTM: average estimation errors are close to 0", claims.only("lstm", claims.close_to_zero("last"))),),
+        "128 test sequences of 200 steps. The paper shows an LSTM that was trained on the problem; IRNN and RIN are added.",
+        "curves",
+        (Claim("LSTM: average estimation errors are close to 0",
+               claims.learnt("lstm-1x100-adding-200", 1 / 6, claims.only("lstm", claims.close_to_zero("last")))),),
     ),
     Figure(
         "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
@@ -102,8 +104,8 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig51", "Fig. 5.1 and 5.2: Noh's indicator over epochs", "chen-epochs",
-        "Toxic comments of more than 90 words with the last 30 % replaced, 50 units, 20 epochs as in section 4.4.1, but of 900 "
-        "comments, where the thesis has 2,000; 64 validation comments.", "curves",
+        "Long toxic comments, here those of more than 90 words, with the last 30 % replaced, 50 units, 20 epochs as in section "
+        "4.4.1, but of 900 comments, where the thesis has 2,000; 64 validation comments.", "curves",
         (Claim("the RNN's is in general significantly larger than LSTM's and GRU's", claims.over_epochs),),
     ),
     Figure(
@@ -151,7 +153,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig36", "Fig. 3.6: its hidden outputs after the last epoch", "chen-feedforward", "As above.", "histograms",
-        (Claim("C: on the lower layers a large proportion is near 0 and 1, less so on the third", claims.inputs("sigmoid", claims.saturated)),),
+        (Claim("C: on the lower layers, 1 and 2, a large proportion is near 0 and 1, less so on the third", claims.inputs("sigmoid", claims.saturated)),),
         parts=("sigmoid",), arrays=("last",),
     ),
     Figure(
@@ -224,7 +226,7 @@ def _page(key: str) -> str:
         f"# Why it does or does not train: {citation(paper)}",
         f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
         "`python -m zoo.diagnostics.studies --runs DIR`, where DIR has the runs of models without published weights; "
-        "pictures and verdicts are generated from them. One run each, unless a caption says otherwise. The same of other "
+        "pictures and verdicts are generated from them. Networks that were trained were trained once. The same of other "
         "networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
     ]
     for figure in FIGURES:
@@ -232,11 +234,17 @@ def _page(key: str) -> str:
         if figure.paper == key and results is not None:
             parts += [
                 f"## {figure.title}",
-                figure.note,
+                f"{figure.note}{_runs(results)}",
                 f"![{figure.title}]({key}-{figure.name}.svg)",
                 _verdicts(figure, results),
             ]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _runs(results: Results) -> str:
+    """How many random networks each part is of, where it is of many."""
+    counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
+    return f" Each of {counts.pop():,} random networks." if len(counts) == 1 else ""
 
 
 def _verdicts(figure: Figure, results: Results) -> str:

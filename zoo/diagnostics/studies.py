@@ -14,18 +14,19 @@ from typing import Any
 
 import torch
 
-from .. import assets, files, provenance, registry
+from .. import assets, files, provenance, registry, tensors
 from ..builder import build
 from ..errors import RequestError
 from ..specs import Config
 from . import ANALYSES, lattices, subject
 from .base import Result
 from .noh import history
+from .pages import FOLDER
 
 Parts = Iterator[tuple[str, str, Result]]
 """Heading, row of ANALYSES and result of each part of a study."""
-FOLDER = ("docs", "diagnostics")
 RUNS = 10_000
+DIGITS = 16
 
 
 def write(name: str, parts: Parts) -> Path:
@@ -57,7 +58,17 @@ def _of(name: str, what: str, weights: str | None = None, examples: int = 128, *
         return row.function(*subject.course(name, config), **options)
     sample = subject.sample(weights or name, config, examples)
     result = row.function(*sample.given(row.needs), **options)
-    return replace(result, setting={**result.setting, "of": name, "with": sample.text})
+    return replace(
+        result, setting={**result.setting, "of": name, "with": sample.text, "weights": _digest(weights, name)}
+    )
+
+
+def _digest(folder: str | None, name: str) -> str:
+    """First digits of the SHA-256 of the weights analysed, which tell numbers of others than those published now."""
+    if folder is not None:
+        return files.sha256(Path(folder) / tensors.FILE)[:DIGITS]
+    published = registry.find(name).weights
+    return published.files[tensors.FILE].sha256[:DIGITS] if published else "none"
 
 
 def star_lattice(runs: Path | None) -> Parts:

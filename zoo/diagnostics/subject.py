@@ -15,7 +15,7 @@ from .. import checkpoint, configs, registry
 from ..builder import build
 from ..cells import CELLS, FEEDFORWARD, cell_class
 from ..errors import RequestError, UnknownNameError, first_problem
-from ..evaluation import evaluating
+from ..evaluation import evaluating, task_of
 from ..network import Network
 from ..specs import Architecture, Config, Interface
 from ..targets import Target
@@ -113,9 +113,8 @@ def sample(
     )
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"
-    tasks = registry.registry().tasks
-    if config.task in tasks and data:
-        task = tasks[config.task]
+    if config.task in registry.registry().tasks and data:
+        task = task_of(config)
         source = task_data(task, registry.registry().datasets[task.dataset])
         if not trained:
             source.equip(network)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def contents() -> list[Cached]:
     """Every repository of ours in the cache: those that the registry pins, and those with a config.json of this library."""
     from huggingface_hub import constants
 
-    root = Path(constants.HF_HUB_CACHE)
+    root = Path(constants.HF_HUB_CACHE).resolve()  # as `used` is, of which its blobs are part
     pins = {pin.repo: pin.revision for pin in registry.registry().weights.values()}
     found = []
     for place in sorted(root.glob(f"{PREFIX}*--*")) if root.is_dir() else ():
@@ -59,7 +59,7 @@ def contents() -> list[Cached]:
         used = {path.resolve() for path in (place / "snapshots").rglob("*") if not path.is_dir()}
         blobs = [path for path in (place / "blobs").glob("*") if path.is_file()]
         partial = tuple(path for path in blobs if path.name.endswith(".incomplete"))
-        unused = tuple(path for path in blobs if path not in partial and path.resolve() not in used)
+        unused = tuple(path for path in blobs if path not in partial and path not in used)
         total = sum(map(_size, {*blobs, *used}))
         found.append(Cached(repo, revisions, pins.get(repo) in revisions, total, partial, unused))
     return found
@@ -80,12 +80,18 @@ def _ours(place: Path) -> bool:
 def collect(hours: float = OLD_HOURS, dry_run: bool = False) -> Freed:
     """Remove partial files and unused blobs that are at least so many hours old."""
     before = time.time() - 3600 * hours
-    old = [path for c in contents() for path in (*c.partial, *c.unused) if _age(path) <= before]
+    old = [path for c in contents() for path in (*c.partial, *c.unused) if _changed(path) <= before]
     return _remove(old, dry_run)
 
 
-def remove(name: str, dry_run: bool = False) -> Freed:
-    """Remove a repository, all revisions: of a registered model, or hf://org/name. RequestError if it is not there."""
+def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
+    """Remove repositories, all revisions: of registered models, or hf://org/name. RequestError, and nothing is removed, if
+    one is not there."""
+    return _remove(list(dict.fromkeys(path for name in names for path in _places(name))), dry_run)
+
+
+def _places(name: str) -> list[Path]:
+    """Where the cache has a repository."""
     there = settings.address(name)
     if there is not None and there[1] is not None:
         raise RequestError(f"{name}: repositories are removed whole; leave out the revision.")
@@ -94,7 +100,7 @@ def remove(name: str, dry_run: bool = False) -> Freed:
     if repo is None or repo not in {c.repo for c in contents()}:
         raise RequestError(f"{name} is not in the cache; `rnnzoo cache list` shows what is.")
     locks = folder(repo).parent / ".locks" / folder(repo).name
-    return _remove([folder(repo), *([locks] if locks.is_dir() else [])], dry_run)
+    return [folder(repo), *([locks] if locks.is_dir() else [])]
 
 
 def _remove(paths: list[Path], dry_run: bool) -> Freed:
@@ -123,7 +129,8 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _age(path: Path) -> float:
+def _changed(path: Path) -> float:
+    """When, in seconds since the epoch."""
     try:
         return path.stat().st_mtime
     except OSError:

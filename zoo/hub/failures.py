@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Iterator
 
-from ..errors import AccessError, ChangedError, HubError, MissingError, NetworkError, StorageError, ZooError
+from ..errors import AccessError, ChangedError, HubError, MissingError, NetworkError, StorageError, ZooError, first_line
 from .settings import redact
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError)
@@ -99,7 +99,7 @@ def _said(answer: object) -> str:
 
 def _line(error: BaseException) -> str:
     """The first line of an error's text, short, without secrets."""
-    return redact((str(error).strip() or type(error).__name__).splitlines()[0])[:200].rstrip(".")
+    return redact(first_line(error))[:200].rstrip(".")
 
 
 def changed(subject: str) -> ChangedError:

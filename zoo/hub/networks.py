@@ -12,7 +12,7 @@ from ..network import Network
 from . import settings
 from .browsing import identity
 from .package import CARD
-from .pushing import State, Way, holds, look, send
+from .pushing import Way, holds, look, send
 from .remote import Connection
 
 
@@ -48,7 +48,7 @@ def push_to_hub(
             del files[CARD]
         if state.head is not None and holds(hub, repo, state.head, files):
             return f"{settings.SCHEME}{repo}@{state.head}"
-        commit, _, pull_request = send(hub, repo, files, State(state.exists, state.head), way, text)
+        commit, _, pull_request = send(hub, repo, files, state, way, text)
         return pull_request or f"{settings.SCHEME}{repo}@{commit}"
 
 

@@ -40,7 +40,7 @@ def pack(entry: Entry) -> Package:
     if odd := tensors.not_finite(found[tensors.FILE]):
         raise CheckpointError(f"{entry.name}: {', '.join(odd[:5])} has values that are not finite; not pushed.")
     content = {name: path.read_bytes() for name, path in found.items()}
-    content |= _written(entry, pin)
+    content |= _written(entry)
     for name, data in content.items():
         if not name.endswith(".safetensors") and settings.has_secret(data.decode(errors="replace")):
             raise CheckpointError(f"{entry.name}: there is what looks like a token in {name}; not pushed. Take it out.")
@@ -59,20 +59,16 @@ def refuse_links(folder: Path) -> None:
 
 def _pinned(model: str, pin: Weights, name: str) -> Path:
     """The copy of a pinned file to send: the folder's own, which must be the pinned one, else the cache's."""
-    for path in reversed(local.copies(model, pin, name)):
-        if problem := differs(path, pin.files[name]):
-            raise CheckpointError(f"{path} {problem}, by its pin. `rnnzoo adopt` pins a new checkpoint; not pushed.")
-        return path
-    raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
+    copies = local.copies(model, pin, name)
+    if not copies:
+        raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
+    if problem := differs(copies[-1], pin.files[name]):
+        raise CheckpointError(f"{copies[-1]} {problem}, by its pin. `rnnzoo adopt` pins a new checkpoint; not pushed.")
+    return copies[-1]
 
 
-def _written(entry: Entry, pin: Weights) -> dict[str, bytes]:
+def _written(entry: Entry) -> dict[str, bytes]:
     """The card, what it shows, and the results: these about the weights, the card about them."""
-    found = results.of(entry.name)
-    if {e.checkpoint_sha256 for e in found.evaluations} - {pin.files[tensors.FILE].sha256}:
-        raise CheckpointError(
-            f"{entry.name}: {results.FILE} has figures of other weights. rnnzoo eval {entry.name} --record"
-        )
     from ..diagnostics import lattices
 
     drawn = () if lattices.of(entry.name) is None else (lattices.FILE, lattices.PICTURE)
@@ -86,7 +82,11 @@ def _written(entry: Entry, pin: Weights) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """What is wrong with the card of a model, if it is not, byte for byte, what its results and the registry make it."""
+    """What is wrong with the results of a model, if they are of other weights than the pinned ones, or with its card, if it
+    is not, byte for byte, what they and the registry make it."""
+    pinned = {pin.files[tensors.FILE].sha256} if (pin := entry.weights) else set()
+    if {e.checkpoint_sha256 for e in results.of(entry.name).evaluations} - pinned:
+        return f"{results.FILE} has figures of other weights (rnnzoo eval {entry.name} --record)"
     path = assets.path("cards", entry.name, CARD)
     try:
         there = path.read_bytes()

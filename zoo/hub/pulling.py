@@ -5,12 +5,12 @@ pin (another revision, somebody else's repository) is held against the Hub's own
 strictly as ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import configs, registry, tensors
-from ..errors import CheckpointError, DataError, MissingError, NetworkError, RequestError, ZooError
+from ..errors import ChangedError, CheckpointError, DataError, MissingError, NetworkError, RequestError, ZooError
 from ..registry import Entry
 from ..specs import Config, PinnedFile, Weights
 from . import local, settings
@@ -196,18 +196,25 @@ def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask:
         if known not in (None, commit):
             ask.say(f"{repo}: {revision} is at commit {commit} now; the copy in the cache was of {known}.")
 
+        fetched: list[str] = []
+
         def get(file: str) -> Path:
             # by the revision's name, for the client to remember where that was
             at = revision if file == configs.FILE else commit
-            return _download(hub, repo, file, at, damage, ask, ask.force, limit=LIMITS.get(file, MAX_BYTES))
+            if ask.force or local.cached(repo, file, commit) is None:
+                fetched.append(file)
+            path = _download(hub, repo, file, at, damage, ask, ask.force, limit=LIMITS.get(file, MAX_BYTES))
+            if commit not in path.parts:  # .../snapshots/COMMIT/config.json
+                raise ChangedError(f"{repo}: {revision} has moved on from {commit} meanwhile. The same command again.")
+            return path
 
-        return _assemble(name, repo, commit, expected, get, fetched=True)
+        return _assemble(name, repo, commit, expected, get, fetched)
 
 
 def _assemble(
-    name: str, repo: str, commit: str, expected: Config | None, get: Callable[[str], Path], fetched: bool
+    name: str, repo: str, commit: str, expected: Config | None, get: Callable[[str], Path], fetched: Sequence[str] = ()
 ) -> Pulled:
-    """The files that a config.json asks for, read as strictly as ours."""
+    """The files that a config.json asks for, read as strictly as ours; fetched: those that `get` downloads."""
     found = {configs.FILE: get(configs.FILE)}
     config = configs.read(found[configs.FILE])
     if expected is not None:
@@ -216,7 +223,7 @@ def _assemble(
     tensors.header(found[tensors.FILE])
     if config.interface.vocabulary is not None:
         found[configs.VOCABULARY] = get(configs.VOCABULARY)
-    return Pulled(name, repo, commit, found, False, tuple(found) if fetched else ())
+    return Pulled(name, repo, commit, found, False, tuple(fetched))
 
 
 def _all_here(name: str, repo: str, commit: str, expected: Config | None) -> Pulled | None:
@@ -229,7 +236,7 @@ def _all_here(name: str, repo: str, commit: str, expected: Config | None) -> Pul
         return path
 
     try:
-        return _assemble(name, repo, commit, expected, get, fetched=False)
+        return _assemble(name, repo, commit, expected, get)
     except FileNotFoundError:
         return None
 

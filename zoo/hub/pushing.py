@@ -175,16 +175,13 @@ def send(
     """
     from huggingface_hub import CommitOperationAdd
 
-    head = state.head
     if state.exists and way.private:
         way.say(f"{repo} exists: --private is for one that has to be made, and changes nothing.")
     if not state.exists:
         hub.call(repo, lambda: hub.api.create_repo(repo, private=way.private, exist_ok=True))
-        head = _head(hub, repo, MAIN)
-    if head is None and way.branch != MAIN:
+    if state.head is None and way.branch != MAIN:
         hub.call(f"{repo}: branch {way.branch}", lambda: hub.api.create_branch(repo, branch=way.branch, exist_ok=True))
-    if head is None or not state.exists:
-        head = _head(hub, repo, way.branch)
+    head = state.head or _head(hub, repo, way.branch)
 
     def commit() -> tuple[str, bool, str | None]:
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]

@@ -118,8 +118,8 @@ class Task(Shapes):
     """One thing to learn on one dataset; it decides the shape of a network's input and output."""
 
     title: Text
-    family: Key
-    """Row of zoo.tasks.TASKS."""
+    family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
+    """Row of zoo.tasks.TASKS; or `package.module:Class`, a zoo.tasks.base.TaskData of one's own."""
     dataset: Key
     layout: Key
     """How the family lays its data out as a sequence."""

@@ -3,10 +3,10 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ..cells import FEEDFORWARD, Number, cell_row
-from .base import Count, Key, Layers, Rate, Some, Spec
+from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .data import Shapes, Task
 
 WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
@@ -156,6 +156,19 @@ class Architecture(Spec):
 
 class Interface(Shapes):
     """The shapes a task gives a network; with an Architecture, all that is needed to build it."""
+
+    classes: Seq[Text] = ()
+    """Names of the outputs of a network of one's own; those of a task of the registry stand there."""
+
+    @model_validator(mode="after")
+    def _a_name_for_each_class(self) -> "Interface":
+        if self.classes and len(self.classes) != self.outputs:
+            raise ValueError(f"{len(self.classes)} names of classes are not one for each of {self.outputs} outputs")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _named_if_at_all(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in whole(self).items() if key != "classes" or value}
 
     @classmethod
     def of(cls, task: Task) -> "Interface":

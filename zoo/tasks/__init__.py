@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..errors import DataError, first_line
+
 if TYPE_CHECKING:
     from ..specs import Dataset, Task
     from .base import Split, SplitName, TaskData
@@ -20,14 +22,21 @@ TASKS: dict[str, str] = {
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }
-"""Family to `module.Class` within zoo.tasks; the class is called with the registry's Task and Dataset."""
+"""Family to `module.Class` within zoo.tasks; the class, a TaskData, is called with the registry's Task and Dataset."""
 
 
 def task_data(task: "Task", dataset: "Dataset") -> "TaskData":
-    """The data of a task; nothing is read until a split is asked for."""
-    module, _, attribute = TASKS[task.family].rpartition(".")
-    data: TaskData = getattr(import_module(f"{__name__}.{module}"), attribute)(task, dataset)
-    return data
+    """The data of a task; nothing is read until a split is asked for. Raises DataError for a family that is no class of
+    an installed package."""
+    if ":" in task.family:
+        module, _, attribute = task.family.rpartition(":")
+    else:
+        module, _, attribute = f"{__name__}.{TASKS[task.family]}".rpartition(".")
+    try:
+        family: type[TaskData] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}).") from error
+    return family(task, dataset)
 
 
 def examples(name: str, split: "SplitName" = "test") -> "Split":
