@@ -316,6 +316,8 @@ def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.M
     given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", given)
     assert provenance.command() == f"rnnzoo train {NAME} --out runs/mine --device cpu"
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", f"{tmp_path / 'mine'}/"])
+    assert provenance.command() == "rnnzoo eval runs/mine"
     monkeypatch.setattr(sys, "argv", [*given[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
     assert provenance.command() == f"rnnzoo train {NAME} --out=runs/mine --device=cpu"
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])

@@ -331,6 +331,69 @@ def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None
     assert 3000 < path.stat().st_size < 300_000
 
 
+def test_one_layer_has_a_picture_too(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    code, _, err = run(
+        "inspect", "gru-1x4", "--what", "gradients", "--examples", "3", "--plot", str(tmp_path / "a.svg")
+    )
+    assert code == 0, err
+    assert (tmp_path / "a.svg").stat().st_size > 3000
+
+
+def test_where_nothing_saturates_that_is_said(run: Run) -> None:
+    code, out, err = run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3")
+    assert code == 0, err
+    assert "Nothing in its steps saturates." in out
+    assert json.loads(run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3", "--json")[1])
+
+
+def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("inspect", "mlp-3x8-circles.sigmoid", "--what", "evolution")
+    assert code == 2
+    assert "does not read one sequence" in err
+    tuned = build("gru-1x128-mnist-rows", device="cpu")
+    tuned.reset_head(3)
+    tuned.save_pretrained(tmp_path)
+    code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
+    assert code == 2
+    assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
+
+
+def test_both_directions_stop_at_the_end_of_a_sequence_before_their_jacobians_are_taken() -> None:
+    net, x = network("gru", layers=2, bidirectional="concat"), normal(3, 5, 2)
+    padded = torch.cat([x, normal(3, 4, 2)], 1)
+    whole = jacobian_at(net, x, torch.tensor([5, 5, 5]), step=2)
+    assert np.allclose(
+        jacobian_at(net, padded, torch.tensor([5, 5, 5]), step=2).values.values, whole.values.values, equal_nan=True
+    )
+    assert not np.allclose(jacobian_at(net, padded, step=2).values.values, whole.values.values, equal_nan=True)
+
+
+def test_the_parts_of_an_array_are_named() -> None:
+    array = Array(np.arange(6.0).reshape(1, 2, 3), (Axis("a", ("x",)), Axis.counted("b", 2), Axis.counted("c", 3)))
+    assert [(where, part.values.tolist()) for where, part in array.parts(1)] == [
+        ("a x, b 1", [0, 1, 2]), ("a x, b 2", [3, 4, 5])
+    ]  # fmt: skip
+    assert [where for where, _ in array.parts(5)] == [""]
+    with pytest.raises(KeyError, match="d"):
+        array.axis("d")
+
+
+def test_stored_studies_are_of_the_weights_that_are_published() -> None:
+    seen = set()
+    for name in studies.STUDIES:
+        for part in (pages.study(name) or {}).values():
+            if not str(part.setting.get("with", "")).startswith("trained"):
+                continue
+            of = registry.find(part.setting["of"])
+            made = results.of(of.name).training
+            known = of.weights.files["model.safetensors"].sha256 if of.weights else made and made.checkpoint_sha256
+            assert known, of.name
+            assert part.setting["weights"] == known[: studies.DIGITS], (name, of.name)
+            seen.add(of.name)
+    assert len(seen) > 8
+
+
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     name = "mlp-3x8-circles.tanh"

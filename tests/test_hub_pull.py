@@ -23,11 +23,11 @@ import pytest
 import torch
 from hubs import NAME, OTHER, PINNED, REPO, Here, Run, finish
 from huggingface_hub import constants
-from loopback import WRITE, Loopback
+from loopback import READ, WRITE, Loopback
 
 from zoo import checkpoint, hub, load, tensors
 from zoo.builder import build
-from zoo.errors import CheckpointError, DataError, NetworkError, RequestError, StorageError
+from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, RequestError, StorageError
 from zoo.hub import caching, remote, settings
 from zoo.hub.digests import sha256_of
 from zoo.hub.failures import explain
@@ -662,6 +662,23 @@ def test_f33_the_pin_wins_over_a_tag_or_a_branch_that_moved(here: Here, run: Run
     assert f"main is at {newer} now, and the pin stays" in row["text"]
 
 
+def test_a_branch_that_moves_during_a_pull_gives_no_mixture(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.publish()
+    asked = remote.Connection.commit
+
+    def commit(hub: remote.Connection, repo: str, revision: str) -> str:
+        found = asked(hub, repo, revision)
+        here.hub.add(REPO, {tensors.FILE: here.content(OTHER)[tensors.FILE]})
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remote.Connection, "commit", commit)
+        with pytest.raises(ChangedError, match=r"main has moved on from \w+ meanwhile\. The same command again"):
+            pull(here, ADDRESS)
+    assert len(pull(here, ADDRESS).downloaded) == 1  # the config of this commit is here already
+    assert pull(here, ADDRESS).downloaded == ()
+
+
 # looking: the catalogue, the cache
 
 
@@ -692,7 +709,9 @@ def test_an_address_is_shown_without_its_weights(here: Here, run: Run) -> None:
     assert run("show", f"{ADDRESS}@nothing")[0] == 2
 
 
-def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(here: Here, run: Run) -> None:
+def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit = here.publish()
     pull(here)
     theirs = here.cache / "hub" / "models--timm--resnet" / "blobs"
@@ -708,6 +727,15 @@ def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(here: 
     assert run("cache", "rm", NAME)[0] == 0
     assert caching.contents() == []
     assert (theirs / "x.incomplete").exists()
+    pull(here)
+    assert run("cache", "rm", NAME, "hf://rnnzoo/nothing")[0] == 2
+    assert caching.contents()  # all or nothing
+    linked = here.root / "linked"
+    linked.symlink_to(here.cache / "hub")
+    with monkeypatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_CACHE", str(linked))
+        assert [(c.bytes, c.unused) for c in caching.contents()] == [(row["bytes"], ())]
+    assert run("cache", "rm", NAME, NAME)[0] == 0
     code, _, err = run("cache", "rm", ADDRESS)
     assert code == 2
     assert "rnnzoo cache list" in err
@@ -719,6 +747,10 @@ def test_login_status_names_everything_but_the_token(here: Here, run: Run, monke
     data = json.loads(out)
     assert (code, data["name"], data["endpoint"], data["may_write"]) == (0, "alice", here.hub.endpoint, True)
     assert WRITE not in out + err
+    monkeypatch.setenv("HF_TOKEN", READ)
+    code, out, err = run("login-status")
+    assert (code, "bob" in out) == (1, True)
+    assert "can only read" in err
     monkeypatch.delenv("HF_TOKEN")
     here.hub.seen.clear()
     code, out, err = run("login-status")

@@ -5,6 +5,7 @@ import re
 import shutil
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +125,20 @@ def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
     assert {n: w.revision for n, w in registry.read(here.root / "registry.yaml").weights.items()} == dict.fromkeys(
         files, "1" * 40
     )
+
+
+def test_a_pin_leaves_every_other_section_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin, path = registry.find(registry.list_models(trained=True)[0]).weights, tmp_path / "registry.yaml"
+    monkeypatch.setattr(assets, "path", lambda *parts: tmp_path.joinpath(*parts))
+    monkeypatch.setattr(registry, "read", lambda at: types.SimpleNamespace(weights={}))
+    for before, after in (("a: 1\n", ""), ("a: 1\n\n", "\n# last\nb:\n  c: 2\n"), ("", "b: 2\n")):
+        for there in ("weights:\n  x:\n    repo: a/b\n\n  y:\n    repo: a/c\n", "weights: {}\n"):
+            path.write_text(f"{before}{there}{after}")
+            pins.write(NAME, pin)
+            assert path.read_text() == f"{before}{pins._section({NAME: pin})}{after}"
+    path.write_text("a: 1\n")
+    pins.write(NAME, pin)
+    assert path.read_text() == f"a: 1\n\n{pins._section({NAME: pin})}"
 
 
 # what is not pushed

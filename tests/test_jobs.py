@@ -77,6 +77,17 @@ def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[.
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob(f"runs/{NAMES[0]}/*")}
 
 
+def test_a_run_that_cannot_be_started_is_one_failure(tmp_path: Path) -> None:
+    class Full(jobs.Processes):
+        def start(self, job: jobs.Job) -> None:
+            raise OSError(28, "No space left on device")
+
+    job = jobs.Job("a", tmp_path / "a", ("true",), {})
+    state = jobs.run([job], Full(1))["a"]
+    assert (state.phase, state.code) == ("failed", 1)
+    assert "No space left" in state.text
+
+
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
     three({"epochs": 100})
     out = tmp_path / "runs"

@@ -197,6 +197,52 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
         assert len(found) == (8 if registry.find(name).task.reads else len(names["lengths"]))
 
 
+@pytest.mark.parametrize("name", ["bilstm-1x200-spooky", "rin-1x100-babi-03", "lstm-4x32-sits", "mlp-3x8-pima.tanh"])
+def test_the_code_of_cards_without_weights_runs(name: str) -> None:
+    names: dict[str, Any] = {}
+    exec(snippet(assets.path("cards", name, "README.md")), names)
+    assert names["logits"].shape == (8, registry.find(name).task.outputs)
+
+
+def test_no_card_without_weights_needs_the_words_that_come_with_them() -> None:
+    texts = [name for name in registry.list_models() if registry.find(name).task.vocabulary]
+    pages = {name: assets.path("cards", name, "README.md") for name in texts}
+    found = {n: "model.tokenizer" in snippet(page) for n, page in pages.items() if page.exists()}
+    assert found == {name: registry.find(name).weights is not None for name in found}
+    assert set(found.values()) == {True, False}
+
+
+def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp_path: Path) -> None:
+    assert network.classes == tuple(map(str, range(10)))
+    network.reset_head(3)
+    assert network.classes == ()
+    network.reset_head(["red", "green"])
+    network.save_pretrained(tmp_path)
+    found = load(tmp_path)
+    assert (found.classes, found.interface.outputs) == (("red", "green"), 2)
+    found.reset_head(2)
+    assert found.classes == ()
+    assert "classes" not in found.config.model_dump()["interface"]  # as in every config.json before there were any
+    with pytest.raises(RequestError, match="cannot have 0 outputs"):
+        found.reset_head([])
+
+
+def test_the_seed_alone_decides_start_values(network: Network) -> None:
+    torch.manual_seed(1)
+    again, other = (load(NAME, device="cpu", pretrained=False, seed=seed) for seed in (0, 1))
+    with torch.device("meta"):  # what a user has set for tensors of his own
+        first = build(NAME, device="cpu")
+    assert torch.equal(first.head.weight, again.head.weight)
+    assert not torch.equal(first.head.weight, other.head.weight)
+
+
+def test_an_exported_batch_may_be_any() -> None:
+    network, x, lengths = build(NAME, device="cpu").eval(), torch.rand(4, 5, 28), torch.tensor([5, 3, 2, 5])
+    any_batch = ({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC})
+    exported = torch.export.export(network, (x, lengths), dynamic_shapes=any_batch).module()
+    torch.testing.assert_close(exported(x[:3], lengths[:3]), network(x[:3], lengths[:3]))
+
+
 def test_a_folder_holds_one_network_at_a_time(network: Network, tmp_path: Path) -> None:
     reader = build("rin-1x100-babi-01", device="cpu")
     words = reader.config.interface.vocabulary or 0

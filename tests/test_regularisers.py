@@ -44,6 +44,13 @@ def test_omega_is_the_formula(lengths: list[int] | None) -> None:
     assert any(g.abs().max() > 0 for g in gradients(omega(net, x, targets, given), of).values())
 
 
+def test_where_no_error_is_left_omega_is_nothing() -> None:
+    net = network("irnn", layers=1, inputs=(2,))
+    net.head.weight.data.zero_()
+    found = omega(net, normal(2, 6, 2).abs(), torch.tensor([0, 3]))
+    assert found.item() == 0.0
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case.split()[0] in ("irnn", "rin", "star", "gru", "rhn")])
 def test_a_step_against_omega_lowers_it(case: str) -> None:
     net = network(case, layers=2)

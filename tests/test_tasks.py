@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import json
 import os
 import random
 import re
@@ -458,3 +459,35 @@ def test_data_that_cannot_be_had_are_said_to_be_so():
         known = registry.registry()
         with pytest.raises(DataError, match=r"cannot be had freely.*https://.*\.com"):
             task_data(known.tasks[name], known.datasets[known.tasks[name].dataset]).split("test")
+
+
+# data of one's own
+
+MINE = """
+import torch
+from zoo.tasks.base import Split, TaskData
+
+
+class Mine(TaskData):
+    def read(self, name):
+        generator = torch.Generator().manual_seed(len(name))
+        x = torch.rand(60, self.task.steps, 28, generator=generator)
+        return Split(x, (x[:, -1, 0] > 0.5).long(), {}, lambda raw: raw)
+"""
+
+
+def test_a_family_may_be_a_class_of_ones_own(small_zoo, run, tmp_path, monkeypatch):
+    path = small_zoo({"epochs": 2, "batch": 20}) / "registry.yaml"
+    text = path.read_text()
+    task = text.index("  mnist-rows:\n")
+    path.write_text(text[:task] + text[task:].replace("family: mnist\n", "family: my_tasks:Mine\n", 1))
+    registry.registry.cache_clear()
+    name, out = "rnn-1x8-mnist-rows", str(tmp_path / "run")
+    code, _, err = run("train", name, "--out", out, "--device", "cpu")
+    assert code == 1
+    assert "The task family my_tasks:Mine cannot be imported (No module named 'my_tasks')." in err
+    (tmp_path / "my_tasks.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("train", name, "--out", out, "--device", "cpu")[0] == 0
+    code, text, _ = run("eval", out, "--device", "cpu", "--json")
+    assert (code, json.loads(text)["n"]) == (0, 60)

@@ -236,7 +236,7 @@ class Network(Stack):
         if self.config.architecture.bidirectional:
             raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
         if x.dim() == 0 or x.shape[1:] != self.interface.input or not len(x):
-            raise RequestError(f"step takes ({self._input_text('batch')}), at least one; got {tuple(x.shape)}.")
+            raise RequestError(f"step takes ({self._input_text('batch')}); got {_shape(x)}.")
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
@@ -302,10 +302,11 @@ class Network(Stack):
         self._check_settings()
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(
-                f"{self.config.name} takes ({self._input_text('batch, time')}), at least one sequence of one step; got "
-                f"{tuple(x.shape)}."
-            )
+            raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {_shape(x)}.")
+
+
+def _shape(x: Tensor) -> str:
+    return f"{tuple(x.shape)}{'' if x.numel() else ', which is empty'}"
 
 
 def _embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
