@@ -51,10 +51,11 @@ def list_(
     pattern: Pattern = "*",
     task: TaskOption = None,
     cell: CellOption = None,
-    trained: Annotated[
+    pretrained: Annotated[
         bool | None,
         typer.Option(
-            "--trained/--untrained", help="Only models with, or without, weights here; a figure may be kept without."
+            "--pretrained/--no-pretrained",
+            help="Only models with, or without, weights here; a figure may be kept without.",
         ),
     ] = None,
     remote: Annotated[bool, typer.Option("--remote", help="Ask the Hub what it has instead.")] = False,
@@ -64,13 +65,13 @@ def list_(
 ) -> None:
     """List the models that match."""
     if remote:
-        if task or cell or trained is not None:
-            raise RequestError("--remote lists what the Hub says, which knows no --task, --cell or --trained.")
+        if task or cell or pretrained is not None:
+            raise RequestError("--remote lists what the Hub says, which knows no --task, --cell or --pretrained.")
         _list_remote(pattern, hub.catalogue(namespace, timeout), namespace, as_json)
         return
     rows: list[dict[str, Any]] = []
     table = []
-    for name in registry.list_models(pattern, task=task, cell=cell, trained=trained):
+    for name in registry.list_models(pattern, task=task, cell=cell, pretrained=pretrained):
         entry, count = registry.find(name), cards.counts(name)
         measured = results.of(name).measured()
         value = measured.value if measured else None

@@ -40,7 +40,7 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Make sure models' weights are on this machine, verified, and print where."""
-    wanted, many = expand(names, trained=True), len(names) > 1 or is_pattern(names[0])
+    wanted, many = expand(names, pretrained=True), len(names) > 1 or is_pattern(names[0])
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
     ask = hub.Ask(force=force, offline=offline, timeout=timeout, say=say)
@@ -63,27 +63,26 @@ def pull(
             "name": name, "repo": found.repo, "revision": found.revision, "verified": found.verified,
             "downloaded": list(found.downloaded), "files": {key: str(path) for key, path in found.files.items()},
         })  # fmt: skip
-    if many or rows:
-        text = "\n".join(path for row in rows for path in row["files"].values())
-        emit(rows if many else rows[0], as_json, text)
+    text = "\n".join(path for row in rows for path in row["files"].values())
+    emit(rows if many else rows[0], as_json, text)
     if failed:
         raise CheckpointError(f"{len(failed)} of {len(wanted)} could not be pulled: {', '.join(failed)}.")
 
 
-def expand(names: Sequence[str], trained: bool | None = None) -> list[str]:
+def expand(names: Sequence[str], pretrained: bool | None = None) -> list[str]:
     """The models that names and patterns mean, each once; UnknownNameError for a pattern without a match."""
     found: dict[str, None] = {}
     for name in names:
-        matches = registry.list_models(name, trained=trained) if is_pattern(name) else [name]
+        matches = registry.list_models(name, pretrained=pretrained) if is_pattern(name) else [name]
         if not is_pattern(name) and not name.startswith(SCHEME):
             registry.find(name)
-        if not matches and trained and registry.list_models(name):
+        if not matches and pretrained and registry.list_models(name):
             raise RequestError(
-                f"None of the models that {name!r} means has weights. `rnnzoo list --trained` shows those that do."
+                f"None of the models that {name!r} means has weights. `rnnzoo list --pretrained` shows those that do."
             )
         if not matches:
             raise UnknownNameError(
-                "model", name, registry.models(), "`rnnzoo list --trained` shows those with weights."
+                "model", name, registry.models(), "`rnnzoo list --pretrained` shows those with weights."
             )
         found |= dict.fromkeys(matches)
     return list(found)
@@ -107,7 +106,7 @@ def push(
 ) -> None:
     """Push models to the Hub, each in one commit, and pin the commits in registry.yaml for review (for maintainers)."""
     way = hub.Way(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
-    rows = hub.push(expand(names, trained=True), way)
+    rows = hub.push(expand(names, pretrained=True), way)
     for row in rows:
         if row.pinned:
             say(f"{row.name}: registry.yaml pins {row.repo}@{row.commit} now; review and commit that.")
@@ -131,7 +130,7 @@ def verify(
     if bool(names) == every:
         raise RequestError("Name the models to verify, or give --all.")
     rows = []
-    for name in expand(names or ["*"], trained=True):
+    for name in expand(names or ["*"], pretrained=True):
         with progress(f"verify {name}") as bar:
             rows.append(hub.verify(
                 name, metrics=metrics, remote=remote, timeout=timeout, say=say,

@@ -460,7 +460,7 @@ def test_a_name_is_a_name_whatever_folders_there_are(tmp_path, monkeypatch):
 
 def test_a_packaged_checkpoint(home):
     publish(home, saved(home / "cards" / NAME, seed=1), revision=None)
-    assert list_models(trained=True) == [NAME]
+    assert list_models(pretrained=True) == [NAME]
     loaded = load(NAME, device="cpu", dtype=torch.float64)
     assert same(loaded, network(seed=1).double())
     assert not loaded.training
@@ -594,11 +594,11 @@ def test_published_weights_that_do_not_fit_their_config(home):
 
 
 def test_the_starters_are_published():
-    assert [name for name in STARTERS if name not in list_models(trained=True)] == []
+    assert [name for name in STARTERS if name not in list_models(pretrained=True)] == []
 
 
 def test_every_pin_is_of_the_packaged_files():
-    for name in list_models(trained=True):
+    for name in list_models(pretrained=True):
         pinned = registry.find(name).weights
         for file, expected in pinned.files.items():
             path = assets.path("cards", name, file)
@@ -608,5 +608,5 @@ def test_every_pin_is_of_the_packaged_files():
 
 
 def test_every_published_model_loads():
-    for name in list_models(trained=True):
+    for name in list_models(pretrained=True):
         assert load(name, device="cpu").config == registry.find(name).config

@@ -36,7 +36,7 @@ def test_list_shows_every_model_and_filters(run: Run) -> None:
     assert next(row for row in rows if row["name"] == "star-16x64-pmnist")["parameters"] == 191_242
     code, out, _ = run("list", "--cell", "gru", "--task", "mnist-rows", "--json")
     assert [(row["name"], row["weights"]) for row in json.loads(out)] == [("gru-1x128-mnist-rows", True)]
-    assert run("list", "--cell", "lstm-peephole", "--trained", "--json")[:2] == (0, "[]\n")
+    assert run("list", "--cell", "lstm-peephole", "--pretrained", "--json")[:2] == (0, "[]\n")
 
 
 def test_list_without_a_match_is_empty(run: Run) -> None:
@@ -46,7 +46,7 @@ def test_list_without_a_match_is_empty(run: Run) -> None:
 
 
 def test_trained_and_untrained_are_all(run: Run) -> None:
-    trained, untrained = (json.loads(run("list", flag, "--json")[1]) for flag in ("--trained", "--untrained"))
+    trained, untrained = (json.loads(run("list", flag, "--json")[1]) for flag in ("--pretrained", "--no-pretrained"))
     assert len(trained) + len(untrained) == len(registry.models())
 
 

@@ -33,7 +33,7 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
     found = [r for r in rows if r.reported is not None]
     assert sorted((r.model, r.table, round(100 * (r.reported or 0), 8)) for r in found) == expected
     measured = {name for name in registry.models() if results.of(name).measured()}
-    assert measured >= set(registry.list_models(trained=True))
+    assert measured >= set(registry.list_models(pretrained=True))
     assert {r.model for r in rows if r.measured is not None} == measured
     assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
 

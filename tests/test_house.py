@@ -123,7 +123,7 @@ def test_long_public_functions_and_classes_of_modules_have_docstrings() -> None:
 
 
 def test_results_without_weights_are_whole() -> None:
-    for name in list_models(trained=False):
+    for name in list_models(pretrained=False):
         found = results.of(name)
         if found.training or found.evaluations:
             assert found.measured() is not None, name
@@ -149,7 +149,7 @@ def test_no_figure_cites_weights_that_nobody_has() -> None:
     assert [name for name, commands in cited.items() if any(name in command for command in commands)] == []
 
 
-@pytest.mark.parametrize("name", list_models(trained=True))
+@pytest.mark.parametrize("name", list_models(pretrained=True))
 def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
     entry, found = spec(name), results.of(name)
     assert entry.weights is not None

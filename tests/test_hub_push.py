@@ -128,7 +128,7 @@ def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
 
 
 def test_a_pin_leaves_every_other_section_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pin, path = registry.find(registry.list_models(trained=True)[0]).weights, tmp_path / "registry.yaml"
+    pin, path = registry.find(registry.list_models(pretrained=True)[0]).weights, tmp_path / "registry.yaml"
     monkeypatch.setattr(assets, "path", lambda *parts: tmp_path.joinpath(*parts))
     monkeypatch.setattr(registry, "read", lambda at: types.SimpleNamespace(weights={}))
     for before, after in (("a: 1\n", ""), ("a: 1\n\n", "\n# last\nb:\n  c: 2\n"), ("", "b: 2\n")):
@@ -545,7 +545,7 @@ def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypat
     (("pull", "hf://a/b@main", "--revision", "dev"), "two different revisions"),
     (("cache", "rm", "hf://a/b@main"), "removed whole"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
-    (("list", "--remote", "--task", "mnist-rows"), "knows no --task, --cell or --trained"),
+    (("list", "--remote", "--task", "mnist-rows"), "knows no --task, --cell or --pretrained"),
 ])  # fmt: skip
 def test_what_makes_no_sense_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
     code, out, err = run(*arguments)

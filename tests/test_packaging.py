@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -28,6 +29,11 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     source = tmp_path / "source"  # without what earlier builds have left
     unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info", "*.so", "runs", "__pycache__")
     shutil.copytree(ROOT, source, ignore=unwanted)
+    stale = (
+        source / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "zoo/assets/cards/gone"
+    )
+    stale.mkdir(parents=True)
+    (stale / "README.md").touch()
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(source)]
     environment = {**os.environ, **({} if compiler else {"CC": "false", "CXX": "false"})}
     subprocess.run(command, check=True, env=environment)
@@ -36,7 +42,7 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(site)
-    assert "cli/main.py" not in names
+    assert {"cli/main.py", "zoo/assets/cards/gone/README.md"}.isdisjoint(names)
     assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/counts.json", "zoo/py.typed"} <= names
     assert any(name.startswith("zoo/kernels/scan_") for name in names) == compiler
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}

@@ -164,7 +164,7 @@ def test_examples_are_a_dataset(name: str) -> None:
 
 
 def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
-    for name in registry.list_models(trained=True):
+    for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
         assert bool(task.reads) != bool(task.vocabulary), name  # a tokenizer reads text
         named = task.target == "class" and task.family != "babi"  # where a class is a word of the tokenizer's
@@ -187,10 +187,10 @@ def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "task", sorted({registry.find(name).model.task for name in registry.list_models(trained=True)})
+    "task", sorted({registry.find(name).model.task for name in registry.list_models(pretrained=True)})
 )
 def test_the_code_of_the_cards_runs(task: str) -> None:
-    for name in registry.list_models(trained=True, task=task):
+    for name in registry.list_models(pretrained=True, task=task):
         names: dict[str, Any] = {}
         exec(snippet(assets.path("cards", name, "README.md")), names)
         found = names["logits" if registry.find(name).task.target == "class" else "values"]

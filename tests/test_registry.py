@@ -337,8 +337,8 @@ def test_list_models_of_an_unknown_task_or_cell(key, near):
 def test_list_models_with_and_without_weights(home):
     (home / "registry.yaml").write_text(PINNED)
     assert list_models() == ["lstm-1x3-t", "rnn-1x3-t", "star-1x2-t"]
-    assert list_models(trained=True) == ["star-1x2-t"]
-    assert list_models(trained=False) == ["lstm-1x3-t", "rnn-1x3-t"]
+    assert list_models(pretrained=True) == ["star-1x2-t"]
+    assert list_models(pretrained=False) == ["lstm-1x3-t", "rnn-1x3-t"]
 
 
 def test_a_broken_registry_is_an_error_of_every_function(home):

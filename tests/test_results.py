@@ -41,7 +41,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     assert [path.name for path in home.iterdir()] == ["results.json"]
     (row,) = json.loads(run("list", NAME, "--json")[1])
     assert row["measured"] == 0.25
-    assert registry.list_models(trained=True) == []
+    assert registry.list_models(pretrained=True) == []
     card = cards.of(registry.find(NAME))
     assert f"Only the figures are kept, not the weights: `rnnzoo train {NAME}`" in card
     assert "measured, test" in card

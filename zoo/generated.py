@@ -75,7 +75,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
     """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
     wanted = studies.pictures() if assets.path("README.md").exists() else {}
-    for name in registry.list_models(trained=True):
+    for name in registry.list_models(pretrained=True):
         if shown := lattices.shown(name):
             wanted[assets.path("cards", name, lattices.PICTURE)] = shown, "maps"
     return {

@@ -205,12 +205,12 @@ def find(name: str) -> Entry:
 
 
 def list_models(
-    pattern: str = "*", *, task: str | None = None, cell: str | None = None, trained: bool | None = None
+    pattern: str = "*", *, task: str | None = None, cell: str | None = None, pretrained: bool | None = None
 ) -> list[str]:
     """Names of the models that match a shell-style pattern, sorted.
 
-    task, cell: only models of this task or cell (UnknownNameError if there is no such). trained: only models with
-    (True) or without (False) published weights.
+    task, cell: only models of this task or cell (UnknownNameError if there is no such). pretrained: only models
+    with (True) or without (False) published weights.
     """
     tasks = registry().tasks
     if task is not None and task not in tasks:
@@ -223,5 +223,5 @@ def list_models(
         if fnmatch.fnmatchcase(name, pattern)
         and task in (None, model.task)
         and cell in (None, model.cell)
-        and trained in (None, name in registry().weights)
+        and pretrained in (None, name in registry().weights)
     ]

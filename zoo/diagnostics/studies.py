@@ -207,7 +207,7 @@ def main() -> int:
     for name in given.name or STUDIES:
         sys.stderr.write(f"{name}\n")
         if name == "cards":
-            for model in registry.list_models(trained=True):
+            for model in registry.list_models(pretrained=True):
                 lattices.write(registry.find(model), assets.path("cards", model))
             continue
         write(name, STUDIES[name](given.runs))
