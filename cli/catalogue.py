@@ -1,14 +1,18 @@
 """`rnnzoo list` and `rnnzoo show`: what there is. Neither imports torch."""
 
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from zoo import cards, hub, registry, results
+from zoo import cards, configs, hub, registry, results
+from zoo.account import recipe_text
 from zoo.errors import RequestError
 from zoo.hub.settings import SCHEME, TIMEOUT
+from zoo.specs import Config
 from zoo.targets import METRICS, TARGETS
 
 from .output import AsJson, columns, emit, say
@@ -20,13 +24,6 @@ def complete(incomplete: str) -> list[str]:
 
 
 Name = Annotated[str, typer.Argument(help="Name of a model, see `rnnzoo list`.", autocompletion=complete)]
-NameOrAddress = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a model, see `rnnzoo list`, or hf://org/name, optionally followed by @revision.",
-        autocompletion=complete,
-    ),
-]
 Pattern = Annotated[str, typer.Argument(help="Shell-style pattern, such as 'star-*'.", autocompletion=complete)]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
 CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
@@ -34,7 +31,10 @@ NameOrPattern = Annotated[
     str, typer.Argument(help="Name of a model, or a pattern such as 'star-*'.", autocompletion=complete)
 ]
 NameOrPath = Annotated[
-    str, typer.Argument(help="Name of a model, a checkpoint's folder, or hf://org/name.", autocompletion=complete)
+    str,
+    typer.Argument(
+        help="Name of a model, a checkpoint's folder, or hf://org/name[@revision].", autocompletion=complete
+    ),
 ]
 
 Timeout = Annotated[
@@ -111,10 +111,13 @@ def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json
     emit(rows, as_json, columns(("ADDRESS", "COMMIT", "MODIFIED", "", ""), table))
 
 
-def show(name: NameOrAddress, timeout: Timeout = None, as_json: AsJson = False) -> None:
+def show(name: NameOrPath, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, reported and measured figures."""
     if there := hub.settings.address(name):
         _show_remote(name, hub.describe(*there, timeout), as_json)
+        return
+    if name not in registry.models() and Path(name).is_dir():
+        _show_folder(name, as_json)
         return
     entry = registry.find(name)
     found = results.of(name)
@@ -135,21 +138,42 @@ def show(name: NameOrAddress, timeout: Timeout = None, as_json: AsJson = False) 
 
 def _show_remote(name: str, found: hub.Description, as_json: bool) -> None:
     """What a repository on the Hub says of itself, its config.json and results.json read as strictly as ours."""
-    said, spec = found.remote, found.config["architecture"]
+    said = found.remote
     rows: list[tuple[str, object]] = [
         ("commit", said.revision),
         ("modified", said.modified),
         ("private", {True: "yes", False: "no", None: None}[said.private]),
-        ("model", found.config["name"]),
-        ("architecture", f"{spec['cell']}, {spec['layers']} x {spec['units']}"),
-        ("task", found.config["task"]),
+        *_facts(found.config, found.evaluations),
         ("tags", ", ".join(said.tags) or None),
     ]
-    rows += [
-        ("measured", f"{METRICS[e.metric].text(e.value)} on {e.n:,} {e.split} examples") for e in found.evaluations
-    ]
     rows += [("file", file if size is None else f"{file}, {size:,} bytes") for file, size in found.files.items()]
-    evaluations = [e.model_dump(mode="json") for e in found.evaluations]
-    data = {"name": name, **asdict(said), "config": found.config, "measured": evaluations, "files": found.files}
+    data = {"name": name, **asdict(said), **_data(found.config, found.evaluations), "files": found.files}
     emit(data, as_json, columns((name, ""), rows))
     say("No pin of the registry vouches for any of this.")
+
+
+def _show_folder(name: str, as_json: bool) -> None:
+    """What a folder has, which `rnnzoo train` or `save_pretrained` made: its config.json and results.json."""
+    config = configs.read(Path(name) / configs.FILE)
+    found, _ = results.beside(Path(name))
+    rows = _facts(config, found.evaluations)
+    if training := found.training:
+        rows.append(("recipe", f"{training.recipe_name}: {recipe_text(training.recipe)}"))
+        rows.append(("done", f"{training.epochs_done} of {training.recipe.epochs} epochs"))
+    made = found.training.model_dump(mode="json") if found.training else None
+    data = {"name": name, **_data(config, found.evaluations), "training": made}
+    emit(data, as_json, columns((name, ""), rows))
+
+
+def _facts(config: Config, measured: Sequence[results.Evaluation]) -> list[tuple[str, object]]:
+    spec = config.architecture
+    return [
+        ("model", config.name),
+        ("architecture", f"{spec.cell}, {spec.layers} x {spec.units}"),
+        ("task", config.task),
+        *(("measured", f"{METRICS[e.metric].text(e.value)} on {e.n:,} {e.split} examples") for e in measured),
+    ]
+
+
+def _data(config: Config, measured: Sequence[results.Evaluation]) -> dict[str, Any]:
+    return {"config": config.model_dump(mode="json"), "measured": [e.model_dump(mode="json") for e in measured]}

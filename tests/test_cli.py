@@ -14,7 +14,7 @@ import torch
 import typer
 from rnnzoo_cli import main as cli
 
-from zoo import __version__, benchmark, provenance, registry, results
+from zoo import __version__, assets, benchmark, provenance, registry, results
 from zoo.errors import BenchmarkError
 
 NAME = "rnn-1x8-mnist-rows"
@@ -55,6 +55,10 @@ def test_show(run: Run) -> None:
     assert code == 0
     assert "191,242" in out
     assert "92.4 %, Table 1 of Turkoglu" in out
+    out = run("show", str(assets.path("cards", "star-16x64-pmnist")))[1]
+    assert "star, 16 x 64" in out
+    assert "star-mnist-halves: adam" in out
+    assert run("show", str(assets.path("cards")))[0] == 1  # has no config.json
     data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
     assert data["architecture"]["units"] == 64
     assert data["task"]["name"] == "pmnist"

@@ -149,6 +149,18 @@ def test_no_figure_cites_weights_that_nobody_has() -> None:
     assert [name for name, commands in cited.items() if any(name in command for command in commands)] == []
 
 
+def test_no_network_depends_on_the_rounding_that_it_was_trained_with() -> None:
+    """Measured in float32, none is far from what its validation in lower precision says."""
+    seen = 0
+    for path in ROOT.glob("cards/*/results.json"):
+        found = results.read(path.parent)
+        training, measured = found.training, found.measured()
+        if training and training.best and measured and training.recipe.precision != "no":
+            assert measured.loss < 1.5 * training.best.validation_loss + 0.05, path.parent.name
+            seen += 1
+    assert seen > 10
+
+
 @pytest.mark.parametrize("name", list_models(pretrained=True))
 def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
     entry, found = spec(name), results.of(name)

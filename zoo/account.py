@@ -57,6 +57,8 @@ def training_text(entry: Entry, results: Results) -> str:
             f"{metric.title} {metric.text(first.train_metric)}; validation {first.validation_loss:.4f}, "
             f"{metric.text(first.validation_metric)}."
         )
+        if training.recipe.precision != "no":
+            text += f" Training and validation were in {training.recipe.precision}, what was measured is in float32."
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
     origin, model = followed(entry, training)

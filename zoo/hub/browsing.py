@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import configs, registry, results
 from ..errors import MissingError
+from ..specs import Config
 from . import settings
 from .remote import Connection
 
@@ -85,7 +86,7 @@ class Description:
     remote: Remote
     files: dict[str, int | None]
     """Sizes."""
-    config: dict[str, Any]
+    config: Config
     evaluations: tuple[results.Evaluation, ...]
 
 
@@ -105,4 +106,4 @@ def describe(repo: str, revision: str | None, timeout: float | None = None) -> D
         except MissingError:
             evaluations = ()
     files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
-    return Description(_remote(info), files, config.model_dump(mode="json"), evaluations)
+    return Description(_remote(info), files, config, evaluations)
