@@ -133,13 +133,18 @@ def speed_table(data: dict[str, Any]) -> str:
         rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
         header, table = speed_rows(rows)
         parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _beside_products(rows)]
-    machine = data["machine"]
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
-    parts.append(
-        f"{machine['cpu']} ({machine['instructions']}), {threads}, torch {machine['torch']}, {machine['date']}, "
-        f"median of {data['rounds']}; `python -m benchmarks.stacks`."
-    )
     return "\n\n".join(filter(None, parts))
+
+
+def measured_by(program: str, data: dict[str, Any]) -> str:
+    """On what machine, when and how often a program of benchmarks/ measured its numbers."""
+    machine, rounds = data["machine"], data["rounds"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    often = f"median of {rounds}" if rounds > 1 else "once"
+    return (
+        f"{machine['cpu']} ({machine['instructions']}), {threads}, torch {machine['torch']}, {machine['date']}, {often}; "
+        f"`python -m benchmarks.{program}`."
+    )
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import assets, builder, cards, comparison, files, pages, plots, registry, results
 from .diagnostics import drawing, lattices
@@ -16,10 +17,10 @@ MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "p
 END = "<!-- end of generated -->"
 
 PLOTS = {
-    "docs/stacks.svg": "Seconds of a forward pass and a training step, by contender",
-    "docs/scaling.svg": "Seconds against steps, batch, layers and units, one varied at a time; the grey line is linear cost",
+    "stacks": "Seconds of a forward pass and a training step, by contender",
+    "scaling": "Seconds against steps, batch, layers and units, one varied at a time; the grey line is linear cost",
 }
-"""What `python -m benchmarks.plot` draws, and what it shows in words."""
+"""What `python -m benchmarks.plot` draws to docs/, by the program that measured it, and what it shows in words."""
 
 
 def outputs() -> dict[Path, str]:
@@ -38,11 +39,12 @@ def outputs() -> dict[Path, str]:
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
         text = _between(text, MODELS, cards.models_table(trained))
-        speed = assets.path("benchmarks", "stacks.json")
-        if speed.exists():
-            measured = cards.speed_table(json.loads(speed.read_text(encoding="utf-8")))
-            drawn = [f"![{alt}]({plot})" for plot, alt in PLOTS.items() if assets.path(plot).exists()]
-            text = _between(text, SPEED, "\n\n".join([measured, *drawn]))
+        if (speed := _measured("stacks")) is not None:
+            parts = [cards.speed_table(speed)]
+            for program, alt in PLOTS.items():
+                if (data := _measured(program)) is not None:
+                    parts.append(f"![{alt}](docs/{program}.svg)\n\n{cards.measured_by(program, data)}")
+            text = _between(text, SPEED, "\n\n".join(parts))
         documents = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
         text = _between(text, PAPERS, pages.papers_list(documents))
         for paper, rows in documents.items():
@@ -53,6 +55,12 @@ def outputs() -> dict[Path, str]:
         generated[readme] = text
         generated |= studies.pages()
     return generated
+
+
+def _measured(program: str) -> Any:
+    """What a program of benchmarks/ has stored, if it is here."""
+    path = assets.path("benchmarks", f"{program}.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
