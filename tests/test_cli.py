@@ -14,7 +14,7 @@ import torch
 import typer
 from rnnzoo_cli import main as cli
 
-from zoo import __version__, assets, benchmark, provenance, registry, results
+from zoo import __version__, assets, benchmark, load, provenance, registry, results
 from zoo.errors import BenchmarkError
 
 NAME = "rnn-1x8-mnist-rows"
@@ -326,3 +326,14 @@ def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.M
     assert provenance.command() == f"rnnzoo train {NAME} --out=runs/mine --device=cpu"
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
     assert provenance.command() == "rnnzoo list"
+
+
+def test_weights_of_ones_own_stand_beside_no_published_figure(run: Run, tmp_path: Path) -> None:
+    network = load("lstm-1x128-pmnist", device="cpu")
+    network.reset_head(10)
+    network.save_pretrained(tmp_path / "mine")
+    arguments = ("--limit", "20", "--device", "cpu")
+    code, out, _ = run("eval", str(tmp_path / "mine"), *arguments)
+    assert (code, "reported" in out) == (0, False)
+    assert out.startswith(str(tmp_path / "mine"))
+    assert "reported" in run("eval", "lstm-1x128-pmnist", *arguments)[1]
