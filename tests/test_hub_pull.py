@@ -5,7 +5,9 @@ F19 to F22 (what a registry and a config.json may say) in test_registry.py, test
 F26 (what a checkpoint may hold) in test_checkpoint.py, besides here and in test_hub_push.py, where a Hub is involved.
 """
 
+import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -660,6 +662,19 @@ def test_f33_the_pin_wins_over_a_tag_or_a_branch_that_moved(here: Here, run: Run
     (row,) = (check for check in rows if check["what"] == "remote")
     assert row["ok"]
     assert f"main is at {newer} now, and the pin stays" in row["text"]
+
+
+def test_the_client_says_once_that_it_tries_again(here: Here) -> None:
+    here.publish()
+    logger, said = logging.getLogger("huggingface_hub"), io.StringIO()
+    handler = logging.StreamHandler(said)
+    logger.addHandler(handler)
+    try:
+        here.hub.fault("GET", CDN, "status", times=1, status=503)
+        pull(here)
+    finally:
+        logger.removeHandler(handler)
+    assert said.getvalue() == f"{here.hub.endpoint} does not answer as it should. Trying again in 1 s.\n"
 
 
 def test_a_branch_that_moves_during_a_pull_gives_no_mixture(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,11 +232,16 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 class _Redact(logging.Filter):
-    """The client prints what servers say, and a server could say the token."""
+    """The client prints what servers say, and a server could say the token; and two lines whenever it tries again, of
+    which one will do."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = settings.redact(record.getMessage()), ()
-        return True
+        if _active is None:
+            return True
+        if wait := re.match(r"(?:Retrying in|Rate limited\. Waiting) ([\d.]+)s", record.msg):
+            record.msg = f"{_active.endpoint} does not answer as it should. Trying again in {float(wait[1]):.0f} s."
+        return " thrown while requesting " not in record.msg
 
 
 def _install_hooks() -> None:
