@@ -664,17 +664,22 @@ def test_f33_the_pin_wins_over_a_tag_or_a_branch_that_moved(here: Here, run: Run
     assert f"main is at {newer} now, and the pin stays" in row["text"]
 
 
-def test_the_client_says_once_that_it_tries_again(here: Here) -> None:
-    here.publish()
+def test_the_client_says_once_that_it_tries_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     logger, said = logging.getLogger("huggingface_hub"), io.StringIO()
     handler = logging.StreamHandler(said)
     logger.addHandler(handler)
+    monkeypatch.setattr(remote, "MAX_TRIES", 1)
     try:
-        here.hub.fault("GET", CDN, "status", times=1, status=503)
-        pull(here)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+            monkeypatch.setenv("HF_ENDPOINT", endpoint)
+            with pytest.raises(DataError):
+                hub.dataset_file("some/data", "x")
     finally:
         logger.removeHandler(handler)
-    assert said.getvalue() == f"{here.hub.endpoint} does not answer as it should. Trying again in 1 s.\n"
+    waits = [f"{endpoint} does not answer as it should. Trying again in {seconds} s." for seconds in (1, 2, 4, 8, 8)]
+    assert said.getvalue().splitlines() == waits
 
 
 def test_a_branch_that_moves_during_a_pull_gives_no_mixture(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
