@@ -33,7 +33,7 @@ NameOrPattern = Annotated[
 NameOrPath = Annotated[
     str,
     typer.Argument(
-        help="Name of a model, a checkpoint's folder, or hf://org/name[@revision].", autocompletion=complete
+        help="Name of a model, a checkpoint's folder, hf://org/name or hf://org/name@revision.", autocompletion=complete
     ),
 ]
 
