@@ -112,7 +112,7 @@ def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json
 
 
 def show(name: NameOrPath, timeout: Timeout = None, as_json: AsJson = False) -> None:
-    """Show one model: architecture, task, recipe, reported and measured figures."""
+    """Show one model: architecture, task, recipe, reported and measured figures; of a folder or an address, what it says."""
     if there := hub.settings.address(name):
         _show_remote(name, hub.describe(*there, timeout), as_json)
         return

@@ -153,8 +153,9 @@ def learnt(name: str, chance: float, check: Callable[[Results], Verdict]) -> Cal
         (text, same), found = check(results), recorded.of(name).measured()
         if found is not None and found.value < 0.9 * chance:
             return text, same
-        error = "not measured" if found is None else f"{found.value:.3g}, of a constant {chance:.3g}"
-        return f"{text}; but it has not learnt: mean squared error {error}", None
+        if found is None:
+            return f"{text}; whether it has learnt is not measured", None
+        return f"{text}; but it has not learnt: mean squared error {found.value:.3g}, of a constant {chance:.3g}", None
 
     return checked
 
