@@ -20,7 +20,6 @@ from ..network import Network
 from ..specs import Architecture, Config, Interface
 from ..targets import Target
 from ..tasks import task_data
-from ..tasks.base import SplitName
 from .ensemble import process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,9 +98,9 @@ class Sample:
 
 def sample(
     name: str, config: Config, examples: int = 128, steps: int | None = None, untrained: bool = False, seed: int = 0,
-    data: bool = True, split: SplitName = "test",
+    data: bool = True,
 ) -> Sample:  # fmt: skip
-    """The network of `name`, with its weights if it has any, and the first examples of a split of its task's data.
+    """The network of `name`, with its weights if it has any, and the first examples of its task's test data.
 
     Without a task, the random process of ensemble.draw over `steps` (10) steps and random classes. Raises DataError
     where the data are not there, and what `load` raises.
@@ -118,12 +117,12 @@ def sample(
         source = task_data(task, registry.registry().datasets[task.dataset])
         if not trained:
             source.equip(network)
-        part = source.split(split)
+        part = source.split("test")
         x, y, lengths = part.batch(torch.arange(min(examples, len(part))), network.device)
         if steps is not None:
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
             y = y[:, :steps] if config.interface.readout == "every" else y
-        return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} {split} examples of {task.title}")
+        return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
     generator = torch.Generator().manual_seed(seed)
     x = process((examples, steps or 10, *config.interface.input), generator)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
