@@ -530,4 +530,4 @@ def test_what_the_registry_says_of_comments_that_are_in_two_parts():
     assert len(reader.examples()) == 18_883
     for words in ("14 of the 1,744", "7 of the 200 of toxic-parts-diluted", "6 of the 200 of toxic-parts-long and"):
         assert words in data.caveat
-    assert "18,883 distinct" in data.title
+    assert "18,883 comments, distinct by their words" in data.title
