@@ -225,6 +225,9 @@ def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp
     assert "classes" not in found.config.model_dump()["interface"]  # as in every config.json before there were any
     with pytest.raises(RequestError, match="cannot have 0 outputs"):
         found.reset_head([])
+    for bad in ("abc", 2.0, None, ["a", 1]):
+        with pytest.raises(RequestError, match="A head cannot have"):
+            found.reset_head(bad)  # type: ignore[arg-type]
 
 
 def test_the_seed_alone_decides_start_values(network: Network) -> None:

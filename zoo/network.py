@@ -205,15 +205,17 @@ class Network(Stack):
         """Replace the head by a fresh one for so many outputs, or for classes of these names; everything below keeps its
         weights.
 
-        Glorot weights from torch's global generator, zero bias. Raises RequestError for an impossible number.
+        Glorot weights from torch's global generator, zero bias. Raises RequestError for what is no number or names.
         """
-        names = () if isinstance(classes, int) else tuple(classes)
-        outputs = classes if isinstance(classes, int) else len(names)
+        names: tuple[str, ...] = ()
+        outputs = classes
+        if isinstance(classes, Sequence) and not isinstance(classes, str):
+            names, outputs = tuple(classes), len(classes)
         try:
             interface = Interface(**{**self.interface.model_dump(), "outputs": outputs, "classes": names})
         except ValidationError as error:
             raise RequestError(f"A head cannot have {outputs} outputs: {first_problem(error)}.") from error
-        self.head = nn.Linear(self.neck.width, outputs, device=self.device, dtype=self.dtype)
+        self.head = nn.Linear(self.neck.width, interface.outputs, device=self.device, dtype=self.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.config = self.config.model_copy(update={"interface": interface})

@@ -79,11 +79,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     ]
     for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         found = list(some)
-        collapsed = (
-            "\n\nThe paper prints 0 for these depths of the RHN and does not say why."
-            if any(r.reported == 0 for r in found)
-            else ""
-        )
+        collapsed = "\n\nWhere the paper prints 0, it does not say why." if any(r.reported == 0 for r in found) else ""
         parts.append(f"## {table}: {title}\n\n{_comparison_table(found)}{collapsed}")
     if averages := means(rows):
         parts.append(f"## Means over tasks\n\n{_means_table(averages)}")

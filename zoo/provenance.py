@@ -40,7 +40,9 @@ def command() -> str:
 
     def shortened(argument: str) -> str:
         option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
-        return f"{option}{equals}{os.path.join('runs', os.path.basename(os.path.normpath(value))) if os.path.isabs(value) else value}"
+        if os.path.isabs(value):
+            value = os.path.join("runs", os.path.basename(os.path.normpath(value)))
+        return f"{option}{equals}{value}"
 
     program = os.path.basename(sys.argv[0])
     return shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(shortened, sys.argv[1:])])

@@ -2,10 +2,10 @@
 
 from collections import ChainMap
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
+from ..imports import imported
 
 if TYPE_CHECKING:
     from .base import Cell
@@ -131,7 +131,5 @@ def cell_row(name: str) -> CellRow:
 
 def cell_class(name: str) -> "type[Cell]":
     """The class of the cell `name`, imported when asked for."""
-    path = cell_row(name).path
-    module, _, attribute = path.rpartition(":" if ":" in path else ".")
-    cls: type[Cell] = getattr(import_module(module if ":" in path else f"{__name__}.{module}"), attribute)
+    cls: type[Cell] = imported(cell_row(name).path, __name__)
     return cls

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
+from ..imports import imported
 
 if TYPE_CHECKING:
     from .base import Array, Axis, Result
@@ -51,8 +52,8 @@ class Analysis:
     @property
     def function(self) -> "Callable[..., Result]":
         """The function, imported when asked for."""
-        module, _, name = self.path.rpartition(".")
-        return getattr(import_module(f"{__name__}.{module}"), name)
+        found: Callable[..., Result] = imported(self.path, __name__)
+        return found
 
     @property
     def module(self) -> Any:

@@ -1,9 +1,9 @@
 """TASKS: every dataset family rnnzoo can read, one row each, and the examples of a task. The table itself needs no torch."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import DataError, first_line
+from ..imports import imported
 
 if TYPE_CHECKING:
     from ..specs import Dataset, Task
@@ -28,13 +28,11 @@ TASKS: dict[str, str] = {
 def task_data(task: "Task", dataset: "Dataset") -> "TaskData":
     """The data of a task; nothing is read until a split is asked for. Raises DataError for a family that is no class of
     an installed package."""
-    if ":" in task.family:
-        module, _, attribute = task.family.rpartition(":")
-    else:
-        module, _, attribute = f"{__name__}.{TASKS[task.family]}".rpartition(".")
     try:
-        family: type[TaskData] = getattr(import_module(module), attribute)
+        family: type[TaskData] = imported(TASKS.get(task.family, task.family), __name__)
     except (ImportError, AttributeError) as error:
+        if task.family in TASKS:
+            raise
         raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}).") from error
     return family(task, dataset)
 
