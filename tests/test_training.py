@@ -22,9 +22,9 @@ from zoo.errors import CheckpointError, RequestError, StorageError, TrainingErro
 from zoo.evaluation import evaluate, record
 from zoo.optimizers import make_optimizer, schedule
 from zoo.regularisers import omega
-from zoo.specs import Config, Optimizer, Recipe, Schedule
+from zoo.specs import Augmentation, Config, Optimizer, Recipe, Schedule
 from zoo.tasks import mnist, task_data
-from zoo.tasks.base import Split, shifted
+from zoo.tasks.base import Split
 from zoo.training import STATE, Progress, train
 
 NAME = "rnn-1x8-mnist-rows"
@@ -83,7 +83,10 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
         ({"truncate": 7, "precision": "bf16"}, {"cell": "lstm"}),
-        ({"then": [{"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "shift": 2}]}, {}),
+        (
+            {"then": [{"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "affine": {"degrees": 20}, "shift": 2}]},
+            {},
+        ),
     ],
 )
 def test_a_run_that_is_stopped_anywhere_goes_on_as_if_it_had_not_been(
@@ -362,39 +365,19 @@ def test_patience_counts_from_the_last_stage() -> None:
     assert ends(short, 0.1, 0.2, 0.3)
 
 
-def test_shifted_images() -> None:
-    images = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 3, 4).expand(400, 3, 4)
-    seen = set()
-    for image in shifted(images, 1):
-        moves = [
-            (down, right)
-            for down in (-1, 0, 1)
-            for right in (-1, 0, 1)
-            if all(
-                image[i, j] == (images[0, i - down, j - right] if 0 <= i - down < 3 and 0 <= j - right < 4 else 0)
-                for i in range(3)
-                for j in range(4)
-            )
-        ]
-        assert len(moves) == 1
-        seen |= set(moves)
-    assert len(seen) == 9
-    assert torch.equal(shifted(images, 0), images)
-
-
-def test_only_images_are_shifted() -> None:
+def test_only_images_are_augmented() -> None:
     numbers = Split(torch.zeros(3, 4), torch.zeros(3), {}, lambda raw: raw)
-    with pytest.raises(RequestError, match="Only images can be shifted"):
-        numbers.batch(torch.arange(2), torch.device("cpu"), shift=1)
+    with pytest.raises(RequestError, match="Only images can be augmented"):
+        numbers.batch(torch.arange(2), torch.device("cpu"), Augmentation(shift=1))
 
 
-def test_a_recipe_that_shifts_what_are_no_images_ends_before_it_begins(
+def test_a_recipe_that_augments_what_are_no_images_ends_before_it_begins(
     small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_zoo({"epochs": 3, "then": [{"after": 2, "lr": 0.1, "shift": 1}]})
     split = mnist.MNIST.split
     monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), image=None))
-    with pytest.raises(TrainingError, match="shifts images"):
+    with pytest.raises(TrainingError, match="augments images"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 

@@ -6,7 +6,7 @@ from typing import Any
 from . import registry
 from .registry import Entry
 from .results import Results, Training
-from .specs import Recipe, Stage
+from .specs import Affine, Augmentation, Recipe, Stage
 from .targets import METRICS
 
 
@@ -17,14 +17,14 @@ def recipe_text(recipe: Recipe) -> str:
     then = f"; {_later(recipe)}" if len(recipe.stages) > 1 else ""
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
-        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_moved(recipe)}{then}"
+        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_augmented(recipe)}{then}"
     )
 
 
 def _later(recipe: Recipe) -> str:
     """The stages after the first, as far as the recipe comes."""
     return "; ".join(
-        f"after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}{_warm(stage)}){_moved(stage)}"
+        f"after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}{_warm(stage)}){_augmented(stage)}"
         for stage, _ in recipe.stages[1:]
     )
 
@@ -33,8 +33,14 @@ def _warm(stage: Stage) -> str:
     return f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
 
 
-def _moved(stage: Recipe | Stage) -> str:
-    return f", images moved by up to {stage.shift} px" if stage.shift else ""
+def _augmented(by: Augmentation) -> str:
+    affine = by.affine or Affine()
+    amounts = {
+        "turned": affine.degrees and f"{affine.degrees:g}°", "scaled": affine.scale and f"{100 * affine.scale:g} %",
+        "sheared": affine.shear and f"{affine.shear:g}°", "moved": by.shift and f"{by.shift} px",
+    }  # fmt: skip
+    done = [f"{verb} by up to {amount}" for verb, amount in amounts.items() if amount]
+    return f", images {', '.join(done)}" if done else ""
 
 
 def training_text(entry: Entry, results: Results) -> str:

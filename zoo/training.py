@@ -120,8 +120,8 @@ class Run:
         if self.per_epoch == 0:
             raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
         self.stage = recipe.stage(0)
-        if train.image is None and any(stage.shift for stage, _ in recipe.stages):
-            raise TrainingError(f"The recipe of {entry.name} shifts images, and its training examples are none.")
+        if train.image is None and any(stage.augments for stage, _ in recipe.stages):
+            raise TrainingError(f"The recipe of {entry.name} augments images, and its training examples are none.")
         self.step = 0
         self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
         self.sums = torch.zeros(4, dtype=torch.float64)  # of loss, metric, targets, gradient norm over this epoch
@@ -176,7 +176,7 @@ class Run:
             self._fresh_optimizer()
         torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
         share = batch.chunk(accelerator.num_processes)[accelerator.process_index]
-        x, y, lengths = self.train.batch(share, self.device, stage.shift)
+        x, y, lengths = self.train.batch(share, self.device, stage)
         for group in self.optimizer.param_groups:
             group["lr"] = stage.lr * schedule(stage.schedule, past, length * self.per_epoch)
         self.model.train()

@@ -7,10 +7,10 @@ from .base import Commit, Key, Seq, Sha256, Spec, Text
 from .data import Dataset, Paper, Task
 from .models import Grid, Model, PinnedFile, Registry, Reported, ReportedTable, Weights
 from .networks import WEIGHTS, Architecture, Config, Embedding, Head, Init, Interface
-from .recipes import Optimizer, Recipe, Schedule, Stage
+from .recipes import Affine, Augmentation, Optimizer, Recipe, Schedule, Stage
 
 __all__ = [
-    "WEIGHTS", "Architecture", "Commit", "Config", "Dataset", "Embedding", "Grid", "Head", "Init", "Interface", "Key", "Model",
+    "WEIGHTS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "Dataset", "Embedding", "Grid", "Head", "Init", "Interface", "Key", "Model",
     "Optimizer", "Paper", "PinnedFile", "Recipe", "Registry", "Reported", "ReportedTable", "Schedule", "Seq", "Sha256",
     "Spec", "Stage", "Task", "Text", "Weights",
 ]  # fmt: skip

@@ -41,19 +41,41 @@ class Schedule(Spec):
     """Epochs that the decay is laid out for, where the run or stage is not as long."""
 
 
-class Stage(Spec):
+class Affine(Spec):
+    """Maps of images about their centres, drawn evenly and for each image."""
+
+    degrees: Annotated[float, Field(ge=0.0, le=180.0)] = 0.0
+    """The most that an image is turned by, either way."""
+    scale: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """The most that it grows or shrinks by, as a part of its size."""
+    shear: Annotated[float, Field(ge=0.0, lt=90.0)] = 0.0
+    """The most, in degrees, that upright lines lean by, either way."""
+
+
+class Augmentation(Spec):
+    """What happens to training images each time that they are seen; see zoo.augmentation."""
+
+    affine: Affine | None = None
+    """Each image is turned, scaled and sheared, before it is moved."""
+    shift: Count | None = None
+    """Each image is moved by up to this many pixels, up or down and left or right, black moving in."""
+
+    @property
+    def augments(self) -> bool:
+        return self.affine is not None or self.shift is not None
+
+
+class Stage(Augmentation):
     """A part of a run, which begins with a fresh optimizer."""
 
     after: Annotated[int, Field(ge=0)] = 0
     """Epochs that come before it."""
     lr: Positive
     schedule: Schedule = Schedule()
-    shift: Count | None = None
-    """Each training image is moved by up to this many pixels, up or down and left or right, black moving in."""
 
 
-class Recipe(Spec):
-    """How a checkpoint is trained."""
+class Recipe(Augmentation):
+    """How a checkpoint is trained; the images of its first stage, where there is another, are what it augments."""
 
     paper: Key | None = None
     """The document that gives these settings, if one does."""
@@ -77,8 +99,6 @@ class Recipe(Spec):
     """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
     omega: Positive | None = None
     """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.regularisers."""
-    shift: Count | None = None
-    """As a stage's; of the first, where there is another."""
     then: Seq[Stage] = ()
     """What follows after some epochs, in order, as far as the run is long enough."""
     precision: Literal["no", "bf16", "fp16"] = "no"
@@ -121,7 +141,7 @@ class Recipe(Spec):
     @property
     def stages(self) -> tuple[tuple[Stage, int], ...]:
         """The stages that the run comes to, each with the epoch at which it would end in a run that is long enough."""
-        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, shift=self.shift)
+        first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
         begins, ends = (first, *self.then), (*(stage.after for stage in self.then), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.after < self.epochs)
 

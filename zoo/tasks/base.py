@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from .. import assets, hub
+from ..augmentation import augmented
 from ..errors import DataError, RequestError, UnknownNameError
 from ..network import Network
-from ..specs import Dataset, Task
+from ..specs import Augmentation, Dataset, Task
 from ..text import Tokenizer
 
 SplitName = Literal["train", "validation", "test"]
@@ -55,27 +56,16 @@ class Split:
         return tuple(part[0] for part in self.batch(torch.tensor([index])) if part is not None)
 
     def batch(
-        self, indices: Tensor, device: torch.device | str = "cpu", shift: int | None = None
+        self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """x, y and lengths of the examples at `indices`, on `device`; shift: see `shifted`."""
+        """x, y and lengths of the examples at `indices`, on `device`, of images as `augment` has them seen."""
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
         raw = self.raw[indices]
-        if shift is not None:
+        if augment is not None and augment.augments:
             if self.image is None:
-                raise RequestError("Only images can be shifted, and these examples are none.")
-            raw = shifted(raw.unflatten(1, self.image), shift).flatten(1)
+                raise RequestError("Only images can be augmented, and these examples are none.")
+            raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
         return self.prepare(raw.to(device)), self.targets[indices].to(device), lengths
-
-
-def shifted(images: Tensor, most: int) -> Tensor:
-    """(n, height, width) images, each moved by -most to most pixels down and right, zeros moving in.
-
-    How far is drawn, evenly and for each image and direction, from torch's global generator.
-    """
-    n, *size = images.shape
-    rows, columns = (torch.randint(2 * most + 1, (n, 1)) + torch.arange(length) for length in size)
-    padded = torch.nn.functional.pad(images, [most] * 4)
-    return padded[torch.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 class TaskData(ABC):
