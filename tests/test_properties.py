@@ -76,9 +76,28 @@ def test_singular_values_stay_within_the_margin(margin: float) -> None:
 def test_antisymmetric_maps_turn_states_at_right_angles(cell: str, kernel: int | None) -> None:
     net = network(cell, layers=1, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 5))
     a, b = (normal(1, 3, *net.interface.input[1:], seed=seed) for seed in (0, 1))
-    A = maps(net)["recurrent"]
-    same((a * A(b)).sum(), -(A(a) * b).sum())
-    assert (a * A(b)).sum().abs() > 0.1
+    matrix = maps(net)["recurrent"]
+
+    def turned(s: Tensor) -> Tensor:
+        return matrix(s) + 0.01 * s  # without the diffusion
+
+    same((a * turned(b)).sum(), -(turned(a) * b).sum())
+    assert (a * turned(b)).sum().abs() > 0.1
+
+
+@pytest.mark.parametrize("backend", ["plain", "auto"])
+def test_a_matrix_is_made_in_the_precision_of_its_weight(backend: str) -> None:
+    """Where products are rounded, an orthogonal matrix would not be one."""
+    net, made = network("rnn-soft-orthogonal", options={"margin": 0.0}, dtype=torch.float32, layers=1), []
+    net.backend = backend
+    recurrent = maps(net)["recurrent"]
+    form = recurrent.form
+    recurrent.form = lambda weight: made.append(form(weight)) or made[-1]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        net(normal(3, 6, 2, dtype=torch.float32))
+    (matrix,) = made
+    assert matrix.dtype == torch.float32
+    torch.testing.assert_close(matrix @ matrix.mT, torch.eye(len(matrix)), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("cell", ["antisymmetric", "rnn-soft-orthogonal", "urnn-full"])

@@ -1,16 +1,23 @@
 """Antisymmetric networks (Chang, Chen, Haber & Chi 2019): Euler steps of a differential equation that forgets nothing."""
 
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .base import Cell, Maps, State
 
 
-def antisymmetric(weight: Tensor) -> Tensor:
-    """W - W^T. The transpose of a convolution swaps its channels and turns its kernels round."""
-    return weight - (weight.mT if weight.dim() < 4 else weight.transpose(0, 1).flip(-1, -2))
+def antisymmetric(weight: Tensor, gamma: float = 0.0) -> Tensor:
+    """W - W^T - gamma I. The transpose of a convolution swaps its channels and turns its kernels round."""
+    dense = weight.dim() < 4
+    transpose = weight.mT if dense else weight.transpose(0, 1).flip(-1, -2)
+    identity = torch.eye(weight.shape[-1 if dense else 0], dtype=weight.dtype, device=weight.device)
+    if not dense:
+        identity = F.pad(identity[..., None, None], [weight.shape[-1] // 2] * 4)
+    return weight - transpose - gamma * identity
 
 
 class Antisymmetric(Cell):
@@ -24,13 +31,12 @@ class Antisymmetric(Cell):
 
     def __init__(self, maps: Maps, epsilon: float = 0.1, gamma: float = 0.01):
         super().__init__(maps)
-        self.recurrent = maps(form=antisymmetric)
-        self.epsilon, self.gamma = epsilon, gamma
+        self.recurrent = maps(form=partial(antisymmetric, gamma=gamma))
+        self.epsilon = epsilon
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,) = state
-        new = torch.tanh(self.recurrent(h, x[0] - self.gamma * h))
-        return (h + self.epsilon * new,)
+        return (h + self.epsilon * torch.tanh(self.recurrent(h, x[0])),)
 
 
 class GatedAntisymmetric(Antisymmetric):
@@ -44,5 +50,5 @@ class GatedAntisymmetric(Antisymmetric):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,), (z, new) = state, self.split(x[0])
-        moved = self.recurrent(h, -self.gamma * h)
+        moved = self.recurrent(h)
         return (h + self.epsilon * torch.sigmoid(moved + z) * torch.tanh(moved + new),)

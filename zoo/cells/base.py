@@ -9,6 +9,7 @@ in front of it is batch, whatever its rank. That is what lets one `step` run a s
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import ClassVar, Protocol
 
 import torch
@@ -23,6 +24,14 @@ Form = Callable[[Tensor], Tensor]
 def along(vector: Tensor, axis: int) -> Tensor:
     """A (channels,) vector, shaped to meet a state; a leading layer dimension stays in front."""
     return vector.unsqueeze(-2) if axis == -1 else vector[..., None, None]
+
+
+def formed(form: Form, weight: Tensor) -> Tensor:
+    """What a form makes, in the precision of the weight also under autocast: roundings would cost it its property."""
+    device = weight.device.type
+    known = torch.amp.is_autocast_available(device)  # not "meta"
+    with torch.autocast(device, enabled=False) if known else nullcontext():
+        return form(weight)
 
 
 class Map(nn.Module):
@@ -50,7 +59,7 @@ class Map(nn.Module):
         """W."""
         if self.made is not None:
             return self.made
-        return self.weight if self.form is None else self.form(self.weight)
+        return self.weight if self.form is None else formed(self.form, self.weight)
 
     @property
     def cost(self) -> int:

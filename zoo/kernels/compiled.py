@@ -19,7 +19,7 @@ from ..text import PADDING
 from . import interface
 from .interface import address, pair
 from .plans import Plan, plan, planned
-from .shared import altered, differentiable, in_memory, maps, only_equations, parameters
+from .shared import altered, differentiable, in_memory, maps, only_equations, operands, parameters
 
 
 def supports(direction: Direction, x: Steps) -> bool:
@@ -74,7 +74,7 @@ def scan(
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
     run = Run(direction, made, lengths, truncate, tokens)
-    inputs = [x, *direction.cell.matched(state, x.dtype), *parameters(direction, made)]
+    inputs = [x, *direction.cell.matched(state, x.dtype), *operands(direction, made)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _Scan.apply(run, *inputs)
     else:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .shared import maps
+
 if TYPE_CHECKING:
     from .triton_scan import Run
 
@@ -178,11 +180,13 @@ def recordings(stack: nn.Module) -> Recordings:
 def applies(run: "Run", x: Tensor) -> bool:
     """Whether to record: a stack on a GPU that is not being recorded already, whose memory suffices.
 
-    What is saved for the backward pass must be autograd's to keep where hooks want it (checkpointing, offloading).
+    What is saved for the backward pass must be autograd's to keep where hooks want it (checkpointing, offloading). A
+    matrix that a form makes lies elsewhere every time.
     """
     return (
         x.is_cuda
         and len(run.stack) > 1
+        and not any(m.form for direction, made in run.stack for m in maps(direction, made))
         and not torch.cuda.is_current_stream_capturing()
         and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
         and run.memory(x) < SHARE * torch.cuda.get_device_properties(x.device).total_memory

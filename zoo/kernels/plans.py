@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ..cells.base import Cell, Map
 from ..cells.elman import IRNN, RNN
 from ..cells.gru import GRU
@@ -15,6 +16,7 @@ from ..cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
 from ..cells.rhn import RHN
 from ..cells.rin import RIN, RINDT
 from ..cells.star import STAR
+from ..cells.unitary import SoftOrthogonalRNN
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,22 @@ def _plan(cell: Any, name: str, *products: Product, extra: int = 0, phases: int 
     return Plan(name, products, len(cell.inputs) + extra, phases, option)
 
 
+def _antisymmetric(cell: Antisymmetric) -> Plan:
+    return _plan(cell, "antisymmetric", Product(cell.recurrent), option=cell.epsilon)
+
+
+def _gated_antisymmetric(cell: GatedAntisymmetric) -> Plan:
+    return _plan(cell, "antisymmetric-gated", Product(cell.recurrent, block=2), extra=1, option=cell.epsilon)
+
+
 def _gru(cell: GRU) -> Plan:
     if cell.before:
         return _plan(cell, "gru", Product(cell.gates), Product(cell.candidate, block=2, phase=1), phases=2)
     return _plan(cell, "gru-after", Product(cell.gates), Product(cell.candidate, block=3), extra=1)
+
+
+def _rnn(cell: RNN) -> Plan:
+    return _plan(cell, f"{cell.activation.__name__}-rnn", Product(cell.recurrent))
 
 
 def _rhn(cell: RHN) -> Plan:
@@ -64,8 +78,9 @@ def _rin_dt(cell: RINDT) -> Plan:
 
 
 PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
-    RNN: lambda cell: _plan(cell, f"{cell.activation.__name__}-rnn", Product(cell.recurrent)),
-    IRNN: lambda cell: _plan(cell, "relu-rnn", Product(cell.recurrent)),
+    RNN: _rnn,
+    SoftOrthogonalRNN: _rnn,
+    IRNN: _rnn,
     RIN: lambda cell: _plan(cell, "rin", Product(cell.recurrent)),
     RINDT: _rin_dt,
     STAR: _star,
@@ -74,6 +89,8 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     ForgetLSTM: lambda cell: _plan(cell, "lstm-f", Product(cell.recurrent)),
     GRU: _gru,
     RHN: _rhn,
+    Antisymmetric: _antisymmetric,
+    GatedAntisymmetric: _gated_antisymmetric,
 }
 
 

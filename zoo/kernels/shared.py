@@ -27,6 +27,11 @@ def parameters(direction: Direction, made: Plan) -> list[Tensor | None]:
     return [p for m in maps(direction, made) for p in (m.weight, m.bias)]
 
 
+def operands(direction: Direction, made: Plan) -> list[Tensor | None]:
+    """As `parameters`, and where a form makes a map's matrix of its weight, that: what a scan computes with."""
+    return [p for m in maps(direction, made) for p in (m.matrix, m.bias)]
+
+
 def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
     """Whether running this dense layer on x is its equations and no more, on tensors that lie in memory."""
     return (
@@ -110,7 +115,7 @@ def differentiable(
 
 
 def _holding(module: Module, values: Held) -> Module:
-    """A copy of a module as it was when the scan ran: not regularised, and its maps with the weights and biases of then."""
+    """A copy of a module as it was when the scan ran: not regularised, and its maps with the matrices and biases of then."""
     twin = copy.copy(module)
     twin.__dict__.update({"training": False, "zoneout": 0.0})
     children = {name: None if m is None else _holding(m, values) for name, m in module._modules.items()}
@@ -118,4 +123,5 @@ def _holding(module: Module, values: Held) -> Module:
     if module in values:
         twin.__dict__["_parameters"] = {}
         twin.__dict__["weight"], twin.__dict__["bias"] = values[module]
+        twin.__dict__["form"] = None  # the matrix is there
     return twin

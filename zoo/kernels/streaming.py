@@ -117,9 +117,9 @@ def _is_option(value: object) -> bool:
 
 
 def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
-    """Whether a Stepper can run these layers and their head on x."""
+    """Whether a Stepper can run these layers and their head on x; not where matrices have to be made of the weights."""
     ways: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
-    if not all(supports(way, x) for way in ways):
+    if not all(supports(way, x) and not any(m.form for m in maps(way, planned(way.cell))) for way in ways):
         return False
     widths = [x.shape[1], *(way.units for way in ways)]
     reads = [way.input.weight for way in ways] + ([] if head is None else [head.weight])

@@ -97,6 +97,32 @@ def _rin_dt_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.con
 
 
 @triton.jit
+def _antisymmetric_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    n = tanh(a[0])
+    return (old[0] + option * n,), (n,)
+
+
+@triton.jit
+def _antisymmetric_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    n = kept[0]
+    return (option * g[0] * (1.0 - n * n),), (g[0],)
+
+
+@triton.jit
+def _gated_antisymmetric_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    z, n = sigmoid(a[0] + a[2]), tanh(a[1] + a[2])
+    return (old[0] + option * z * n,), (z, n)
+
+
+@triton.jit
+def _gated_antisymmetric_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    z, n = kept
+    da = option * g[0] * z
+    dz, dn = da * n * (1.0 - z), da * (1.0 - n * n)
+    return (dz, dn, dz + dn), (g[0],)
+
+
+@triton.jit
 def _star_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     z, k = tanh(a[0]), sigmoid(a[1])
     return (tanh(old[0] + k * (z - old[0])),), (z, k)
@@ -231,6 +257,8 @@ CELLS = {
     "relu-rnn": Pointwise(_relu_rnn_forward, _relu_rnn_backward, 0),
     "rin": Pointwise(_rin_forward, _rin_backward, 0),
     "rin-dt": Pointwise(_rin_dt_forward, _rin_dt_backward, 1),
+    "antisymmetric": Pointwise(_antisymmetric_forward, _antisymmetric_backward, 1),
+    "antisymmetric-gated": Pointwise(_gated_antisymmetric_forward, _gated_antisymmetric_backward, 2),
     "star": Pointwise(_star_forward, _star_backward, 2),
     "shifted-star": Pointwise(_shifted_star_forward, _shifted_star_backward, 3),
     "lstm": Pointwise(_lstm_forward, _lstm_backward, 5),

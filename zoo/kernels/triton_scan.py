@@ -17,7 +17,7 @@ from ..cells.base import State
 from ..recurrence import Direction, Layer
 from . import graph
 from .plans import Plan, plan, planned
-from .shared import differentiable, in_memory, only_equations, parameters
+from .shared import differentiable, in_memory, only_equations, operands
 from .triton_cells import CELLS
 from .triton_kernels import INTERPRETED
 from .triton_layer import MOST, WIDEST, Job, matrices, multiplication, padded
@@ -88,7 +88,7 @@ def _scan(
     run: "Run", recordings: graph.Recordings | None, x: Tensor, state: Sequence[State]
 ) -> tuple[Tensor, tuple[State, ...]]:
     inputs: list[Tensor | None] = [x, *(s for own in state for s in own)]
-    inputs += [p for direction, made in run.stack for p in parameters(direction, made)]
+    inputs += [p for direction, made in run.stack for p in operands(direction, made)]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
         outputs, *final = _Scan.apply(run, recordings, *inputs)
     else:

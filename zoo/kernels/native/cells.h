@@ -76,6 +76,36 @@ struct RINDT {  // tape: the result of the first transition
     }
 };
 
+struct Antisymmetric {  // option: epsilon; tape: what it multiplies
+    static constexpr int states = 1, tape = 1;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec n = tanh(p.a(0));
+        p.keep(0, n);
+        p.now() = p.old() + p.option * n;
+    }
+    static void backward(int, const Point& p) {
+        const vec n = p.kept(0);
+        p.a(0) = p.option * p.g() * (1.0f - n * n);
+    }
+};
+
+struct GatedAntisymmetric {  // option: epsilon; the product, which both share, is block 2; tape: z, the candidate
+    static constexpr int states = 1, tape = 2;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec z = sigmoid(p.a(0) + p.a(2)), n = tanh(p.a(1) + p.a(2));
+        p.keep(0, z), p.keep(1, n);
+        p.now() = p.old() + p.option * z * n;
+    }
+    static void backward(int, const Point& p) {
+        const vec z = p.kept(0), n = p.kept(1), g = p.option * p.g() * z;
+        p.a(0) = g * n * (1.0f - z);
+        p.a(1) = g * (1.0f - n * n);
+        p.a(2) = p.a(0) + p.a(1);
+    }
+};
+
 struct STAR {  // tape: z, k
     static constexpr int states = 1, tape = 2;
     static constexpr bool tape_per_phase = false;

@@ -344,7 +344,8 @@ constexpr Row row(const char* name) {
 const Row CELLS[] = {
     row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
     row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
-    row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"),
+    row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
+    row<GatedAntisymmetric>("antisymmetric-gated"),
 };
 
 const Row* find(const char* name) {
