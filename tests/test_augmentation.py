@@ -9,6 +9,7 @@ from torch import Tensor
 from zoo.account import recipe_text
 from zoo.augmentation import augmented, mapped, shifted
 from zoo.specs import Affine, Augmentation, Recipe
+from zoo.tasks.base import Split
 
 
 def reference(image: Tensor, angle: float, growth: float, lean: float) -> Tensor:
@@ -40,8 +41,8 @@ def test_mapped_images(affine: dict[str, float], size: tuple[int, int]) -> None:
     found = mapped(images, most)
     for i in range(5):
         expected = reference(
-            images[i], float(angle[i]) * math.radians(most.degrees), 1 + float(growth[i]) * most.scale,
-            float(lean[i]) * math.radians(most.shear),
+            images[i], float(angle[i]) * math.radians(most.degrees or 0), 1 + float(growth[i]) * (most.scale or 0),
+            float(lean[i]) * math.radians(most.shear or 0),
         )  # fmt: skip
         torch.testing.assert_close(found[i].double(), expected, rtol=0, atol=1e-5)
     torch.manual_seed(3)
@@ -68,10 +69,44 @@ def test_images_are_mapped_both_ways_and_as_far_as_said() -> None:
         assert (found > most - part).any()
 
 
-def test_maps_of_no_amount_change_nothing() -> None:
+def test_what_is_augmented() -> None:
     images = torch.randint(256, (20, 28, 28), dtype=torch.uint8)
-    assert torch.equal(mapped(images, Affine()), images)
     assert torch.equal(augmented(images, Augmentation()), images)
+    affine = Affine(degrees=20)
+    for shift in (None, 2):
+        torch.manual_seed(5)
+        expected = mapped(images, affine)
+        expected = expected if shift is None else shifted(expected, shift)
+        torch.manual_seed(5)
+        assert torch.equal(augmented(images, Augmentation(affine=affine, shift=shift)), expected)
+        assert not torch.equal(expected, images)
+
+
+def test_a_batch_is_augmented_as_images() -> None:
+    split = Split(torch.randint(256, (9, 12)), torch.arange(9), {}, lambda raw: raw, image=(3, 4))
+    by, some = Augmentation(affine=Affine(shear=40), shift=1), torch.tensor([7, 2, 2])
+    torch.manual_seed(5)
+    expected = augmented(split.raw[some].unflatten(1, (3, 4)), by).flatten(1)
+    torch.manual_seed(5)
+    found, targets, _ = split.batch(some, augment=by)
+    assert torch.equal(found, expected)
+    assert targets.tolist() == some.tolist()
+    assert torch.equal(split.batch(some)[0], split.raw[some])
+
+
+def test_the_first_stage_augments_as_its_recipe_says() -> None:
+    own = {"affine": {"degrees": 5.0}, "shift": 3}
+    recipe = {
+        "optimizer": {"name": "adam", "lr": 0.1},
+        "batch": 1,
+        "epochs": 9,
+        **own,
+        "then": [{"after": 3, "lr": 0.1}],
+    }
+    first, last = (stage for stage, _ in Recipe.model_validate(recipe).stages)
+    assert (first.affine, first.shift) == (Affine(degrees=5.0), 3)
+    assert first.augments
+    assert not last.augments
 
 
 def test_shifted_images() -> None:

@@ -1,5 +1,6 @@
 """The compiled scan of one layer: every plan, every instruction set that this processor runs, against the plain scan."""
 
+import contextlib
 import copy
 import ctypes
 import functools
@@ -105,7 +106,7 @@ def results(net: Network, x: Tensor, state: object, lengths: Tensor | None, bf16
     torch.manual_seed(0)
     x = x.detach().clone().requires_grad_()
     state = tuple(tuple(s.detach().to(x.dtype).requires_grad_() for s in part) for part in state)  # type: ignore
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+    with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
         outputs, final = net.encode(x, state, lengths)
     of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
     return [outputs, final, gradients(score([outputs, *flatten(final)]), of)]
@@ -126,7 +127,7 @@ def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: dict[str
     for m in exact.modules():
         if (
             isinstance(m, base.Map) and m.form
-        ):  # float32 has few digits of an exponential's gradient, which is no scan's
+        ):  # torch has the fewer digits of an exponential's derivative the larger the gradient
             m.form = lambda weight, form=m.form: form(weight.float()).double()
     if shape.get("dropout"):  # the masks are drawn in the precision of the network
         exact = copy.deepcopy(net)

@@ -508,7 +508,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
     "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
     "schedule: {epochs: 0}", "then: [{after: 1}]", "then: [{after: -1, lr: 0.1}]", "then: [{after: 1, lr: 0.1, shift: 0}]", "then: {}",
     "shift: 1.5", "affine: 10", "affine: {degrees: -1}", "affine: {degrees: 181}", "affine: {degrees: .nan}", "affine: {scale: 1}",
-    "affine: {shear: 90}", "affine: {turn: 5}",
+    "affine: {shear: 90}", "affine: {shear: 0}", "affine: {}", "affine: {turn: 5}",
 ])  # fmt: skip
 def test_a_recipe_with_an_odd_value(tmp_path, extra):
     base = edited("    optimizer: {name: adam, lr: 1e-3}\n", "") if extra.startswith("optimizer") else SMALL

@@ -105,7 +105,7 @@ def test_weights_that_do_not_fit_on_the_chip(case: str, device: str, monkeypatch
     agree(*problem(device, case))
 
 
-@pytest.mark.parametrize("case", PHASES)
+@pytest.mark.parametrize("case", [*PHASES, "antisymmetric-gated epsilon=0.3 gamma=0.2"])
 def test_chunks_equal_the_whole(case: str, device: str) -> None:
     net, x, state = problem(device, case, layers=2)
     state = tuple(tuple(s.requires_grad_() for s in part) for part in state)

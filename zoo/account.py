@@ -6,7 +6,7 @@ from typing import Any
 from . import registry
 from .registry import Entry
 from .results import Results, Training
-from .specs import Affine, Augmentation, Recipe, Stage
+from .specs import Augmentation, Recipe, Stage
 from .targets import METRICS
 
 
@@ -34,11 +34,13 @@ def _warm(stage: Stage) -> str:
 
 
 def _augmented(by: Augmentation) -> str:
-    affine = by.affine or Affine()
+    affine = by.affine
     amounts = {
-        "turned": affine.degrees and f"{affine.degrees:g}°", "scaled": affine.scale and f"{100 * affine.scale:g} %",
-        "sheared": affine.shear and f"{affine.shear:g}°", "moved": by.shift and f"{by.shift} px",
-    }  # fmt: skip
+        "turned": affine and affine.degrees and f"{affine.degrees:g}°",
+        "scaled": affine and affine.scale and f"{100 * affine.scale:g} %",
+        "sheared": affine and affine.shear and f"{affine.shear:g}°",
+        "moved": by.shift and f"{by.shift} px",
+    }
     done = [f"{verb} by up to {amount}" for verb, amount in amounts.items() if amount]
     return f", images {', '.join(done)}" if done else ""
 

@@ -20,8 +20,8 @@ def mapped(images: Tensor, affine: Affine) -> Tensor:
     """(n, height, width) images, each by a map of its own about the centre: bilinear, zeros from outside."""
     n, height, width = images.shape
     angle, growth, lean = 2 * torch.rand(3, n) - 1
-    angle, growth = angle * math.radians(affine.degrees), 1 + growth * affine.scale
-    lean = (lean * math.radians(affine.shear)).tan()
+    angle, growth = angle * math.radians(affine.degrees or 0), 1 + growth * (affine.scale or 0)
+    lean = (lean * math.radians(affine.shear or 0)).tan()
     # from where a pixel's value comes: (x, y) in halves of the width and height
     cos, sin, wide = angle.cos() / growth, angle.sin() / growth, width / height
     x = torch.stack([cos, (cos * lean - sin) / wide, torch.zeros(n)], -1)

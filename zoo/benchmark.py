@@ -372,7 +372,7 @@ def _products(contender: Contender, work: Work) -> dict[str, Callable[[], int]]:
     jobs = []
     for way in (m for m in network.modules() if isinstance(m, Direction)):
         for m in (m for m in way.modules() if isinstance(m, Dense)):
-            outputs, inputs = m.weight.shape
+            outputs, inputs = m.matrix.shape
             rows, times = (work.steps * work.batch, 1) if m is way.input else (work.batch, work.steps)
             weight = torch.rand(inputs, outputs, device=work.device)
             jobs.append((times, buffer("in", rows, inputs), weight, buffer("out", rows, outputs)))

@@ -24,7 +24,8 @@ class Antisymmetric(Cell):
     """h_t = h_{t-1} + epsilon tanh((U - U^T - gamma I) h_{t-1} + W x_t + b).
 
     The eigenvalues of U - U^T are imaginary, so that what it moves neither grows nor shrinks; the diffusion gamma makes
-    up for the length of the step epsilon. U has n^2 numbers, of which n (n - 1) / 2 would do.
+    up for the length of the step epsilon. It belongs to the matrix that layer normalisation and recurrent dropout act on.
+    U has n^2 numbers, of which n (n - 1) / 2 would do.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("h",)

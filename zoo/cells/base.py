@@ -30,7 +30,8 @@ def formed(form: Form, weight: Tensor) -> Tensor:
     """What a form makes, in the precision of the weight also under autocast: roundings would cost it its property."""
     device = weight.device.type
     known = torch.amp.is_autocast_available(device)  # not "meta"
-    with torch.autocast(device, enabled=False) if known else nullcontext():
+    lowered = known and torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False) if lowered else nullcontext():
         return form(weight)
 
 

@@ -44,12 +44,18 @@ class Schedule(Spec):
 class Affine(Spec):
     """Maps of images about their centres, drawn evenly and for each image."""
 
-    degrees: Annotated[float, Field(ge=0.0, le=180.0)] = 0.0
+    degrees: Annotated[float, Field(gt=0.0, le=180.0)] | None = None
     """The most that an image is turned by, either way."""
-    scale: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    scale: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """The most that it grows or shrinks by, as a part of its size."""
-    shear: Annotated[float, Field(ge=0.0, lt=90.0)] = 0.0
+    shear: Annotated[float, Field(gt=0.0, lt=90.0)] | None = None
     """The most, in degrees, that upright lines lean by, either way."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> "Affine":
+        if self.degrees is self.scale is self.shear is None:
+            raise ValueError("one of degrees, scale and shear is needed")
+        return self
 
 
 class Augmentation(Spec):
