@@ -60,9 +60,8 @@ def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def small(case: str, **spec: object) -> Network:
     """A float32 network whose states stay of the order of one."""
     net = network(case, dtype=torch.float32, **spec)
-    most = (
-        0.2 if any(part in case for part in ("rin", "antisymmetric")) else 1.5
-    )  # these add to the state at every step
+    adds = "rin" in case or "antisymmetric" in case  # to the state, at every step
+    most = 0.2 if adds else 1.5
     with torch.no_grad():
         for p in net.parameters():
             p.mul_(min(1.0, most / p.shape[-1] ** 0.5))
@@ -124,10 +123,9 @@ def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: dict[str
     net, x, state, ends = given(case, shape)
     exact = copy.deepcopy(net).double()
     exact.backend = "plain"
+    # torch has the fewer digits of an exponential's derivative the larger the gradient, so both have it in float32
     for m in exact.modules():
-        if (
-            isinstance(m, base.Map) and m.form
-        ):  # torch has the fewer digits of an exponential's derivative the larger the gradient
+        if isinstance(m, base.Map) and m.form:
             m.form = lambda weight, form=m.form: form(weight.float()).double()
     if shape.get("dropout"):  # the masks are drawn in the precision of the network
         exact = copy.deepcopy(net)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from .base import Cell, Maps, State
 
 
-def antisymmetric(weight: Tensor, gamma: float = 0.0) -> Tensor:
+def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
     """W - W^T - gamma I. The transpose of a convolution swaps its channels and turns its kernels round."""
     dense = weight.dim() < 4
     transpose = weight.mT if dense else weight.transpose(0, 1).flip(-1, -2)
