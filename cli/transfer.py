@@ -31,7 +31,9 @@ def pull(
     revision: Annotated[
         str | None, typer.Option(help="Hub revision instead of the pinned one (no pin vouches for it).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it from the Hub, whatever is here.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Fetch it from the Hub, whatever is here; replace other files.")
+    ] = False,
     to: Annotated[
         Path | None, typer.Option(help="Also copy the files to this folder; of several, to DIR/NAME.")
     ] = None,
@@ -129,8 +131,11 @@ def verify(
     """Check that checkpoints are what they are said to be; exit code 1 on any drift."""
     if bool(names) == every:
         raise RequestError("Name the models to verify, or give --all.")
+    chosen = expand(names or ["*"], pretrained=True)
+    if bare := [name for name in chosen if registry.find(name).weights is None]:
+        raise CheckpointError(f"No weights to verify has: {', '.join(bare)}. To train it: rnnzoo train {bare[0]}")
     rows = []
-    for name in expand(names or ["*"], pretrained=True):
+    for name in chosen:
         with progress(f"verify {name}") as bar:
             rows.append(hub.verify(
                 name, metrics=metrics, remote=remote, timeout=timeout, say=say,

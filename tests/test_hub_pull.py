@@ -77,6 +77,15 @@ def test_config_is_fetched_with_a_file_that_is_not_here_so_that_it_counts(here: 
     assert set(pull(here).downloaded) == {"config.json", tensors.FILE}
 
 
+def test_force_replaces_other_files_though_the_hub_has_none(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(RequestError, match="--force to replace it"):
+        hub.pull(NAME, to=tmp_path, ask=here.ask)
+    hub.pull(NAME, to=tmp_path, ask=replace(here.ask, force=True))
+    assert (tmp_path / "config.json").read_bytes() == (here.card / "config.json").read_bytes()
+    assert here.hub.seen == []
+
+
 def test_force_fetches_whatever_is_here(here: Here) -> None:
     here.publish(keep=True)
     assert set(pull(here, force=True).downloaded) == set(PINNED)
@@ -485,6 +494,7 @@ def test_f16_a_revision_that_could_be_a_path_out_is_refused(here: Here, revision
     here.publish()
     for attempt in (
         lambda: hub.pull(NAME, revision, ask=here.ask), lambda: pull(here, f"{ADDRESS}@{revision}"),
+        lambda: hub.pull(ADDRESS, revision, ask=here.ask),
         lambda: here.way(revision=revision), lambda: here.way(tag=revision),
     ):  # fmt: skip
         with pytest.raises(RequestError, match="is not a revision"):

@@ -7,6 +7,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from loopback import READ, WRITE, Seen, git_oid
 
 from zoo import assets, cards, checkpoint, golden, hub, load, pins, registry, results, tensors
 from zoo.builder import build
-from zoo.errors import CheckpointError, HubError, RegistryError, RequestError
+from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
 from zoo.hub.digests import pin
 from zoo.network import Network
 from zoo.specs import Weights
@@ -175,9 +176,8 @@ def test_f18_links_are_refused_and_named(here: Here, run: Run, what: str) -> Non
 def adopt(here: Here, network: Network) -> None:
     """Make a network's weights the pinned ones, with golden outputs and without figures, as adopting does."""
     checkpoint.save(network, here.card)
-    entry = registry.find(NAME)
     files = {name: pin(here.card / name) for name in PINNED}
-    pins.write(NAME, Weights(repo=REPO, revision=entry.weights.revision, files=files))
+    pins.write(NAME, registry.find(NAME).weights.followed_by(files))
     results.write(here.card, results.Results())
     (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
 
@@ -238,8 +238,6 @@ def test_f31_a_card_that_is_not_ours_to_the_byte_is_not_pushed(here: Here, chang
 
 
 def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here) -> None:
-    from dataclasses import replace
-
     from ruamel.yaml import YAML
 
     entry = registry.find(NAME)
@@ -260,8 +258,9 @@ def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here)
 def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: Here, run: Run) -> None:
     push(here)
     theirs = here.hub.add(REPO, {"README.md": b"theirs"})
-    adopt(here, build(NAME, device="cpu", seed=5))
-    pins.write(NAME, registry.find(NAME).weights)
+    for seed in (5, 6):  # twice, before anybody pushes
+        adopt(here, build(NAME, device="cpu", seed=seed))
+    assert registry.find(NAME).weights.revision is None
     code, out, err = run("push", NAME)
     assert (code, out) == (1, "")
     assert f"commit {theirs} is not the pinned" in err
@@ -270,6 +269,41 @@ def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: H
     code, _, _ = run("push", NAME, "--force")
     assert code == 0
     assert log(here)[-2] == theirs
+
+
+def test_f09_other_weights_go_on_top_of_those_before_them(here: Here) -> None:
+    first = push(here)[0]
+    adopt(here, build(NAME, device="cpu", seed=5))
+    assert registry.find(NAME).weights.replaces == first.commit
+    second = push(here)[0]
+    assert (second.created, second.pinned, registry.find(NAME).weights.replaces) == (True, True, None)
+    assert log(here)[1:] == [first.commit, second.commit]
+
+
+def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, run: Run) -> None:
+    theirs = here.hub.add(REPO, {"README.md": b"theirs"})
+    code, _, err = run("push", NAME)
+    assert (code, here.hub.repos[REPO].refs["main"]) == (1, theirs)
+    assert f"commit {theirs} has such files, and the registry knows of none: the remote has changed" in err
+    assert sent(here) == []
+    assert push(here, force=True)[0].created
+
+
+def test_f09_of_several_none_is_pushed_if_one_has_moved_on(here: Here, run: Run) -> None:
+    here.hub.add(f"rnnzoo/{OTHER}", {"README.md": b"theirs"})
+    for order in ((NAME, OTHER), (OTHER, NAME)):
+        code, _, err = run("push", *order)
+        assert (code, f"rnnzoo/{OTHER}: commit" in err) == (1, True)
+    assert sent(here) == []
+
+
+def test_of_several_those_that_were_pushed_before_a_failure_are_named(here: Here) -> None:
+    here.hub.fault("POST", f"{OTHER}/commit/", "status", times=99, status=403)
+    with pytest.raises(HubError):
+        push(here, NAME, OTHER)
+    done = registry.find(NAME).weights.revision
+    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}." in here.said
+    assert registry.find(OTHER).weights.revision is None
 
 
 def test_f09_a_commit_in_between_is_noticed_by_the_server(here: Here, run: Run) -> None:
@@ -473,6 +507,16 @@ def test_verify_is_a_table_for_people_and_json_for_programs(here: Here, run: Run
         assert run(*arguments)[0] == 2
 
 
+def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = registry.find(OTHER)
+    monkeypatch.setattr(registry, "find", lambda name: replace(entry, name=name, weights=None))
+    monkeypatch.setattr(hub, "verify", lambda *_, **__: pytest.fail("looked at"))
+    code, _, err = run("verify", NAME, OTHER)
+    assert (code, f"No weights to verify has: {NAME}, {OTHER}" in err) == (1, True)
+
+
 def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) -> None:
     network = load(here.card, device="cpu")
     with torch.no_grad():
@@ -498,7 +542,8 @@ def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
 @pytest.mark.parametrize("change", [
     lambda files: files.pop("config.json"), lambda files: files.update({tensors.FILE: b"other"}),
     lambda files: files.update({tensors.FILE: files[tensors.FILE][:-1] + b"!"}),
-], ids=["missing", "another size", "another content"])  # fmt: skip
+    lambda files: files.update({"config.json": files["config.json"][:-1] + b"!"}),
+], ids=["missing", "another size", "another content", "another content of a small file"])  # fmt: skip
 def test_verify_of_a_remote_that_has_other_bytes(
     here: Here, run: Run, change: Callable[[dict[str, bytes]], object]
 ) -> None:
@@ -543,6 +588,7 @@ def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypat
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (("pull", "hf://a/b@main", "--revision", "dev"), "two different revisions"),
+    (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
     (("cache", "rm", "hf://a/b@main"), "removed whole"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
     (("list", "--remote", "--task", "mnist-rows"), "knows no --task, --cell or --pretrained"),
@@ -620,11 +666,21 @@ def test_a_network_goes_to_a_branch_a_pull_request_or_a_private_repository(here:
         network.head.bias += 1
     assert network.push_to_hub("alice/mine", create_pr=True) == f"{here.hub.endpoint}/alice/mine/discussions/1"
     assert repo.refs["main"] == main
+    main = here.hub.add("alice/mine", {"README.md": b"my own words"})
     where = network.push_to_hub("alice/mine", revision="dev")
     assert repo.refs["main"] == main
+    assert repo.commits[repo.refs["dev"]]["README.md"] == b"my own words"
     assert repo.refs["dev"] == where.rpartition("@")[2]
     loaded = Network.from_pretrained("alice/mine", revision="dev", device="cpu")
     assert torch.equal(loaded.head.bias, network.head.bias)
+
+
+def test_a_pull_request_whose_answer_is_lost_is_not_made_twice(here: Here) -> None:
+    here.hub.add("alice/mine", {"a": b"1"})
+    here.hub.fault("POST", "/commit/", "lost")
+    with pytest.raises(NetworkError, match="may be there all the same: look before you try again"):
+        build(NAME, device="cpu").push_to_hub("alice/mine", create_pr=True)
+    assert len([s for s in here.hub.asked("/commit/") if s.method == "POST"]) == 1
 
 
 def test_a_pickled_file_is_never_taken(here: Here) -> None:

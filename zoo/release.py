@@ -15,8 +15,8 @@ NAMESPACE = "rnnzoo"
 def adopt(folder: Path) -> str:
     """Copy a checkpoint's files into cards/NAME, with golden outputs, and pin them in registry.yaml; returns NAME.
 
-    The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit goes
-    with it. Raises CheckpointError, where there are no results that say how they were trained too, UnknownNameError, and
+    The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit becomes
+    the one that a push replaces. Raises CheckpointError, where there are no results that say how they were trained too, UnknownNameError, and
     RequestError outside a checkout.
     """
     entry = _entry(folder)
@@ -33,7 +33,9 @@ def adopt(folder: Path) -> str:
     golden.write(network, home / golden.FILE)
     results.write(home, found)
     pinned = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
-    pins.write(entry.name, Weights.model_validate({"repo": f"{NAMESPACE}/{entry.name}", "files": pinned}))
+    older = entry.weights
+    new = older.followed_by(pinned) if older else Weights(repo=f"{NAMESPACE}/{entry.name}", files=pinned)
+    pins.write(entry.name, new)
     return entry.name
 
 

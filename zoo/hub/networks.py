@@ -12,7 +12,7 @@ from ..network import Network
 from . import settings
 from .browsing import identity
 from .package import CARD
-from .pushing import Way, holds, look, send
+from .pushing import MAIN, Way, holds, look, send, tip
 from .remote import Connection
 
 
@@ -44,7 +44,8 @@ def push_to_hub(
     files = {**_content(network), CARD: _card(network.config.name, repo)}
     with Connection(settings.current()) as hub:
         state = look(hub, repo, way, identity(hub))
-        if state.head is not None and CARD in hub.listing(repo, [CARD], state.head):
+        base = state.head or (tip(hub, repo, MAIN) if state.exists else None)  # a new branch begins with what main has
+        if base is not None and CARD in hub.listing(repo, [CARD], base):
             del files[CARD]
         if state.head is not None and holds(hub, repo, state.head, files):
             return f"{settings.SCHEME}{repo}@{state.head}"

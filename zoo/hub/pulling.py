@@ -41,7 +41,7 @@ class Ask:
     """How to pull."""
 
     force: bool = False
-    """Fetch from the Hub whatever is here."""
+    """Fetch from the Hub, if it is there, whatever is here; and replace other files in the folder to copy to."""
     offline: bool = False
     timeout: float | None = None
     """Seconds to go on trying while the Hub fails (default: settings.TIMEOUT)."""
@@ -66,6 +66,8 @@ def pull(name: str, revision: str | None = None, to: Path | None = None, ask: As
     """
     ask = ask or Ask()
     there = settings.address(name)
+    if revision is not None:
+        settings.check_revision(revision)
     if there is None:
         found = _entry(registry.find(name), revision, ask)
     else:
@@ -90,7 +92,7 @@ def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
             "load and rnnzoo eval take in the place of the name."
         )
     if revision is not None and revision != pin.revision:
-        return _unpinned(entry.name, pin.repo, settings.check_revision(revision), entry.config, ask)
+        return _unpinned(entry.name, pin.repo, revision, entry.config, ask)
     found = _pinned(entry.name, pin, ask)
     configs.must_agree(configs.read(found.files[configs.FILE]), entry.config, found.files[configs.FILE])
     return found
@@ -98,7 +100,8 @@ def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
 
 def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
     problems: list[str] = []
-    here = {} if ask.force else {name: _here(model, pin, name, file, problems) for name, file in pin.files.items()}
+    fetch = ask.force and pin.revision is not None
+    here = {} if fetch else {name: _here(model, pin, name, file, problems) for name, file in pin.files.items()}
     found = {name: path for name, path in here.items() if path is not None}
     missing = [name for name in pin.files if name not in found]
     if not missing:

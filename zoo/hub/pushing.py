@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import __version__, assets, pins, registry
-from ..errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError
+from ..errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError, ZooError
 from ..specs import Weights
 from . import settings
 from .browsing import Identity, identity
@@ -76,7 +76,8 @@ def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
 
     A remote that has the same bytes gets no commit. Afterwards registry.yaml pins the commit, for review, unless it is a
     pull request. Raises UnknownNameError, CheckpointError for what must not be pushed, AccessError, ChangedError if the
-    remote has commits that the pin does not know of, and the other kinds of HubError.
+    remote has commits that the pin does not know of, and the other kinds of HubError. If the Hub fails on the way, or the
+    user does not wait, `way.say` is told what has been pushed.
     """
     way = way or Way()
     packages = [pack(registry.find(name)) for name in names]
@@ -86,7 +87,16 @@ def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
             raise AccessError(f"The token of {who.name} can only read. Make one with write access: hf auth login.")
         targets = [(package, _repo(package, way)) for package in packages]
         states = [look(hub, repo, way, who) for _, repo in targets]
-        return [_push(hub, p, repo, state, way) for (p, repo), state in zip(targets, states, strict=True)]
+        same = [_same(hub, p, repo, state, way) for (p, repo), state in zip(targets, states, strict=True)]
+        done: list[Pushed] = []
+        try:
+            for (package, repo), state, there in zip(targets, states, same, strict=True):
+                done.append(_push(hub, package, repo, state, there, way))
+        except (ZooError, KeyboardInterrupt):
+            for row in done if not way.dry_run else ():
+                way.say(f"{row.name} was pushed: {row.url}, commit {row.commit}.")
+            raise
+        return done
 
 
 def _repo(package: Package, way: Way) -> str:
@@ -115,10 +125,11 @@ def look(hub: Connection, repo: str, way: Way, who: Identity) -> State:
             raise AccessError(f"{repo}: {who.name} is not in {repo.split('/')[0]}; {hint}.") from None
         return State(False, None)
     tags = _tags(hub, repo) if way.tag else {}
-    return State(True, _head(hub, repo, way.branch), tags.get(way.tag or ""))
+    return State(True, tip(hub, repo, way.branch), tags.get(way.tag or ""))
 
 
-def _head(hub: Connection, repo: str, branch: str) -> str | None:
+def tip(hub: Connection, repo: str, branch: str) -> str | None:
+    """The commit that a branch is at; None of one that there is not."""
     try:
         return hub.call(f"{repo}@{branch}", lambda: hub.api.model_info(repo, revision=branch)).sha
     except MissingError:
@@ -129,14 +140,24 @@ def _tags(hub: Connection, repo: str) -> dict[str, str]:
     return {tag.name: tag.target_commit for tag in hub.call(repo, lambda: hub.api.list_repo_refs(repo)).tags}
 
 
-def _push(hub: Connection, package: Package, repo: str, state: State, way: Way) -> Pushed:
-    name, pin, files = package.entry.name, package.pin, package.files
+def _same(hub: Connection, package: Package, repo: str, state: State, way: Way) -> bool:
+    """Whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
+    pin, files = package.pin, package.files
     same = state.head is not None and holds(hub, repo, state.head, files)
     if way.tag and state.tagged is not None and not (same and state.tagged == state.head):
         raise ChangedError(f"{repo}: tag {way.tag} is at commit {state.tagged} already, and tags stay. Choose another.")
-    expected = pin.revision if repo == pin.repo and way.branch == MAIN and not way.create_pr else None
-    if not same and not way.force and expected is not None and state.head not in (None, expected):
-        raise changed(f"{repo}: commit {state.head} is not the pinned {expected}")
+    if same or way.force or state.head is None or repo != pin.repo or way.branch != MAIN or way.create_pr:
+        return same
+    known = pin.revision or pin.replaces
+    if known is None and hub.listing(repo, list(files), state.head):
+        raise changed(f"{repo}: commit {state.head} has such files, and the registry knows of none")
+    if known not in (None, state.head):
+        raise changed(f"{repo}: commit {state.head} is not the pinned {known}")
+    return same
+
+
+def _push(hub: Connection, package: Package, repo: str, state: State, same: bool, way: Way) -> Pushed:
+    name, pin, files = package.entry.name, package.pin, package.files
     url = f"{hub.endpoint}/{repo}"
     if way.dry_run:
         return Pushed(name, repo, url, state.head if same else None, not same, tuple(files))
@@ -171,7 +192,8 @@ def send(
 ) -> tuple[str, bool, str | None]:
     """Make the repository and the branch if need be, and one commit; its name, whether it is new, and its pull request.
 
-    An answer that is lost is looked for: the commit is tried again only on the same parent, so it is made once.
+    An answer that is lost is looked for: the commit is tried again only on the same parent, so it is made once. One for a
+    pull request has the same parent still, so it is not tried again.
     """
     from huggingface_hub import CommitOperationAdd
 
@@ -181,7 +203,7 @@ def send(
         hub.call(repo, lambda: hub.api.create_repo(repo, private=way.private, exist_ok=True))
     if state.head is None and way.branch != MAIN:
         hub.call(f"{repo}: branch {way.branch}", lambda: hub.api.create_branch(repo, branch=way.branch, exist_ok=True))
-    head = state.head or _head(hub, repo, way.branch)
+    head = state.head or tip(hub, repo, way.branch)
 
     def commit() -> tuple[str, bool, str | None]:
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
@@ -194,11 +216,15 @@ def send(
 
     try:
         with _no_bars():
-            return hub.call(repo, commit)
+            return hub.call(repo, commit, once=way.create_pr)
     except (ChangedError, NetworkError) as error:  # somebody else was faster, or we were and did not hear of it
-        now = _head(hub, repo, way.branch)
+        now = tip(hub, repo, way.branch)
         if now is not None and now != head and holds(hub, repo, now, files):
             return now, isinstance(error, NetworkError), None
+        if way.create_pr:
+            raise type(error)(
+                f"{error} The pull request may be there all the same: look before you try again."
+            ) from error
         raise
 
 

@@ -77,8 +77,9 @@ class Connection:
         constants.HF_HUB_DISABLE_XET, _active = self._before
         _turn.release()
 
-    def call(self, subject: str, ask: Callable[[], T]) -> T:
-        """What `ask`, a call of the client, returns. What may pass is tried again; the rest is a ZooError about `subject`.
+    def call(self, subject: str, ask: Callable[[], T], once: bool = False) -> T:
+        """What `ask`, a call of the client, returns. What may pass is tried again, unless it may be asked only once; the
+        rest is a ZooError about `subject`.
 
         The client itself tries many requests again; this covers those that it does not, and bodies that break off.
         """
@@ -95,7 +96,7 @@ class Connection:
                 passing |= type(problem) is HubError and self._clock.failures > 0
                 self._clock.fail()
                 wait, tries, spent = min(2.0**tries, MAX_WAIT), tries + 1, time.monotonic() - began
-                if not passing:
+                if not passing or once:
                     raise problem from error
                 if tries == MAX_TRIES or spent + wait > self.timeout:
                     given_up = type(problem)(f"{problem} Given up after {spent:.0f} s.")

@@ -10,7 +10,7 @@ from ..registry import Entry
 from ..specs import Weights
 from ..targets import METRICS
 from . import local, settings
-from .digests import differs
+from .digests import differs, git_sha1
 from .package import stale
 from .pulling import Ask, pull
 from .remote import SAY, Connection, Say
@@ -61,7 +61,7 @@ def verify(
         ("card", lambda: _card(entry)),
     ]
     if remote:
-        steps.append(("remote", lambda: _remote(pin, ask)))
+        steps.append(("remote", lambda: _remote(entry, pin, ask)))
     if metrics:
         steps.append(("metrics", lambda: _metrics(entry, report)))
     return Verified(name, tuple(_run(steps)))
@@ -148,7 +148,7 @@ def _card(entry: Entry) -> str:
     return f"{assets.path('cards', entry.name).name}/README.md is what the registry and the results say"
 
 
-def _remote(pin: Weights, ask: Ask) -> str:
+def _remote(entry: Entry, pin: Weights, ask: Ask) -> str:
     if pin.revision is None:
         raise CheckpointError(
             "The registry pins no commit: not on the Hub yet, as far as it knows. rnnzoo push pins one."
@@ -156,7 +156,7 @@ def _remote(pin: Weights, ask: Ask) -> str:
     if not ask.may_connect:
         raise CheckpointError("Offline: the Hub was not asked. Unset HF_HUB_OFFLINE.")
     with ask.connect() as hub:
-        found = _digests(hub, pin)
+        found = _digests(hub, pin, _here(entry))
         head = hub.call(pin.repo, lambda: hub.api.model_info(pin.repo)).sha
     wrong = [f"{name} {problem}" for name, problem in found.items() if problem]
     if wrong:
@@ -165,8 +165,8 @@ def _remote(pin: Weights, ask: Ask) -> str:
     return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
 
 
-def _digests(hub: Connection, pin: Weights) -> dict[str, str | None]:
-    """What is wrong with each pinned file at the pinned commit, as the Hub describes it."""
+def _digests(hub: Connection, pin: Weights, here: dict[str, Path]) -> dict[str, str | None]:
+    """What is wrong with each pinned file at the pinned commit, as the Hub describes it; here: the verified copies."""
     there = hub.listing(pin.repo, list(pin.files), pin.revision)
     found: dict[str, str | None] = {}
     for name, file in pin.files.items():
@@ -175,8 +175,10 @@ def _digests(hub: Connection, pin: Weights) -> dict[str, str | None]:
             found[name] = "is not there"
         elif entry.size != file.size:
             found[name] = f"has {entry.size:,} bytes instead of {file.size:,}"
+        elif entry.lfs is None:
+            found[name] = "has another sha1" if entry.blob_id != git_sha1(here[name].read_bytes()) else None
         else:
-            found[name] = "has another sha256" if entry.lfs is not None and entry.lfs.sha256 != file.sha256 else None
+            found[name] = "has another sha256" if entry.lfs.sha256 != file.sha256 else None
     return found
 
 

@@ -38,6 +38,8 @@ class Weights(Spec):
     repo: Repo
     revision: Commit | None = None
     """Full commit on the Hub; none while only the packaged copy exists."""
+    replaces: Commit | None = None
+    """Of bytes that are not on the Hub, the commit that has those before them, if any: what a push may put them on."""
     files: dict[FileName, PinnedFile]
     """model.safetensors and config.json; vocabulary.txt where the input is text; check.safetensors, the golden outputs."""
 
@@ -46,6 +48,10 @@ class Weights(Spec):
         if not {"model.safetensors", "config.json"} <= set(self.files):
             raise ValueError("'files' must pin both model.safetensors and config.json")
         return self
+
+    def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
+        """The pin of other bytes of the same repository, which nobody has pushed."""
+        return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
 
 
 class Model(Architecture):
