@@ -523,6 +523,27 @@ def test_it_leaves_what_is_more_than_the_equations_to_the_plain_scan(spec: dict[
     refuses(net, lambda: net(x))
 
 
+class Twice(base.Dense):
+    """A map of one's own, as what adapts a trained network puts in the place of its maps."""
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        return 2 * super().product(s, plus)
+
+
+@pytest.mark.parametrize("change", ["norm", "class", "forward"])
+def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
+    net, x = small("star", layers=1, layer_norm=change == "norm"), normal(3, 6, 2, dtype=torch.float32)
+    way = net.layers[0].ahead
+    match change:
+        case "norm":  # that of the recurrent map stays
+            way.input.norm = None
+        case "class":
+            way.cell.recurrent.__class__ = Twice
+        case "forward":
+            way.cell.recurrent.forward = lambda s, plus=None: 2 * s + plus  # type: ignore[method-assign]
+    refuses(net, lambda: net(x))
+
+
 def test_a_cell_of_ones_own_is_not_taken_for_its_parent() -> None:
     net = small("star", layers=1)
     cell = net.layers[0].ahead.cell
@@ -662,11 +683,18 @@ def test_a_stream_takes_columns_of_a_batch() -> None:
     close(net.step(x[:, 1])[0], net(x[:, 1:2]))
 
 
-@pytest.mark.parametrize("change", ["zoneout", "shift", "parametrised", "transposed", "head"])
+@pytest.mark.parametrize(
+    "change",
+    ["zoneout", "shift", "whole shift", "parametrised", "transposed", "head", "bias", "class", "norm", "forward"],
+)
 @torch.no_grad()
 def test_a_stream_sees_more_changes(change: str) -> None:
     net, x = small("star", layers=2, units=3).eval(), normal(1, 2, dtype=torch.float32)
     way = net.layers[1].ahead
+    if change == "whole shift":
+        way.cell.shift = -1
+    if change == "bias":
+        way.input.bias = None
     if change == "parametrised":
         nn.utils.parametrizations.weight_norm(way.cell.recurrent)
     state = random_state(net, 1)
@@ -677,6 +705,16 @@ def test_a_stream_sees_more_changes(change: str) -> None:
             way.zoneout = 0.5
         case "shift":
             way.cell.shift = 1.0
+        case "whole shift":
+            way.cell.shift = 1
+        case "bias":
+            way.input.bias = nn.Parameter(torch.ones(6))
+        case "class":
+            way.cell.__class__ = type("Mine", (type(way.cell),), {"step": lambda self, x, state: (2 * x[0],)})
+        case "norm":
+            way.cell.recurrent.norm = nn.LayerNorm(3)
+        case "forward":
+            way.cell.recurrent.forward = lambda s, plus=None: 2 * s  # type: ignore[method-assign]
         case "parametrised":
             way.cell.recurrent.parametrizations.weight.original0.mul_(-3)
         case "transposed":
@@ -689,6 +727,41 @@ def test_a_stream_sees_more_changes(change: str) -> None:
     assert not torch.allclose(before, after)
     net.backend = "plain"
     close(after, net.step(x, state)[0])
+
+
+@pytest.mark.parametrize("units", [2, 64])
+@torch.no_grad()
+def test_a_stream_of_layers_of_other_widths(units: int) -> None:
+    net, x = small("star", layers=2, units=4).eval(), normal(1, 2, dtype=torch.float32)
+    net.layers[1] = small("star", layers=1, units=units, inputs=(4,)).layers[0]
+    net.head, state, net.backend = nn.Linear(units, 3), None, "auto"
+    for _ in range(200):
+        logits, state = net.step(x, state)
+    net.backend = "plain"
+    close(logits, net(x[:, None].expand(1, 200, 2)))
+    assert [s.shape for s in flatten(state)] == [(1, 4), (1, units)]
+
+
+@torch.no_grad()
+def test_a_stream_that_other_layers_began_is_refused() -> None:
+    net, x = small("star", layers=1, units=4).eval(), normal(1, 2, dtype=torch.float32)
+    net.backend = "auto"
+    state = net.step(x)[1]
+    net.layers.append(small("star", layers=1, units=4, inputs=(4,)).layers[0])
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.step(x, state)
+    assert len(net.step(x)[1]) == 2
+
+
+@torch.no_grad()
+def test_a_state_is_of_the_layers_that_there_are() -> None:
+    net, x = small("star", layers=1, units=4).eval(), normal(1, 6, 2, dtype=torch.float32)
+    state = net.initial_state(1)
+    net.encode(x, state)
+    net.layers[0] = small("star", layers=1, units=64).layers[0]
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.encode(x, state)
+    assert net.encode(x, net.initial_state(1))[0].shape == (1, 6, 64)
 
 
 # What the compiled scan leaves to torch
@@ -740,8 +813,8 @@ def test_many_gradients_at_once() -> None:
     net, x = small("star", layers=2), normal(2, 4, 2, dtype=torch.float32)
     jacobian = functools.partial(torch.autograd.functional.jacobian, inputs=x, vectorize=True)
     both(net, lambda net: jacobian(net))
-    assert not jacobian(net).requires_grad
     net.backend = "auto"
+    assert not jacobian(net).requires_grad
     state = net.initial_state(1)
     with torch.no_grad():
         net.step(x[:1, 0], state)

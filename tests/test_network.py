@@ -1,6 +1,7 @@
 """What a network promises around its cells: states, lengths, readouts, scans, regularisers, start values, counts."""
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -388,6 +389,40 @@ def test_the_wavefront_is_refused_where_it_cannot_run(spec: dict[str, object]) -
         net(batch(net))
 
 
+def _without_bias(net: Network, layer: int) -> None:
+    net.layers[layer].ahead.input.bias = None
+
+
+def _as_tensors(net: Network) -> None:
+    for layer in net.layers:
+        recurrent = layer.ahead.cell.recurrent
+        weight = recurrent.weight.detach()
+        del recurrent.weight
+        recurrent.weight = weight
+
+
+UNLIKE: dict[str, Callable[[Network], object]] = {
+    "a bias less": lambda net: _without_bias(net, 1),
+    "a bias less on top": lambda net: _without_bias(net, 2),
+    "an option": lambda net: setattr(net.layers[1].ahead.cell, "shift", 1.0),
+    "a cell": lambda net: net.layers.__setitem__(1, network("rin", layers=1, inputs=(3,)).layers[0]),
+    "a cell of two states": lambda net: net.layers.__setitem__(1, network("lstm", layers=1, inputs=(3,)).layers[0]),
+    "no parameters": _as_tensors,
+}
+
+
+@pytest.mark.parametrize("change", UNLIKE.values(), ids=UNLIKE)
+def test_the_wavefront_is_refused_where_layers_are_not_alike(change: Callable[[Network], object]) -> None:
+    net = network(layers=3)
+    x = batch(net)
+    change(net)
+    expected, net.backend = net(x), "fused"
+    with pytest.raises(RequestError, match="No fused scan"):
+        net(x)
+    net.backend = "plain"
+    same(net(x), expected, 0)
+
+
 def test_the_wavefront_is_refused_with_lengths_and_truncation() -> None:
     net = network()
     x, net.backend = batch(net), "fused"
@@ -621,7 +656,9 @@ def test_reset_head_keeps_the_body() -> None:
     net.reset_head(7)
     assert (net(x).shape, net.head.weight.dtype) == ((3, 7), torch.float64)
     assert old.interface.outputs == 4
-    assert net.config == old.model_copy(update={"interface": old.interface.model_copy(update={"outputs": 7})})
+    assert net.config == old.model_copy(
+        update={"interface": old.interface.model_copy(update={"outputs": 7, "classes": ()})}
+    )
     same(weights(net, "layers."), body, 0)
     same(net.encode(x)[0], encoded, 0)
     builder.build(net.config, device="cpu", dtype=torch.float64).load_state_dict(net.state_dict())
@@ -796,6 +833,12 @@ def test_normal_start_values_have_their_deviation(name: str, deviation: float | 
             assert abs(block.std() / expected - 1) < 0.15
             assert block.abs().max() > 2.2 * expected
             assert abs(block.mean()) < 0.2 * expected
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_network_of_zero_start_values_computes(cell: str) -> None:
+    net = built(cell, init={"input": "zero", "recurrent": "zero"})
+    assert net(batch(net).float()).isfinite().all()
 
 
 @pytest.mark.parametrize("role", ["input", "recurrent"])

@@ -113,10 +113,14 @@ def test_a_head_of_ones_own(network: Network) -> None:
 
 
 def test_the_default_dtype_is_not_that_of_checkpoints() -> None:
-    torch.set_default_dtype(torch.float64)
+    name = "star-1x128-smnist"  # with gate biases that are drawn
+    usual = build(name, device="cpu").state_dict()
     try:
-        assert load(NAME, device="cpu").dtype == build(NAME, device="cpu").dtype == torch.float32
-        assert build(NAME, device="cpu", dtype=torch.float64).dtype == torch.float64
+        for dtype in (torch.float64, torch.bfloat16):
+            torch.set_default_dtype(dtype)
+            assert load(NAME, device="cpu").dtype == torch.float32
+            assert build(NAME, device="cpu", dtype=torch.float64).dtype == torch.float64
+            torch.testing.assert_close(build(name, device="cpu").state_dict(), usual, rtol=0, atol=0)
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -220,9 +224,11 @@ def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp
     network.save_pretrained(tmp_path)
     found = load(tmp_path)
     assert (found.classes, found.interface.outputs) == (("red", "green"), 2)
-    found.reset_head(2)
-    assert found.classes == ()
-    assert "classes" not in found.config.model_dump()["interface"]  # as in every config.json before there were any
+    found.reset_head(10)  # as many as the task has, and others
+    found.save_pretrained(tmp_path)
+    assert (found.classes, load(tmp_path).classes) == ((), ())
+    # as in every config.json before there were any
+    assert "classes" not in build(NAME).config.model_dump()["interface"]
     with pytest.raises(RequestError, match="cannot have 0 outputs"):
         found.reset_head([])
     for bad in ("abc", 2.0, None, ["a", 1]):
@@ -262,6 +268,8 @@ def test_a_network_is_not_saved_where_it_is_not_found(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError, match="is a name of the registry"):
         network.save_pretrained(NAME)
+    with pytest.raises(RequestError, match="hf://org/name is on the Hub, where push_to_hub"):
+        network.save_pretrained("hf://org/name")
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="is a file"):
         network.save_pretrained("file")
@@ -349,7 +357,7 @@ def test_what_goes_with_an_input_is_checked(network: Network) -> None:
 def test_dtypes_and_devices_by_name() -> None:
     assert load(NAME, device="cpu", dtype="bfloat16").dtype is torch.bfloat16
     assert build(NAME, device="cpu", dtype="float64").dtype is torch.float64
-    for dtype in ("float17", "int8", torch.int8, 3):
+    for dtype in ("float17", "int8", torch.int8, "float8_e5m2", 3):
         with pytest.raises(RequestError, match="dtype"):
             load(NAME, device="cpu", dtype=dtype)  # type: ignore[arg-type]
     for device in ("hpu", "privateuseone", 3.5, "nonsense"):

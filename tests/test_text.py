@@ -249,6 +249,7 @@ def test_what_are_no_tokens_is_refused(x, problem):
     ("change", "problem"),
     [
         ({"embedding": None}, "an embedding is for tokens, and tokens need one"),
+        ({"standardize": True}, "standardize is for numbers"),
         ({"kernel": 3}, "no place for a kernel"),
         ({"embedding": {"size": 0}}, "greater than or equal to 1"),
     ],

@@ -58,7 +58,7 @@ def build(
         # torch's worker threads inherit the setting when they start
         torch.set_flush_denormal(True)
     if target.type != "meta":
-        network.to_empty(device="cpu")
+        network.to(torch.float32).to_empty(device="cpu")  # whatever torch's default is
         with _one_thread(), torch.device("cpu"):
             initialise(network, torch.Generator().manual_seed(seed))
     return network.to(device=target, dtype=number)
@@ -85,7 +85,7 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
 def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     """A dtype of parameters, also by its name, such as "float16". Raises RequestError for one that is none."""
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if dtype is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+    if dtype is not None and found not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise RequestError(
             f"Parameters cannot be of dtype {dtype!r}; they can be of float32, bfloat16, float16 or float64."
         )
@@ -197,7 +197,7 @@ def _fill_bias(bias: Tensor, cell: Cell, units: int, name: str, steps: int, gene
     nn.init.zeros_(bias)
     if bias.numel() != len(cell.inputs) * units:  # not laid out as the input maps, so no gates in it
         return
-    draw = torch.rand(units, generator=generator)
+    draw = torch.rand(units, generator=generator, dtype=torch.float32)
     span = math.log(max(steps, 2))
     memory = {
         "zero": torch.zeros(units),

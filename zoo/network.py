@@ -36,7 +36,7 @@ class Network(Stack):
         self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
         self.neck = Neck(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
-        self._shapes: tuple[int, list[list[torch.Size]]] | None = None
+        self._shapes: tuple[object, list[list[torch.Size]]] | None = None
         mean, std = self.interface.mean, self.interface.std
         self._standard = (0.0, 1.0)
         if spec.standardize and not isinstance(mean, tuple) and not isinstance(std, tuple):  # tuples have no time steps
@@ -66,13 +66,16 @@ class Network(Stack):
 
         In float32, whatever the network computes in. Raises CheckpointError if it is not what its config says, as when
         its head was replaced by hand (see reset_head), and RequestError where `load` would not find it: under a name of
-        the registry, or in a file's place.
+        the registry or of the Hub, or in a file's place.
         """
         from .checkpoint import save
+        from .hub.settings import SCHEME
         from .registry import models
 
         if (name := os.fspath(folder)) in models():
             raise RequestError(f"{name} is a name of the registry, which load takes it for. Choose another folder.")
+        if name.startswith(SCHEME):
+            raise RequestError(f"{name} is on the Hub, where push_to_hub puts a network. Choose a folder.")
         if not name:
             raise RequestError("An empty name is no folder's.")
         if os.path.exists(name) and not os.path.isdir(name):
@@ -164,7 +167,7 @@ class Network(Stack):
         "every"). In training mode recurrent dropout, a mask for a whole sequence, does not act here. Raises RequestError
         for a bidirectional network, which needs the future.
         """
-        if state is None or self._stepper is None or not self._stepper.continues(x, state):
+        if state is None or self._stepper is None or not self._stepper.continues(x, state, self.layers):
             state = self._check_step(x, state)
         if self.interface.readout != "mean":
             logits, new = self._step(self._embedded(x), state, self.head)
@@ -197,13 +200,14 @@ class Network(Stack):
         """Names of the classes in the order of the outputs, those given to `reset_head` or the task's; () if unknown."""
         from .registry import registry
 
+        if self.interface.classes is not None:
+            return self.interface.classes
         task = registry().tasks.get(self.config.task)
-        known = task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
-        return self.interface.classes or known
+        return task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
 
     def reset_head(self, classes: int | Sequence[str]) -> None:
-        """Replace the head by a fresh one for so many outputs, or for classes of these names; everything below keeps its
-        weights.
+        """Replace the head by a fresh one for so many outputs, then without names, or for classes of these names;
+        everything below keeps its weights.
 
         Glorot weights from torch's global generator, zero bias. Raises RequestError for what is no number or names.
         """
@@ -243,8 +247,9 @@ class Network(Stack):
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """The state, if it is one of this network for `batch` sequences."""
-        if self._shapes is None or self._shapes[0] != batch:  # kept, as a stream of steps asks for the same every time
-            self._shapes = batch, [[s.shape for s in part] for part in self.initial_state(batch)]
+        key = batch, [(type(way.cell), way.units) for layer in self.stack for way in layer.directions]
+        if self._shapes is None or self._shapes[0] != key:  # kept, as a stream of steps asks for the same every time
+            self._shapes = key, [[s.shape for s in part] for part in self.initial_state(batch)]
         try:
             fits = [[s.shape for s in part] for part in state] == self._shapes[1]
         except (TypeError, AttributeError):  # anything else

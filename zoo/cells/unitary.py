@@ -36,12 +36,25 @@ def to_real(z: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @cache
-def permutation(units: int, device: torch.device) -> Tensor:
+def _order(units: int) -> list[int]:
     """The fixed permutation Pi: the same wherever and whenever, by what Python promises of random()."""
     draw = random.Random(0)
     keys = [draw.random() for _ in range(units)]
+    return sorted(range(units), key=keys.__getitem__)
+
+
+def permutation(units: int, device: torch.device) -> Tensor:
+    """Pi as indices, made once for a device; but what stands for a tensor while it is traced is of that trace alone."""
+    if (known := _PERMUTATIONS.get((units, device))) is not None:
+        return known
     with torch.inference_mode(False):  # kept beyond the caller's mode
-        return torch.tensor(sorted(range(units), key=keys.__getitem__), device=device)
+        made = torch.tensor(_order(units), device=device)
+    if type(made) is Tensor and not torch._is_functional_tensor(made) and not torch.compiler.is_compiling():
+        _PERMUTATIONS[units, device] = made
+    return made
+
+
+_PERMUTATIONS: dict[tuple[int, torch.device], Tensor] = {}
 
 
 class Evolution(Map):
@@ -73,9 +86,10 @@ def _turned(z: Tensor, angles: Tensor) -> Tensor:
 
 
 def _reflected(z: Tensor, v: Tensor) -> Tensor:
-    """R z = z - 2 v (v* z) / |v|^2."""
+    """R z = z - 2 v (v* z) / |v|^2; of v = 0, which has no direction, z."""
     inner = (z * v.conj()).sum(-1, keepdim=True)
-    return z - 2 * v * inner / (v * v.conj()).sum(-1, keepdim=True)
+    size = (v * v.conj()).sum(-1, keepdim=True)
+    return z - 2 * v * inner / torch.where(size == 0, 1, size)
 
 
 class URNN(Cell):

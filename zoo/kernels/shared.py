@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from ..cells.base import Map, State
+from ..cells.base import Dense, Map, State
 from ..recurrence import Direction, stacked
 from ..text import PADDING
 from .plans import Plan, planned
@@ -39,9 +39,13 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
         and not watched()
         and not direction.regularised
         and direction.cell.axis == -1
-        and direction.input.norm is None
-        and not any(altered(m) for m in maps(direction, made))
+        and all(_is_a_product(m) for m in maps(direction, made))
     )
+
+
+def _is_a_product(m: Map) -> bool:
+    """Whether a map is W s + b of a matrix, and not what somebody has made of it since."""
+    return type(m) is Dense and m.norm is None and "forward" not in vars(m) and not altered(m)
 
 
 def in_memory(tensor: Tensor) -> bool:

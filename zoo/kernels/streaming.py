@@ -31,10 +31,16 @@ class Stepper:
         used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
         self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         used += [] if head is None else [head]
-        places: list[tuple[dict[str, Any], str]] = [(m._modules, name) for m in stack.modules() for name in m._modules]
-        places += [(d.__dict__, "zoneout") for d in directions]
+        self.layers = list(stack)
+        self.children = [m._modules for m in stack.modules()]
+        self.tree = [dict(own) for own in self.children]
+        self.computing = [*(d.cell for d in directions), *used]
+        self.kinds = list(map(type, self.computing))
+        places: list[tuple[dict[str, Any], str]] = [(vars(d), "zoneout") for d in directions]
         places += [(vars(d.cell), n) for d in directions for n, v in vars(d.cell).items() if _is_option(v)]
-        self.parts = (*zip(*places, strict=True), [own[name] for own, name in places])
+        places += [(vars(m), name) for m in used for name in ("form", "forward")]
+        places += [(m._parameters, "bias") for m in used if m.bias is None]
+        self.parts = (*zip(*places, strict=True), [own.get(name) for own, name in places])
         values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
         self.weights = tuple(zip(*values, strict=True))
         self.addresses = self._addresses()
@@ -72,15 +78,19 @@ class Stepper:
             stack is self.stack
             and head is self.head
             and self.key == _key(x)
+            and self.children == self.tree
+            and list(map(type, self.computing)) == self.kinds
             and list(map(dict.get, *self.parts[:2])) == self.parts[2]
             and not any(self.hooks)
             and not anywhere()
             and self.addresses == addresses
         )
 
-    def continues(self, x: Tensor, state: object) -> bool:
-        """Whether the state is the very one made last, and x a next input to it, by its shape and type."""
-        return state is self.latest[0] and type(x) is Tensor and x.shape == self.key[0] and x.dtype == self.key[1]
+    def continues(self, x: Tensor, state: object, stack: nn.ModuleList) -> bool:
+        """Whether the state is the very one made last, of the layers that there are, and x a next input to it, by its
+        shape and type."""
+        ours = state is self.latest[0] and list(stack._modules.values()) == self.layers
+        return ours and type(x) is Tensor and x.shape == self.key[0] and x.dtype == self.key[1]
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied and pickled as None: it knows addresses in this process, of one network."""
@@ -113,12 +123,18 @@ def _key(x: Tensor) -> tuple[object, ...]:
 
 def _is_option(value: object) -> bool:
     """Whether an attribute of a cell decides what it computes."""
-    return isinstance(value, float) or callable(value)
+    return isinstance(value, (bool, int, float)) or callable(value)
 
 
-def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
-    """Whether a Stepper can run these layers and their head on x; not where matrices have to be made of the weights."""
+def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor, state: Sequence[State]) -> bool:
+    """Whether a Stepper can run these layers and their head on x from a state; not where matrices have to be made of the
+    weights."""
     ways: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
+    carried = (len(ways[0].cell.states), (len(x), ways[0].units))  # of every layer, as their states lie in one block
+    if any((len(way.cell.states), (len(x), way.units)) != carried for way in ways):
+        return False
+    if len(state) != len(ways) or any(len(own) != carried[0] or s.shape != carried[1] for own in state for s in own):
+        return False
     if not all(supports(way, x) and not any(m.form for m in maps(way, planned(way.cell))) for way in ways):
         return False
     widths = [x.shape[1], *(way.units for way in ways)]
@@ -164,7 +180,7 @@ def stepper(
         return None
     reader = head if type(head) is nn.Linear and head.bias is not None and not altered(head) else None
     if known is None or not known.fits(stack, reader, x):
-        if not _streams(stack, reader, x):
+        if not _streams(stack, reader, x, state):
             return None
         known = Stepper(stack, reader, x)
     return known

@@ -7,6 +7,7 @@ The equations stay the cells' own: parameters stacked along a first dimension go
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -17,6 +18,8 @@ from ..recurrence import Direction, Layer
 from .shared import altered
 
 Module = TypeVar("Module", bound=nn.Module)
+BARE = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
 
 
 def supports(layers: Sequence[Layer]) -> bool:
@@ -32,7 +35,30 @@ def supports(layers: Sequence[Layer]) -> bool:
             and all(m.norm is None and m.mask is None and not altered(m) for m in d.modules() if isinstance(m, Map))
             for d in directions
         )
+        and _alike([d.cell for d in directions])
+        and _alike([d.input for d in directions[1:]])
     )
+
+
+def _alike(modules: Sequence[nn.Module]) -> bool:
+    """Whether these differ in the values of their parameters only, so that a copy of the first can stand for all."""
+    kind = _kind(modules[0])
+    return all(_kind(m) == kind for m in modules[1:])
+
+
+def _kind(module: nn.Module) -> tuple[object, ...]:
+    """A module's class, the shapes of its parameters, what else it computes by, and the same of its children."""
+    own = {name: value for name, value in vars(module).items() if name not in BARE and value is not None}
+    weights = {name: p.shape for name, p in module._parameters.items() if p is not None}
+    children = {name: _kind(m) for name, m in module._modules.items() if m is not None}
+    return type(module), weights, {name: _comparable(value) for name, value in own.items()}, children
+
+
+def _comparable(value: object) -> object:
+    """What equals that of another layer if it means the same; a tensor, which nothing here stacks, equals none."""
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords
+    return object() if isinstance(value, Tensor) else value
 
 
 def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[list[Tensor], tuple[State, ...]]:

@@ -142,6 +142,8 @@ class Architecture(Spec):
             return "a feed-forward network is for examples without time steps, readout 'none', and only it"
         if (self.embedding is None) != (shape.vocabulary is None):
             return "an embedding is for tokens, and tokens need one"
+        if self.standardize and self.embedding is not None:
+            return "standardize is for numbers, and a token is none"
         rank = 0 if self.embedding else 3 if self.kernel else 1
         if len(shape.input) != rank:
             return f"kernel is {self.kernel}, which does not fit an input of {' x '.join(map(str, shape.input))}"
@@ -157,8 +159,8 @@ class Architecture(Spec):
 class Interface(Shapes):
     """The shapes a task gives a network; with an Architecture, all that is needed to build it."""
 
-    classes: Seq[Text] = ()
-    """Names of the outputs of a network of one's own; those of a task of the registry stand there."""
+    classes: Seq[Text] | None = None
+    """Names of the outputs of a network of one's own, () if they have none; None: its task's, which stand in the registry."""
 
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> "Interface":
@@ -168,7 +170,7 @@ class Interface(Shapes):
 
     @model_serializer(mode="wrap")
     def _named_if_at_all(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in whole(self).items() if key != "classes" or value}
+        return {key: value for key, value in whole(self).items() if key != "classes" or value is not None}
 
     @classmethod
     def of(cls, task: Task) -> "Interface":
