@@ -46,7 +46,7 @@ bench-gpu: .venv/.dev
 
 .venv/.torch:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install $(or $(TORCH),torch)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install '$(or $(TORCH),torch)'
 	touch $@
 
 NATIVE = $(wildcard zoo/kernels/native/*)

@@ -42,7 +42,7 @@ def inspect(
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Random weights, even if there are trained ones.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of what is drawn.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --what."""
@@ -53,6 +53,10 @@ def inspect(
         raise RequestError(f"The analysis {what!r} has no use for {' and '.join(idle)}.")
     from zoo.diagnostics import subject
 
+    if plot is not None:
+        from zoo.plots import drawable
+
+        drawable(plot)  # before what takes long
     config = subject.config_of(name)
     arguments: list[Any] = [config]
     options: dict[str, Any] = {}
@@ -70,11 +74,11 @@ def inspect(
         if what == "lattice" or row.needs == "training":
             options["report"] = lambda done, total: bar(done, total, f"{done}/{total}")
         found = row.function(*arguments, **options)
+    from .pictures import pictured
+
+    emit({"model": name, "what": what, **found.data()}, as_json, pictured(found))
     if plot is not None:
         from zoo.diagnostics import drawing
 
         drawing.draw([(name, found)], row.plot, plot)
         say(f"Wrote {plot}")
-    from .pictures import pictured
-
-    emit({"model": name, "what": what, **found.data()}, as_json, pictured(found))

@@ -1,11 +1,13 @@
 """A checkpoint is loaded whole and verified, or refused with the reason and nothing is changed."""
 
 import errno
+import functools
 import hashlib
 import io
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import huggingface_hub
@@ -14,7 +16,7 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save as to_bytes
 
-from zoo import assets, checkpoint, hub, list_models, load, registry
+from zoo import assets, checkpoint, files, hub, list_models, load, registry
 from zoo.builder import build
 from zoo.cells import CELLS
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
@@ -588,6 +590,14 @@ def test_published_weights_that_do_not_fit_their_config(home):
     publish(home, folder)
     with pytest.raises(CheckpointError, match="is missing"):
         load(NAME)
+
+
+def test_one_file_is_replaced_by_many_at_once(tmp_path):
+    contents = [bytes([n]) * 100_000 for n in range(8)]
+    with ThreadPoolExecutor(len(contents)) as pool:
+        list(pool.map(functools.partial(files.replace, tmp_path / "file"), contents * 8))
+    assert (tmp_path / "file").read_bytes() in contents
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # the published checkpoints

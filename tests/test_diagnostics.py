@@ -239,6 +239,7 @@ def test_inspect_json_has_named_axes(run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
+     ["lstm-2x4", "--seed", "2147483648"],
      ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"],
      ["lstm-2x4", "--what", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
      ["lstm-2x4", "--what", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--what", "jacobian", "--untrained"]],
@@ -268,6 +269,10 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
     assert [axis.ticks for axis in found.indicator.axes] == [(1,), (1, 2, 3)]
     with pytest.raises(RequestError, match="no run that recorded noh"):
         history(tmp_path / "without")
+    begun = results.read(tmp_path / "with").training.model_copy(update={"history": ()})
+    results.write(tmp_path / "with", results.Results(training=begun))
+    with pytest.raises(RequestError, match="no run that recorded noh"):
+        history(tmp_path / "with")
 
 
 def test_the_course_of_a_feed_forward_network() -> None:

@@ -171,6 +171,16 @@ def test_cores_are_shared(
     assert {job.environment["OMP_NUM_THREADS"] for job in seen} == {threads}
 
 
+def test_a_job_that_is_interrupted_while_it_starts_has_stopped(tmp_path: Path) -> None:
+    """Before Python sees to SIGINT, the signal kills the process."""
+    workers, job = jobs.Processes(1), jobs.Job("a", tmp_path, ("train", "a"), {})
+    for number, code in ((signal.SIGINT, jobs.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        process = subprocess.Popen(["sh", "-c", f"trap - INT; kill -{number.value} $$"])
+        process.wait()
+        workers.running.append((job, process))
+        assert workers.ended() == [(job, code, "")]
+
+
 def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a task of a Ray cluster does there, and what becomes of it, without a cluster."""
     job = jobs.Job("a", tmp_path / "a", ("train", "a"), {})

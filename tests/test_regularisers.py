@@ -65,7 +65,28 @@ def test_a_step_against_omega_lowers_it(case: str) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize(("case", "spec"), [("lstm", {}), ("star", {"bidirectional": "sum"})])
+@pytest.mark.parametrize("size", [1e-8, 1e-30])
+def test_the_size_of_the_error_does_not_matter(size: float) -> None:
+    """Nor that its square, in single precision, is 0: each ratio is of the step's derivative alone."""
+    found = []
+    for scale in (1e-4, size):
+        net = network("irnn", layers=1, inputs=(2,)).float()
+        net.head.weight.data.mul_(scale)
+        value = omega(net, normal(2, 6, 2).abs().float(), torch.tensor([0, 3]))
+        found.append((value, gradients(value, weights(net, "layers."))))
+    (whole, slopes), (small, small_slopes) = found
+    same(small, whole, 1e-3)
+    same(small_slopes, slopes, 1e-3)
+
+
+def test_of_one_time_step_omega_is_nothing() -> None:
+    assert omega(network("irnn", inputs=(2,)), normal(2, 1, 2), torch.tensor([0, 3])).item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("case", "spec"),
+    [("lstm", {}), ("star", {"bidirectional": "sum"}), ("rnn", {"zoneout": 0.1}), ("rnn", {"recurrent_dropout": 0.1})],
+)
 def test_it_is_of_one_state_and_one_direction(case: str, spec: dict[str, object]) -> None:
     net = network(case, **spec)
     with pytest.raises(RequestError, match="cannot have omega"):

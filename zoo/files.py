@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ except ImportError:  # there are no such locks
 def replace(path: Path, content: bytes) -> None:
     """Write `content` to `path`, making its folder; at every moment the old or the new file is there, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # of this call's own
     try:
         with partial.open("wb") as file:
             file.write(content)

@@ -91,7 +91,7 @@ class Processes:
         self.running.append((job, process))
 
     def ended(self) -> Sequence[tuple[Job, int, str]]:
-        over = [(job, process.returncode, "") for job, process in self.running if process.poll() is not None]
+        over = [(job, _code(process), "") for job, process in self.running if process.poll() is not None]
         self.running = [(job, process) for job, process in self.running if process.returncode is None]
         return over
 
@@ -151,6 +151,11 @@ def run(
                 waiting.clear()
             report(states)
     return states
+
+
+def _code(process: subprocess.Popen[bytes]) -> int:
+    """Of a process that has ended; an interruption before Python could see to it is one like any other."""
+    return INTERRUPTED if process.returncode == -signal.SIGINT else process.returncode
 
 
 def _phase(code: int) -> Phase:

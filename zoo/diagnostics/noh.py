@@ -69,7 +69,7 @@ class History(Result):
 def history(folder: Path) -> History:
     """What a run of `rnnzoo train --diagnose noh` recorded, of its folder. Raises RequestError if it recorded nothing."""
     training = results.read(folder).training
-    if training is None or not all("noh" in row.diagnostics for row in training.history):
+    if training is None or not training.history or not all("noh" in row.diagnostics for row in training.history):
         raise RequestError(f"{folder} has no run that recorded noh in every epoch: rnnzoo train NAME --diagnose noh.")
     rows = np.array([[np.nan if v is None else v for v in row.diagnostics["noh"]] for row in training.history]).T
     axes = (Axis.counted("layer", len(rows)), Axis("epoch", tuple(row.epoch for row in training.history)))

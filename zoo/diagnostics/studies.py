@@ -16,7 +16,7 @@ import torch
 
 from .. import assets, files, provenance, registry, tensors
 from ..builder import build
-from ..errors import RequestError
+from ..errors import RequestError, ZooError
 from ..specs import Config
 from . import ANALYSES, lattices, subject
 from .base import Result
@@ -204,14 +204,19 @@ def main() -> int:
     parser.add_argument("name", nargs="*", choices=[[], *STUDIES, "cards"], help="which (default: all but cards)")
     parser.add_argument("--runs", type=Path, help="folder of runs, for networks without published weights")
     given = parser.parse_args()
+    failed = 0
     for name in given.name or STUDIES:
         sys.stderr.write(f"{name}\n")
         if name == "cards":
             for model in registry.list_models(pretrained=True):
                 lattices.write(registry.find(model), assets.path("cards", model))
             continue
-        write(name, STUDIES[name](given.runs))
-    return 0
+        try:
+            write(name, STUDIES[name](given.runs))
+        except ZooError as error:  # the others are none the worse for it
+            sys.stderr.write(f"{error}\n")
+            failed = failed or error.exit_code
+    return failed
 
 
 if __name__ == "__main__":

@@ -128,7 +128,9 @@ def original(dataset: Dataset, name: str) -> bytes:
         archive = hub.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
     except DataError as error:
         raise DataError(f"{missing} The Hub was asked too: {error}") from error
-    return _verified(_content(archive, name) or b"", archive, dataset, name)
+    if (content := _content(archive, name)) is None:
+        raise DataError(f"{archive}: has no {name} of {dataset.title}.")
+    return _verified(content, archive, dataset, name)
 
 
 def _content(path: Path, name: str) -> bytes | None:

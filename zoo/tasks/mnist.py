@@ -55,22 +55,21 @@ class MNIST(TaskData):
 
     def _file(self, name: str) -> Tensor:
         """The values of one original IDX file, verified, read once."""
-        for path in self._places(name) if name not in self._files else ():
+        if name in self._files:
+            return self._files[name]
+        places = self._places(name)
+        for path in places:
             if path.exists():
                 content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
                 if hashlib.sha256(content).hexdigest() != self.dataset.sha256[name]:
                     raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
-                self._files[name] = _values(content)
-                break
-        if name not in self._files:
-            raise DataError(f"MNIST's {name} was not found in {data_folder(self.dataset)}.")
-        return self._files[name]
+                return self._files.setdefault(name, _values(content))
+        raise DataError(f"MNIST's {name} was not found in {places[0].parent if places else data_folder(self.dataset)}.")
 
     def _places(self, name: str) -> list[Path]:
-        parquet = self.dataset.hub_files["test" if name.startswith("t10k") else "train"]
         if name.startswith("t10k"):
             return [PACKAGED / f"{name}.gz"]
-        folder = data_folder(self.dataset)
+        folder, parquet = data_folder(self.dataset), self.dataset.hub_files["train"]
         local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
         if any(path.exists() for path in local):
             return local
