@@ -40,9 +40,9 @@ class Dataset(Spec):
     train: Annotated[int, Field(ge=1)] | None = None
     """Number of training examples, where the data are generated; else what is left of all."""
     validation: Annotated[int, Field(ge=1)] | None = None
-    """How many examples are kept for validation."""
+    """How many examples are kept for validation; of data that tasks.base.dealt parts, how many of its keys."""
     test: Annotated[int, Field(ge=1)] | None = None
-    """How many are kept for the test, where the data come without a split."""
+    """How many, of the same, are kept for the test, where the data come without a split."""
     stands_in_for: Text | None = None
     """Data of the documents that this is not, though it takes their place here: figures on the two do not compare."""
     caveat: Text | None = None
