@@ -57,7 +57,11 @@ def bench(
     work = benchmark.Work(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, asked, flushed), *benchmark.products(config)]
     if bf16:
-        contenders += benchmark.halves([c for c in contenders if c.backend == "auto" and c.library != "products"])
+        for half in benchmark.halves([c for c in contenders if c.backend == "auto" and c.library != "products"]):
+            if benchmark.computes(half, str(target)):
+                contenders.append(half)
+            else:
+                say(f"{half.name} is left out: torch cannot compute it on this machine")
     for library in benchmark.absent(config) if asked is None else ():
         say(f"{library} is not installed and left out; to compare with it: pip install 'rnnzoo[bench]'")
     found = race(contenders, work, rounds, f"bench {name}")

@@ -148,6 +148,17 @@ def halves(contenders: Sequence[Contender]) -> list[Contender]:
     return [replace(contender, precision="bf16") for contender in contenders]
 
 
+def computes(contender: Contender, device: str = "cpu") -> bool:
+    """Whether torch can run a network here: its LSTM in bfloat16 needs instructions that not every processor has."""
+    passes = _passes(contender, Work(steps=2, batch=1, threads=1, device=device))
+    try:
+        passes[FORWARD]()
+        passes[TRAINING]()
+    except RuntimeError:
+        return False
+    return True
+
+
 def absent(config: Config) -> list[str]:
     """The libraries that have a counterpart of a network and are not installed."""
     return [name for name in PEERS if counterpart(Contender(name, config)) and not installed(name)]
