@@ -133,7 +133,9 @@ def verify(
         raise RequestError("Name the models to verify, or give --all.")
     chosen = expand(names or ["*"], pretrained=True)
     if bare := [name for name in chosen if registry.find(name).weights is None]:
-        raise CheckpointError(f"No weights to verify has: {', '.join(bare)}. To train it: rnnzoo train {bare[0]}")
+        raise CheckpointError(
+            f"These have no weights to verify: {', '.join(bare)}. To train one: rnnzoo train {bare[0]}"
+        )
     rows = []
     for name in chosen:
         with progress(f"verify {name}") as bar:

@@ -530,7 +530,7 @@ class Twice(base.Dense):
         return 2 * super().product(s, plus)
 
 
-@pytest.mark.parametrize("change", ["norm", "class", "forward"])
+@pytest.mark.parametrize("change", ["norm", "class", "forward", "product", "step", "way"])
 def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
     net, x = small("star", layers=1, layer_norm=change == "norm"), normal(3, 6, 2, dtype=torch.float32)
     way = net.layers[0].ahead
@@ -541,6 +541,12 @@ def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
             way.cell.recurrent.__class__ = Twice
         case "forward":
             way.cell.recurrent.forward = lambda s, plus=None: 2 * s + plus  # type: ignore[method-assign]
+        case "product":
+            way.cell.recurrent.product = lambda s, plus: 2 * s + plus  # type: ignore[method-assign]
+        case "step":
+            way.cell.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
+        case "way":
+            way.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
     refuses(net, lambda: net(x))
 
 
@@ -685,7 +691,23 @@ def test_a_stream_takes_columns_of_a_batch() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["zoneout", "shift", "whole shift", "parametrised", "transposed", "head", "bias", "class", "norm", "forward"],
+    [
+        "zoneout",
+        "shift",
+        "whole shift",
+        "parametrised",
+        "transposed",
+        "head",
+        "bias",
+        "class",
+        "norm",
+        "forward",
+        "product",
+        "step",
+        "prepare",
+        "way",
+        "head's forward",
+    ],
 )
 @torch.no_grad()
 def test_a_stream_sees_more_changes(change: str) -> None:
@@ -715,6 +737,16 @@ def test_a_stream_sees_more_changes(change: str) -> None:
             way.cell.recurrent.norm = nn.LayerNorm(3)
         case "forward":
             way.cell.recurrent.forward = lambda s, plus=None: 2 * s  # type: ignore[method-assign]
+        case "product":
+            way.cell.recurrent.product = lambda s, plus: 2 * s  # type: ignore[method-assign]
+        case "step":
+            way.cell.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
+        case "prepare":
+            way.cell.prepare = lambda x, prepare=way.cell.prepare: prepare(2 * x)  # type: ignore[method-assign]
+        case "way":
+            way.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
+        case "head's forward":
+            net.head.forward = lambda h: h[:, :1].repeat(1, 4)  # type: ignore[method-assign]
         case "parametrised":
             way.cell.recurrent.parametrizations.weight.original0.mul_(-3)
         case "transposed":
@@ -750,7 +782,12 @@ def test_a_stream_that_other_layers_began_is_refused() -> None:
     net.layers.append(small("star", layers=1, units=4, inputs=(4,)).layers[0])
     with pytest.raises(RequestError, match="The state is not one of"):
         net.step(x, state)
-    assert len(net.step(x)[1]) == 2
+    state = net.step(x)[1]
+    assert len(state) == 2
+    wide, way = small("star", layers=1, units=5, inputs=(4,)).layers[0].ahead, net.layers[1].ahead
+    way.input, way.cell, way.units = wide.input, wide.cell, wide.units
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.step(x, state)
 
 
 @torch.no_grad()

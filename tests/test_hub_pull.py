@@ -494,7 +494,8 @@ def test_f16_a_revision_that_could_be_a_path_out_is_refused(here: Here, revision
     here.publish()
     for attempt in (
         lambda: hub.pull(NAME, revision, ask=here.ask), lambda: pull(here, f"{ADDRESS}@{revision}"),
-        lambda: hub.pull(ADDRESS, revision, ask=here.ask),
+        lambda: hub.pull(ADDRESS, revision, ask=here.ask), lambda: load(NAME, revision=revision),
+        lambda: load(ADDRESS, revision=revision),
         lambda: here.way(revision=revision), lambda: here.way(tag=revision),
     ):  # fmt: skip
         with pytest.raises(RequestError, match="is not a revision"):

@@ -284,7 +284,7 @@ def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, r
     theirs = here.hub.add(REPO, {"README.md": b"theirs"})
     code, _, err = run("push", NAME)
     assert (code, here.hub.repos[REPO].refs["main"]) == (1, theirs)
-    assert f"commit {theirs} has such files, and the registry knows of none: the remote has changed" in err
+    assert f"commit {theirs} has files of these names, and the registry pins no commit: the remote has changed" in err
     assert sent(here) == []
     assert push(here, force=True)[0].created
 
@@ -302,7 +302,11 @@ def test_of_several_those_that_were_pushed_before_a_failure_are_named(here: Here
     with pytest.raises(HubError):
         push(here, NAME, OTHER)
     done = registry.find(NAME).weights.revision
-    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}." in here.said
+    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which registry.yaml pins now." in here.said
+    here.said.clear()
+    with pytest.raises(HubError):
+        push(here, NAME, OTHER)
+    assert not [text for text in here.said if "was pushed" in text]  # the same bytes were there
     assert registry.find(OTHER).weights.revision is None
 
 
@@ -514,7 +518,7 @@ def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
     monkeypatch.setattr(registry, "find", lambda name: replace(entry, name=name, weights=None))
     monkeypatch.setattr(hub, "verify", lambda *_, **__: pytest.fail("looked at"))
     code, _, err = run("verify", NAME, OTHER)
-    assert (code, f"No weights to verify has: {NAME}, {OTHER}" in err) == (1, True)
+    assert (code, f"These have no weights to verify: {NAME}, {OTHER}." in err) == (1, True)
 
 
 def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) -> None:
@@ -678,6 +682,7 @@ def test_a_network_goes_to_a_branch_a_pull_request_or_a_private_repository(here:
 def test_a_pull_request_whose_answer_is_lost_is_not_made_twice(here: Here) -> None:
     here.hub.add("alice/mine", {"a": b"1"})
     here.hub.fault("POST", "/commit/", "lost")
+    here.hub.fault("POST", "/commit/", "reset", times=9)
     with pytest.raises(NetworkError, match="may be there all the same: look before you try again"):
         build(NAME, device="cpu").push_to_hub("alice/mine", create_pr=True)
     assert len([s for s in here.hub.asked("/commit/") if s.method == "POST"]) == 1

@@ -408,6 +408,7 @@ UNLIKE: dict[str, Callable[[Network], object]] = {
     "a cell": lambda net: net.layers.__setitem__(1, network("rin", layers=1, inputs=(3,)).layers[0]),
     "a cell of two states": lambda net: net.layers.__setitem__(1, network("lstm", layers=1, inputs=(3,)).layers[0]),
     "no parameters": _as_tensors,
+    "a step": lambda net: setattr(net.layers[1].ahead, "step", lambda x, state: state),
 }
 
 

@@ -65,14 +65,16 @@ def test_a_step_against_omega_lowers_it(case: str) -> None:
     assert after < before
 
 
-@pytest.mark.parametrize("size", [1e-8, 1e-30])
-def test_the_size_of_the_error_does_not_matter(size: float) -> None:
-    """Nor that its square, in single precision, is 0: each ratio is of the step's derivative alone."""
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float32, 1e-8), (torch.float32, 1e-30), (torch.float64, 1e-230)], ids=str
+)
+def test_the_size_of_the_error_does_not_matter(dtype: torch.dtype, size: float) -> None:
+    """Nor that its square is 0 in either precision: each ratio is of the step's derivative alone."""
     found = []
     for scale in (1e-4, size):
-        net = network("irnn", layers=1, inputs=(2,)).float()
+        net = network("irnn", layers=1, inputs=(2,), dtype=dtype)
         net.head.weight.data.mul_(scale)
-        value = omega(net, normal(2, 6, 2).abs().float(), torch.tensor([0, 3]))
+        value = omega(net, normal(2, 6, 2, dtype=dtype).abs(), torch.tensor([0, 3]))
         found.append((value, gradients(value, weights(net, "layers."))))
     (whole, slopes), (small, small_slopes) = found
     same(small, whole, 1e-3)

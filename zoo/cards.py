@@ -321,7 +321,7 @@ def _limits(entry: Entry, results: Results) -> str:
             again = f": `rnnzoo train {entry.name}` makes them again" if same else ""
             lines.append(f"Only the figures are kept, not the weights{again}.")
         if entry.dataset.folder and entry.dataset.validation:
-            lines.append("Part of the dataset's training examples were not trained on but chose the epoch.")
+            lines.append("Some of the dataset's training examples were not trained on but chose the epoch.")
     else:
         lines.append("Declared, not trained: there are no weights.")
     if entry.dataset.stands_in_for:

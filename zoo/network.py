@@ -206,8 +206,8 @@ class Network(Stack):
         return task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
 
     def reset_head(self, classes: int | Sequence[str]) -> None:
-        """Replace the head by a fresh one for so many outputs, then without names, or for classes of these names;
-        everything below keeps its weights.
+        """Replace the head by a fresh one: for a number of outputs, which then have no names, or for classes of the names
+        given. Everything below keeps its weights.
 
         Glorot weights from torch's global generator, zero bias. Raises RequestError for what is no number or names.
         """

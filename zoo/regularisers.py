@@ -47,9 +47,10 @@ def omega(
 
 
 def _scaled(g: Tensor) -> Tensor:
-    """g: (time, batch, ...), each sequence's at each step times that power of two that makes its largest value about 1.
+    """g: (time, batch, ...), each sequence's at each step over the power of two that makes its largest value 1 to 2.
 
     What has vanished to 1e-30 has a direction still, but no norm: the squares are 0 in single precision.
     """
-    exponent = torch.frexp(g.flatten(2).abs().amax(2)).exponent.clamp(-126, 126)
-    return torch.ldexp(g, -exponent.reshape(*exponent.shape, *[1] * (g.dim() - 2)))
+    largest = g.flatten(2).abs().amax(2)
+    scale = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
+    return g / scale.reshape(*scale.shape, *[1] * (g.dim() - 2))

@@ -16,8 +16,8 @@ def adopt(folder: Path) -> str:
     """Copy a checkpoint's files into cards/NAME, with golden outputs, and pin them in registry.yaml; returns NAME.
 
     The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit becomes
-    the one that a push replaces. Raises CheckpointError, where there are no results that say how they were trained too, UnknownNameError, and
-    RequestError outside a checkout.
+    the one that a push replaces. Raises CheckpointError, where there are no results that say how they were trained too,
+    UnknownNameError, and RequestError outside a checkout.
     """
     entry = _entry(folder)
     home = assets.path("cards", entry.name)

@@ -66,14 +66,13 @@ def pull(name: str, revision: str | None = None, to: Path | None = None, ask: As
     """
     ask = ask or Ask()
     there = settings.address(name)
-    if revision is not None:
-        settings.check_revision(revision)
     if there is None:
         found = _entry(registry.find(name), revision, ask)
     else:
-        if revision is not None and there[1] not in (None, revision):
+        repo, own = there
+        if revision is not None and own not in (None, revision):
             raise RequestError(f"{name} and --revision {revision} are two different revisions.")
-        found = _unpinned(name, there[0], revision or there[1] or "main", None, ask)
+        found = _unpinned(name, repo, revision if revision is not None else own or "main", None, ask)
     return found if to is None else replace(found, files=local.copy(found.files, to, ask.force))
 
 
@@ -177,7 +176,7 @@ def _download(
 
 def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask: Ask) -> Pulled:
     """A checkpoint that no pin vouches for."""
-    known = local.known_commit(repo, revision)
+    known = local.known_commit(repo, settings.check_revision(revision))
     if not ask.force and known == revision and (found := _all_here(name, repo, known, expected)):
         return found
     ask.say(f"{name}: {repo}@{revision} has no pin in the registry: only the Hub vouches for its bytes.")

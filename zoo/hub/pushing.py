@@ -94,7 +94,9 @@ def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
                 done.append(_push(hub, package, repo, state, there, way))
         except (ZooError, KeyboardInterrupt):
             for row in done if not way.dry_run else ():
-                way.say(f"{row.name} was pushed: {row.url}, commit {row.commit}.")
+                if row.created:
+                    pinned = ", which registry.yaml pins now" if row.pinned else ""
+                    way.say(f"{row.name} was pushed: {row.pull_request or row.url}, commit {row.commit}{pinned}.")
             raise
         return done
 
@@ -150,7 +152,7 @@ def _same(hub: Connection, package: Package, repo: str, state: State, way: Way) 
         return same
     known = pin.revision or pin.replaces
     if known is None and hub.listing(repo, list(files), state.head):
-        raise changed(f"{repo}: commit {state.head} has such files, and the registry knows of none")
+        raise changed(f"{repo}: commit {state.head} has files of these names, and the registry pins no commit")
     if known not in (None, state.head):
         raise changed(f"{repo}: commit {state.head} is not the pinned {known}")
     return same
@@ -218,13 +220,13 @@ def send(
         with _no_bars():
             return hub.call(repo, commit, once=way.create_pr)
     except (ChangedError, NetworkError) as error:  # somebody else was faster, or we were and did not hear of it
+        if way.create_pr and isinstance(error, NetworkError):
+            raise NetworkError(
+                f"{error} The pull request may be there all the same: look before you try again."
+            ) from error
         now = tip(hub, repo, way.branch)
         if now is not None and now != head and holds(hub, repo, now, files):
             return now, isinstance(error, NetworkError), None
-        if way.create_pr:
-            raise type(error)(
-                f"{error} The pull request may be there all the same: look before you try again."
-            ) from error
         raise
 
 

@@ -156,7 +156,7 @@ def _remote(entry: Entry, pin: Weights, ask: Ask) -> str:
     if not ask.may_connect:
         raise CheckpointError("Offline: the Hub was not asked. Unset HF_HUB_OFFLINE.")
     with ask.connect() as hub:
-        found = _digests(hub, pin, _here(entry))
+        found = _digests(hub, entry, pin)
         head = hub.call(pin.repo, lambda: hub.api.model_info(pin.repo)).sha
     wrong = [f"{name} {problem}" for name, problem in found.items() if problem]
     if wrong:
@@ -165,20 +165,24 @@ def _remote(entry: Entry, pin: Weights, ask: Ask) -> str:
     return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
 
 
-def _digests(hub: Connection, pin: Weights, here: dict[str, Path]) -> dict[str, str | None]:
-    """What is wrong with each pinned file at the pinned commit, as the Hub describes it; here: the verified copies."""
+def _digests(hub: Connection, entry: Entry, pin: Weights) -> dict[str, str | None]:
+    """What is wrong with each pinned file at the pinned commit, as the Hub describes it: a small file, which it knows by
+    git's digest alone, is compared with a copy that is here."""
     there = hub.listing(pin.repo, list(pin.files), pin.revision)
     found: dict[str, str | None] = {}
     for name, file in pin.files.items():
-        entry = there.get(name)
-        if entry is None:
+        remote = there.get(name)
+        if remote is None:
             found[name] = "is not there"
-        elif entry.size != file.size:
-            found[name] = f"has {entry.size:,} bytes instead of {file.size:,}"
-        elif entry.lfs is None:
-            found[name] = "has another sha1" if entry.blob_id != git_sha1(here[name].read_bytes()) else None
+        elif remote.size != file.size:
+            found[name] = f"has {remote.size:,} bytes instead of {file.size:,}"
+        elif remote.lfs is not None:
+            found[name] = "has another sha256" if remote.lfs.sha256 != file.sha256 else None
         else:
-            found[name] = "has another sha256" if entry.lfs.sha256 != file.sha256 else None
+            good = [path for path in local.copies(entry.name, pin, name) if differs(path, file) is None]
+            if not good:
+                raise CheckpointError(f"No good copy of {name} is here to compare the Hub's with.")
+            found[name] = "has another sha1" if remote.blob_id != git_sha1(good[0].read_bytes()) else None
     return found
 
 

@@ -39,13 +39,15 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
         and not watched()
         and not direction.regularised
         and direction.cell.axis == -1
+        and not patched(direction)
+        and not patched(direction.cell)
         and all(_is_a_product(m) for m in maps(direction, made))
     )
 
 
 def _is_a_product(m: Map) -> bool:
     """Whether a map is W s + b of a matrix, and not what somebody has made of it since."""
-    return type(m) is Dense and m.norm is None and "forward" not in vars(m) and not altered(m)
+    return type(m) is Dense and m.norm is None and not patched(m) and not altered(m)
 
 
 def in_memory(tensor: Tensor) -> bool:
@@ -67,6 +69,11 @@ def watched() -> bool:
 
 anywhere = nn.modules.module._has_any_global_hook
 """Whether there are hooks of every module."""
+
+
+def patched(module: nn.Module) -> bool:
+    """Whether a method was replaced, of this one module and not of its class."""
+    return any(name in module.__dict__ for name in ("forward", "product", "step", "prepare", "scan"))
 
 
 def altered(module: nn.Module) -> bool:

@@ -14,7 +14,7 @@ from . import interface
 from .compiled import Run, is_float, supports
 from .interface import address, pointer
 from .plans import planned
-from .shared import altered, anywhere, in_memory, maps, parameters, watched
+from .shared import altered, anywhere, in_memory, maps, parameters, patched, watched
 
 
 class Stepper:
@@ -31,14 +31,15 @@ class Stepper:
         used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
         self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
         used += [] if head is None else [head]
-        self.layers = list(stack)
         self.children = [m._modules for m in stack.modules()]
         self.tree = [dict(own) for own in self.children]
-        self.computing = [*(d.cell for d in directions), *used]
+        self.computing = [*directions, *(d.cell for d in directions), *used]
         self.kinds = list(map(type, self.computing))
+        self.own = list(map(vars, self.computing))
+        self.sizes = list(map(len, self.own))
         places: list[tuple[dict[str, Any], str]] = [(vars(d), "zoneout") for d in directions]
         places += [(vars(d.cell), n) for d in directions for n, v in vars(d.cell).items() if _is_option(v)]
-        places += [(vars(m), name) for m in used for name in ("form", "forward")]
+        places += [(vars(m), "form") for m in used]
         places += [(m._parameters, "bias") for m in used if m.bias is None]
         self.parts = (*zip(*places, strict=True), [own.get(name) for own, name in places])
         values = [(m._parameters, name) for m in used for name, p in m._parameters.items() if p is not None]
@@ -80,6 +81,7 @@ class Stepper:
             and self.key == _key(x)
             and self.children == self.tree
             and list(map(type, self.computing)) == self.kinds
+            and list(map(len, self.own)) == self.sizes  # no method has been replaced
             and list(map(dict.get, *self.parts[:2])) == self.parts[2]
             and not any(self.hooks)
             and not anywhere()
@@ -87,9 +89,9 @@ class Stepper:
         )
 
     def continues(self, x: Tensor, state: object, stack: nn.ModuleList) -> bool:
-        """Whether the state is the very one made last, of the layers that there are, and x a next input to it, by its
+        """Whether the state is the very one made last, of the modules that there are, and x a next input to it, by its
         shape and type."""
-        ours = state is self.latest[0] and list(stack._modules.values()) == self.layers
+        ours = state is self.latest[0] and stack is self.stack and self.children == self.tree
         return ours and type(x) is Tensor and x.shape == self.key[0] and x.dtype == self.key[1]
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -178,7 +180,8 @@ def stepper(
     ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
     if not ours and not all(_lies_flat(s) for own in state for s in own):
         return None
-    reader = head if type(head) is nn.Linear and head.bias is not None and not altered(head) else None
+    more = head is not None and (altered(head) or patched(head))
+    reader = head if type(head) is nn.Linear and head.bias is not None and not more else None
     if known is None or not known.fits(stack, reader, x):
         if not _streams(stack, reader, x, state):
             return None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..cells.base import Map, State
 from ..recurrence import Direction, Layer
-from .shared import altered
+from .shared import altered, patched
 
 Module = TypeVar("Module", bound=nn.Module)
 BARE = frozenset(vars(nn.Module()))
@@ -32,6 +32,7 @@ def supports(layers: Sequence[Layer]) -> bool:
         and all(
             d.cell.axis == -1
             and not d.regularised
+            and not patched(d)
             and all(m.norm is None and m.mask is None and not altered(m) for m in d.modules() if isinstance(m, Map))
             for d in directions
         )

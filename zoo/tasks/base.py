@@ -129,7 +129,7 @@ def original(dataset: Dataset, name: str) -> bytes:
     except DataError as error:
         raise DataError(f"{missing} The Hub was asked too: {error}") from error
     if (content := _content(archive, name)) is None:
-        raise DataError(f"{archive}: has no {name} of {dataset.title}.")
+        raise DataError(f"{archive} has no {name} of {dataset.title}.")
     return _verified(content, archive, dataset, name)
 
 
