@@ -12,10 +12,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.machine import race, table
+from cli.machine import race, reduced, table
 from cli.output import say
 from zoo import files
-from zoo.benchmark import Contender, Measured, Work, computes, halves, machine, ours, peers, products, stack
+from zoo.benchmark import Contender, Measured, Work, machine, ours, peers, products, stack
 
 SIZES = ((16, 64), (4, 128))
 STEPS, BATCH = 784, 100
@@ -30,7 +30,7 @@ def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Conten
     config = stack(cell, layers, units, steps)
     fastest, against = ours(config)[:1], [PEER[cell]]
     own = [*ours(config), *peers(config, against, (False, True)), *products(config)]
-    return [*own, *filter(computes, halves([*fastest, *peers(config, against)]))]
+    return [*own, *reduced([*fastest, *peers(config, against)])]
 
 
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:

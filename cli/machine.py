@@ -57,11 +57,7 @@ def bench(
     work = benchmark.Work(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, asked, flushed), *benchmark.products(config)]
     if bf16:
-        for half in benchmark.halves([c for c in contenders if c.backend == "auto" and c.library != "products"]):
-            if benchmark.computes(half, str(target)):
-                contenders.append(half)
-            else:
-                say(f"{half.name} is left out: torch cannot compute it on this machine")
+        contenders += reduced([c for c in contenders if c.backend == "auto" and c.library != "products"], str(target))
     for library in benchmark.absent(config) if asked is None else ():
         say(f"{library} is not installed and left out; to compare with it: pip install 'rnnzoo[bench]'")
     found = race(contenders, work, rounds, f"bench {name}")
@@ -71,6 +67,19 @@ def bench(
         rows.append({**row.data(), "ratio": ratio})
     data = {"model": name, "machine": benchmark.machine(work, contenders), "rounds": rounds, "contenders": rows}
     emit(data, as_json, table(found))
+
+
+def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
+    """The same in bfloat16, without the peers that torch cannot compute so on this machine, which is said."""
+    from zoo import benchmark
+
+    found = []
+    for half in benchmark.halves(contenders):
+        if half.library != "rnnzoo" and (why := benchmark.refusal(half, device)):
+            say(f"{half.name} is left out: {why}")
+        else:
+            found.append(half)
+    return found
 
 
 def race(contenders: "Sequence[Contender]", work: "Work", rounds: int, title: str) -> "list[Measured]":

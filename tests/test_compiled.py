@@ -691,24 +691,9 @@ def test_a_stream_takes_columns_of_a_batch() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "zoneout",
-        "shift",
-        "whole shift",
-        "parametrised",
-        "transposed",
-        "head",
-        "bias",
-        "class",
-        "norm",
-        "forward",
-        "product",
-        "step",
-        "prepare",
-        "way",
-        "head's forward",
-    ],
-)
+    ["zoneout", "shift", "whole shift", "parametrised", "transposed", "head", "bias", "class", "norm", "forward", "product",
+     "step", "prepare", "way", "head's forward"],
+)  # fmt: skip
 @torch.no_grad()
 def test_a_stream_sees_more_changes(change: str) -> None:
     net, x = small("star", layers=2, units=3).eval(), normal(1, 2, dtype=torch.float32)

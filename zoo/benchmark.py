@@ -148,15 +148,15 @@ def halves(contenders: Sequence[Contender]) -> list[Contender]:
     return [replace(contender, precision="bf16") for contender in contenders]
 
 
-def computes(contender: Contender, device: str = "cpu") -> bool:
-    """Whether torch can run a network here: its LSTM in bfloat16 needs instructions that not every processor has."""
-    passes = _passes(contender, Work(steps=2, batch=1, threads=1, device=device))
+def refusal(peer: Contender, device: str = "cpu") -> str | None:
+    """Why torch cannot run a peer here, if it cannot: in bfloat16 its LSTM needs instructions that not every processor has."""
+    passes = _passes(peer, Work(steps=2, batch=1, threads=1, device=device))
     try:
         passes[FORWARD]()
         passes[TRAINING]()
-    except RuntimeError:
-        return False
-    return True
+    except RuntimeError as error:
+        return first_line(error)
+    return None
 
 
 def absent(config: Config) -> list[str]:

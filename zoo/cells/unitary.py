@@ -35,6 +35,9 @@ def to_real(z: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.cat([z.real, z.imag], -1).to(dtype)
 
 
+_PERMUTATIONS: dict[tuple[int, torch.device], Tensor] = {}
+
+
 @cache
 def _order(units: int) -> list[int]:
     """The fixed permutation Pi: the same wherever and whenever, by what Python promises of random()."""
@@ -52,9 +55,6 @@ def permutation(units: int, device: torch.device) -> Tensor:
     if type(made) is Tensor and not torch._is_functional_tensor(made) and not torch.compiler.is_compiling():
         _PERMUTATIONS[units, device] = made
     return made
-
-
-_PERMUTATIONS: dict[tuple[int, torch.device], Tensor] = {}
 
 
 class Evolution(Map):

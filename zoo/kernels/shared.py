@@ -47,7 +47,7 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
 
 def _is_a_product(m: Map) -> bool:
     """Whether a map is W s + b of a matrix, and not what somebody has made of it since."""
-    return type(m) is Dense and m.norm is None and not patched(m) and not altered(m)
+    return type(m) is Dense and m.norm is None and not altered(m)
 
 
 def in_memory(tensor: Tensor) -> bool:
@@ -77,11 +77,12 @@ def patched(module: nn.Module) -> bool:
 
 
 def altered(module: nn.Module) -> bool:
-    """Whether more is to happen when the module is called than a fused scan does: a hook, or a parametrised weight."""
+    """Whether more is to happen when the module is called than a fused scan does: a hook, a parametrised weight, or a method
+    of one's own."""
     hooks = (
         module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks,
     )  # fmt: skip
-    return any(hooks) or "parametrizations" in module._modules or bool(anywhere())
+    return any(hooks) or "parametrizations" in module._modules or bool(anywhere()) or patched(module)
 
 
 def differentiable(

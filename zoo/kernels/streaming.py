@@ -14,7 +14,7 @@ from . import interface
 from .compiled import Run, is_float, supports
 from .interface import address, pointer
 from .plans import planned
-from .shared import altered, anywhere, in_memory, maps, parameters, patched, watched
+from .shared import altered, anywhere, in_memory, maps, parameters, watched
 
 
 class Stepper:
@@ -180,8 +180,7 @@ def stepper(
     ours = known is not None and state is known.latest[0]  # made by the step before, as in any stream
     if not ours and not all(_lies_flat(s) for own in state for s in own):
         return None
-    more = head is not None and (altered(head) or patched(head))
-    reader = head if type(head) is nn.Linear and head.bias is not None and not more else None
+    reader = head if type(head) is nn.Linear and head.bias is not None and not altered(head) else None
     if known is None or not known.fits(stack, reader, x):
         if not _streams(stack, reader, x, state):
             return None

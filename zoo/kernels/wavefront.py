@@ -49,10 +49,10 @@ def _alike(modules: Sequence[nn.Module]) -> bool:
 
 def _kind(module: nn.Module) -> tuple[object, ...]:
     """A module's class, the shapes of its parameters, what else it computes by, and the same of its children."""
-    own = {name: value for name, value in vars(module).items() if name not in BARE and value is not None}
+    own = {name: _comparable(v) for name, v in vars(module).items() if name not in BARE and v is not None}
     weights = {name: p.shape for name, p in module._parameters.items() if p is not None}
     children = {name: _kind(m) for name, m in module._modules.items() if m is not None}
-    return type(module), weights, {name: _comparable(value) for name, value in own.items()}, children
+    return type(module), weights, own, children
 
 
 def _comparable(value: object) -> object:
