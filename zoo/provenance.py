@@ -21,8 +21,11 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: "torch.device") -> str:
+    """Of a GPU its model, of a CPU also the instructions that torch takes it for having: sums are rounded by them."""
     import torch
 
+    if device.type == "cpu":
+        return f"cpu ({torch.backends.cpu.get_cpu_capability()})"
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
