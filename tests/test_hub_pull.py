@@ -219,6 +219,15 @@ def test_f02_a_body_longer_than_it_may_be_is_stopped(here: Here, monkeypatch: py
         pull(here)
 
 
+def test_f02_the_limit_of_a_body_is_exact() -> None:
+    seen: list[tuple[int, int | None]] = []
+    bar = remote._bar("model.safetensors", 10, lambda done, total: seen.append((done, total)))()
+    bar.update(10)
+    assert seen == [(10, 10)]
+    with pytest.raises(CheckpointError, match="has more than the 10 bytes"):
+        bar.update(1)
+
+
 @pytest.mark.parametrize("name", [NAME, ADDRESS], ids=["pinned", "unpinned"])
 @pytest.mark.parametrize("where", [CDN, BODY_OF_CONFIG], ids=["large", "regular"])
 def test_f03_a_flipped_bit_is_found_and_fetched_once_more(here: Here, name: str, where: str) -> None:
@@ -315,8 +324,10 @@ def test_f06_killed_while_pulling_the_next_pull_succeeds_and_gc_takes_what_is_le
     assert len(partial(here)) == 1
     assert contents(pull(here))[tensors.FILE] == content[tensors.FILE]
     assert "1, " in run("cache", "list")[1]
-    assert json.loads(run("cache", "gc", "--json")[1])["removed"] == []  # it could be under way
-    os.utime(partial(here)[0], (1, 1))
+    for hours in (0.0, 0.9):
+        os.utime(partial(here)[0], (time.time() - 3600 * hours,) * 2)
+        assert json.loads(run("cache", "gc", "--json")[1])["removed"] == []  # it could be under way
+    os.utime(partial(here)[0], (time.time() - 3600 * 1.1,) * 2)
     assert run("cache", "gc", "--dry-run")[0] == 0
     assert len(partial(here)) == 1
     assert len(json.loads(run("cache", "gc", "--json")[1])["removed"]) == 1
@@ -751,6 +762,9 @@ def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(
     os.utime(theirs / "x.incomplete", (1, 1))
     (row,) = json.loads(run("cache", "list", "--json")[1])
     assert (row["repo"], row["revisions"], row["pinned"]) == (REPO, [commit], True)
+    here.pin("0" * 40)
+    assert not caching.contents()[0].pinned  # another revision is
+    here.pin(commit)
     assert row["bytes"] == sum(path.stat().st_size for path in here.blobs() if path.parent != theirs)
     assert json.loads(run("cache", "gc", "--older-than", "0", "--json")[1])["removed"] == []
     assert run("cache", "rm", NAME, "--dry-run")[0] == 0

@@ -88,6 +88,22 @@ def test_a_run_that_cannot_be_started_is_one_failure(tmp_path: Path) -> None:
     assert "No space left" in state.text
 
 
+def test_every_job_gets_what_the_command_line_changes(
+    run: Run, three: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three()
+    seen: list[jobs.Job] = []
+
+    def done(todo: Sequence[jobs.Job], *rest: object) -> dict[str, jobs.State]:
+        seen.extend(todo)
+        return {job.name: jobs.State("done") for job in todo}
+
+    monkeypatch.setattr(jobs, "run", done)
+    given = ("--epochs", "2", "--batch-size", "40", "--seed", "3")
+    assert run("train", PATTERN, "--out", str(tmp_path), *given)[0] == 0
+    assert [job.arguments for job in seen] == [("train", name, "--out", str(tmp_path / name), *given) for name in NAMES]
+
+
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
     three({"epochs": 100})
     out = tmp_path / "runs"

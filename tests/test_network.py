@@ -667,6 +667,17 @@ def test_reset_head_keeps_the_body() -> None:
     same(net(x), net.head(encoded.mean(1)))
 
 
+def test_a_linear_head_starts_by_glorot() -> None:
+    net = builder.build(config(units=200, outputs=100), device="cpu")
+    heads = [net.head]
+    net.reset_head(100)
+    heads.append(net.head)
+    bound = math.sqrt(6 / (200 + 100))
+    for head in heads:
+        assert 0.98 * bound < head.weight.abs().max() <= bound
+        assert not head.bias.any()
+
+
 def test_reset_head_starts_afresh() -> None:
     net = network(outputs=4)
     before = net.head.weight.clone()

@@ -13,6 +13,7 @@ from zoo.builder import build
 from zoo.errors import DataError, RequestError
 from zoo.evaluation import measure
 from zoo.tasks import task_data
+from zoo.tasks.base import dealt
 
 FILE = "matogrosso_mod13q1_1892.npz"
 CPU = torch.device("cpu")
@@ -68,6 +69,14 @@ def test_places_are_not_parted(folder, name):
         assert set(labels.flatten().tolist()) == {made["y"][series[row.numpy().tobytes()]]}
     found = measure(build(f"star-1x128-{name}", device="cpu"), splits["test"], "class", 7)
     assert 0 <= found.metric <= 1
+
+
+def test_groups_are_dealt_in_the_order_of_the_digests_of_their_keys():
+    groups = [f"place {i // 2}" for i in range(40)]
+    held = registry.registry().datasets["mato-grosso"].model_copy(update={"test": 4, "validation": 3})
+    order = sorted(range(20), key=lambda i: hashlib.sha256(f"place {i}".encode()).hexdigest())
+    parts = {"test": order[:4], "validation": order[4:7], "train": order[7:]}
+    assert dealt(groups, held) == {name: [2 * i + k for i in part for k in (0, 1)] for name, part in parts.items()}
 
 
 def test_other_arrays_are_a_data_error(folder):

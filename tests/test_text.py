@@ -435,6 +435,13 @@ def test_an_unknown_layout_is_refused():
             task_data(task(name, layout="words"), pinned(key))
 
 
+def test_words_are_learnt_from_the_training_split_alone(folder):
+    data = task_data(task("spooky", vocabulary=300), pinned("spooky"))
+    seen = {data.tokenizer.words[token] for row in data.split("train").raw for token in row.tolist()}
+    assert {word for word in data.tokenizer.words if word.isalpha()} == {word for word in seen if word.isalpha()}
+    assert (data.split("test").raw == text.UNKNOWN).any()
+
+
 @pytest.fixture
 def text_zoo(folder, small_zoo, monkeypatch):
     """A zoo whose one model reads sentences, with its pretrained vectors, and what it is adopted into."""
@@ -461,6 +468,23 @@ def test_training_starts_from_the_vectors_and_keeps_the_words(tmp_path):
     assert (measured.metric, measured.n) == ("accuracy", 20)
     logits = network(*network.tokenizer(["The raven, alone", "Unheard-of!"]))
     assert logits.shape == (2, 3)
+
+
+def test_vectors_of_tokens_start_as_standard_normal_values():
+    vectors = tokens(vocabulary=2000, embedding={"size": 50}).embedding.weight[1:]
+    assert vectors.std().item() == pytest.approx(1.0, abs=0.02)
+    assert vectors.mean().item() == pytest.approx(0.0, abs=0.02)
+
+
+@pytest.mark.usefixtures("text_zoo")
+def test_words_without_a_vector_deviate_as_those_with_one_do():
+    entry = registry.find(NAME)
+    network = build(entry.config, device="cpu")
+    drawn = network.embedding.weight.detach().clone()
+    task_data(entry.task, entry.dataset).equip(network)
+    at, found = network.tokenizer.tokens, network.embedding.weight
+    known = found[[at[word] for word in ("the", "raven", "old", "monster", "wept") if word in at]]
+    torch.testing.assert_close(found[at["dark"]], drawn[at["dark"]] * known.std())
 
 
 @pytest.mark.usefixtures("text_zoo")

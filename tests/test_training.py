@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from zoo import checkpoint, hub, registry, release, results
+from zoo import checkpoint, files, hub, registry, release, results
 from zoo.builder import build
 from zoo.errors import CheckpointError, RequestError, StorageError, TrainingError
 from zoo.evaluation import evaluate, record
@@ -397,14 +397,21 @@ def test_schedules() -> None:
     assert max(cycle) == cycle[29] == cycle[30] == 1.0
     assert cycle[0] < 0.01
     assert cycle[-1] < 0.01
+    later = [schedule(Schedule(name="one-cycle", warmup=50), step, total) for step in range(total)]
+    assert later[24] == pytest.approx(0.5)
+    assert max(later) == later[49] == 1.0
 
 
 @pytest.mark.parametrize(
     ("spec", "expected", "settings"),
     [
-        (Optimizer(name="adam", lr=0.1, betas=(0.8, 0.9)), torch.optim.Adam, {"betas": (0.8, 0.9)}),
         (
-            Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2),
+            Optimizer(name="adam", lr=0.1, betas=(0.8, 0.9), weight_decay=0.02),
+            torch.optim.Adam,
+            {"betas": (0.8, 0.9)},
+        ),
+        (
+            Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2, weight_decay=0.03),
             torch.optim.RMSprop,
             {"alpha": 0.8, "momentum": 0.2},
         ),
@@ -616,6 +623,8 @@ def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
 
     train(registry.find(NAME), tmp_path, device="cpu", report=second)
     assert refused == [True]
+    with files.alone(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
+        release.adopt(tmp_path)
     train(registry.find(NAME), tmp_path, device="cpu")  # the lock is gone, and so is what was left by a killed process
     assert not list(tmp_path.glob(".*.partial"))
 
