@@ -67,7 +67,7 @@ def inspect(
     elif row.needs == "training":
         arguments = subject.course(name, config, seed)
     else:
-        sample = subject.sample(name, config, examples or 128, steps, untrained, seed, data=row.needs != "network")
+        sample = subject.sample(name, config, examples or 128, steps, untrained, seed, needs=row.needs)
         arguments = sample.given(row.needs)
         say(sample.text)
     with progress(f"{what} {name}") as bar:

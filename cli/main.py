@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
 
 import io
+import os
 import sys
 import traceback
 from types import TracebackType
@@ -64,6 +65,8 @@ def _traceback(kind: type[BaseException], error: BaseException, at: TracebackTyp
 
 def main() -> None:
     """Run the command line and exit."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (whoever started this closed it)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every terminal has every character; stderr does so by itself
     try:

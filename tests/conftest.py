@@ -90,7 +90,6 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             (tmp_path / "data" / "mnist" / f"train-{kind}-ubyte").write_bytes(content)
             dataset["sha256"][f"train-{kind}-ubyte"] = hashlib.sha256(content).hexdigest()
         root.mkdir(exist_ok=True)
-        (root / "pyproject.toml").touch()  # as in a checkout
         with (root / "registry.yaml").open("w") as file:
             YAML(typ="safe", pure=True).dump(data, file)
         monkeypatch.setattr(assets, "ROOT", root)

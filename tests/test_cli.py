@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -144,6 +145,14 @@ def test_characters_that_stdout_lacks_are_replaced(monkeypatch: pytest.MonkeyPat
     sys.stdout.flush()
     assert not ended.value.code
     assert b"layer 1 ??" in written.getvalue()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes them is needed")
+def test_without_stdout_and_stderr_the_work_is_done_all_the_same() -> None:
+    program = f"{shlex.quote(sys.executable)} -m rnnzoo_cli"
+    for arguments, closed, code in (("list star-16x64*", ">&-", 0), ("show nothing", ">&- 2>&-", 2)):
+        done = subprocess.run(["sh", "-c", f"{program} {arguments} {closed}"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import math
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -362,6 +363,16 @@ def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Pat
     code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
     assert code == 2
     assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
+    code, out, err = run("inspect", str(tmp_path), "--what", "saturation", "--examples", "4")  # of no targets
+    assert code == 0, err
+    assert "sequences 4" in out
+
+
+@pytest.mark.parametrize("what", ["lattice", "jacobian"])
+def test_a_slip_in_a_size_takes_no_memory(run: Run, what: str) -> None:
+    code, _, err = run("inspect", "lstm-8x16000", "--what", what)
+    assert code == 2
+    assert re.search(r"lstm-8x16000 has [\d,]{12,} parameters, more than 200,000,000", err)
 
 
 def test_both_directions_stop_at_the_end_of_a_sequence_before_their_jacobians_are_taken() -> None:

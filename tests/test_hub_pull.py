@@ -93,6 +93,14 @@ def test_force_fetches_whatever_is_here(here: Here) -> None:
     assert len(here.hub.asked(CDN, "GET")) == 4
 
 
+def test_to_force_what_is_not_on_the_hub_yet_says_so(here: Here, run: Run) -> None:
+    code, _, err = run("pull", NAME, "--force")
+    assert (code, f"{NAME} is not on the Hub yet" in err) == (0, True)
+    assert here.hub.seen == []
+    code, _, err = run("pull", NAME, "--force", "--offline")
+    assert (code, "--force asks the Hub for what --offline forbids" in err) == (2, True)
+
+
 def test_to_copies_and_replaces_nothing_of_ones_own(here: Here, run: Run, tmp_path: Path) -> None:
     here.publish()
     code, out, _ = run("pull", NAME, "--to", str(tmp_path / "mine"))

@@ -18,6 +18,7 @@ from zoo.evaluation import evaluate
 from zoo.feedforward import ACTIVATIONS
 from zoo.stack import Stack
 from zoo.tasks.base import Split
+from zoo.tasks.text import trimmed
 from zoo.text import RESERVED, Tokenizer
 
 NAME = "gru-1x128-mnist-rows"
@@ -155,13 +156,15 @@ def test_examples_are_what_the_network_was_measured_on(network: Network) -> None
 @pytest.mark.parametrize("name", ["pmnist", "adding-200", "circles", "with lengths"])
 def test_examples_are_a_dataset(name: str) -> None:
     if name == "with lengths":
-        tokens = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 0, 0], [7, 8, 0]])
-        test = Split(tokens, torch.arange(4), {}, lambda raw: raw, torch.tensor([3, 2, 1, 2]))
+        tokens = torch.tensor([[1, 2, 0], [4, 0, 0], [6, 7, 0], [7, 8, 9]])  # the longest is in no batch of the others
+        test = Split(tokens, torch.arange(4), {}, trimmed, torch.tensor([2, 1, 2, 3]))
     else:
         test = examples(name, "test")
     batch = next(iter(DataLoader(test, batch_size=3)))  # type: ignore[arg-type]
-    for ours, theirs in zip([part for part in test.batch(torch.arange(3)) if part is not None], batch, strict=True):
-        assert torch.equal(ours, theirs)
+    x, *ours = (part for part in test.batch(torch.arange(3)) if part is not None)
+    assert torch.equal(batch[0][:, : x.shape[1]], x)
+    assert not batch[0][:, x.shape[1] :].any()
+    assert all(torch.equal(*pair) for pair in zip(ours, batch[1:], strict=True))
     assert torch.equal(test[-1][0], test[len(test) - 1][0])
     with pytest.raises(IndexError, match=f"There are {len(test)} examples"):
         test[len(test)]
@@ -234,6 +237,23 @@ def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp
     for bad in ("abc", 2.0, None, ["a", 1]):
         with pytest.raises(RequestError, match="A head cannot have"):
             found.reset_head(bad)  # type: ignore[arg-type]
+
+
+def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
+    for classes, names in ((3, ()), (["red", "green"], ("red", "green"))):
+        for pretrained in (True, False):
+            found = load(NAME, device="cpu", classes=classes, pretrained=pretrained)
+            assert found.classes == names
+            assert not found.training
+            assert found(torch.rand(2, 28, 28)).shape == (2, found.interface.outputs)
+            same_body = torch.equal(found.layers[0].ahead.input.weight, network.layers[0].ahead.input.weight)
+            assert same_body == pretrained
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**23, 0.5, "a", None])
+def test_what_is_no_seed_is_refused(seed: object) -> None:
+    with pytest.raises(RequestError, match="A seed is an integer from 0"):
+        build(NAME, device="cpu", seed=seed)  # type: ignore[arg-type]
 
 
 def test_the_seed_alone_decides_start_values(network: Network) -> None:

@@ -73,15 +73,15 @@ def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     assert "It departs from the recipe `mnist-rows`." in cards.of(registry.find("rnn-1x128-mnist-rows.omega"))
 
 
-def test_adopting_needs_a_checkout_and_weights_that_someone_trained(small_zoo, run, tmp_path):
-    root = small_zoo({"epochs": 1})
+def test_adopting_needs_what_may_be_written_to_and_weights_that_someone_trained(small_zoo, run, tmp_path, monkeypatch):
+    small_zoo({"epochs": 1})
     folder = tmp_path / "run"
     assert run("train", NAME, "--out", str(folder), "--device", "cpu")[0] == 0
-    (root / "pyproject.toml").unlink()
     for flags in ((), ("--results",)):
-        code, _, err = run("adopt", str(folder), *flags)
-        assert (code, "is not a checkout" in err) == (2, True)
-    (root / "pyproject.toml").touch()
+        with monkeypatch.context() as patch:
+            patch.setattr(assets, "PACKAGED", True)
+            code, _, err = run("adopt", str(folder), *flags)
+        assert (code, "is an installed package" in err) == (2, True)
     (folder / results.FILE).rename(folder / "kept")
     code, _, err = run("adopt", str(folder))
     assert (code, "no results.json that says how these weights were trained" in err) == (1, True)

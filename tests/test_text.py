@@ -500,7 +500,6 @@ def test_other_words_are_noticed(tmp_path):
 def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
     out = tmp_path / "run"
     train(registry.find(NAME), out, device="cpu", overrides={"epochs": 1})
-    (text_zoo / "pyproject.toml").touch()
     kept = (out / FILE).read_bytes()
     (out / FILE).unlink()
     with pytest.raises(CheckpointError, match=r"no vocabulary\.txt"):

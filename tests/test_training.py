@@ -677,6 +677,13 @@ def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tm
     checkpoint.save(network, tmp_path / "three")
     with pytest.raises(RequestError, match="does not fit mnist-rows, which has steps of 28 and 10 outputs"):
         evaluate(tmp_path / "three", device="cpu")
+    network.reset_head(10)
+    checkpoint.save(network, tmp_path / "ten")
+    assert evaluate(tmp_path / "ten", limit=3, device="cpu").n == 3
+    network.reset_head([f"class {i}" for i in range(10)])
+    checkpoint.save(network, tmp_path / "named")
+    with pytest.raises(RequestError, match="does not fit mnist-rows, whose classes are others"):
+        evaluate(tmp_path / "named", device="cpu")
     every = json.loads((tmp_path / "three" / "config.json").read_text())
     every["interface"] |= {"outputs": 10, "readout": "every"}
     checkpoint.save(build(Config.model_validate(every), device="cpu"), tmp_path / "every")

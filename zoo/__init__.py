@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from .network import Network
     from .registry import Entry, list_models
     from .registry import find as spec
-    from .specs import Architecture, Config, Interface
+    from .specs import Architecture, Config, Embedding, Head, Init, Interface
     from .tasks import examples
 
 __all__ = [
     "Architecture",
     "Config",
+    "Embedding",
     "Entry",
+    "Head",
+    "Init",
     "Interface",
     "Network",
     "build",
@@ -39,6 +42,9 @@ _HOMES = {
     "Network": ("network", "Network"),
     "Architecture": ("specs", "Architecture"),
     "Config": ("specs", "Config"),
+    "Embedding": ("specs", "Embedding"),
+    "Head": ("specs", "Head"),
+    "Init": ("specs", "Init"),
     "Interface": ("specs", "Interface"),
 }
 

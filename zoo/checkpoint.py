@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ FILES = (WEIGHTS, CONFIG, text.FILE)
 def load(
     name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
     revision: str | None = None, pretrained: bool = True, seed: int = 0, allow_large: bool = False,
+    classes: int | Sequence[str] | None = None,
 ) -> Network:  # fmt: skip
     """A network with its published weights, in eval mode, on the best device.
 
@@ -32,13 +34,18 @@ def load(
     of this library, or a folder with model.safetensors and config.json; a word without a path separator that is in the
     registry is a name. dtype: of the parameters, torch.float16 or "float16" (default: as stored, float32). revision: a
     Hub revision other than the pinned one. pretrained=False: randomly initialised instead, by `build` and from `seed`.
-    allow_large: as for `build`. Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
+    allow_large: as for `build`. classes: of a fresh head in the place of the one that it has, see Network.reset_head.
+    Raises UnknownNameError, CheckpointError, and what `build` raises; there is no third outcome.
     """
     if pretrained:
-        return assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
-    if revision is not None:
+        network = assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
+    elif revision is not None:
         raise RequestError("A revision is one of weights, and pretrained=False loads none.")
-    return build(_config(name_or_path), device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
+    else:
+        network = build(_config(name_or_path), device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
+    if classes is not None:
+        network.reset_head(classes)
+    return network
 
 
 def assemble(

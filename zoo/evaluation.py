@@ -71,15 +71,21 @@ def evaluate(
     )  # fmt: skip
 
 
-def task_of(config: Config) -> Task:
-    """The registry's task that a network is for. Raises RequestError where there is none, or where it does not fit it."""
+def task_of(config: Config, outputs: bool = True) -> Task:
+    """The registry's task that a network is for. Raises RequestError where there is none, or where it does not fit it.
+
+    outputs: whether those have to fit, too, and not only what goes in.
+    """
     tasks = registry().tasks
     if config.task not in tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     own, task = config.interface, tasks[config.task]
-    if any(getattr(own, part) != getattr(task, part) for part in ("input", "vocabulary", "outputs", "readout", "form")):
+    parts = ("input", "vocabulary", "form", *(("outputs", "readout") if outputs else ()))
+    if any(getattr(own, part) != getattr(task, part) for part in parts):
         shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+    if outputs and own.classes and own.classes != task.classes:
+        raise RequestError(f"This checkpoint does not fit {config.task}, whose classes are others.")
     return task
 
 

@@ -78,7 +78,8 @@ class Hidden(nn.Module):
 class FeedForward(Network):
     """Hidden layers and a linear head: x, (batch, features), to logits, (batch, outputs).
 
-    It is called, trained, saved and loaded as a recurrent network is, and refuses what takes time steps or states.
+    It is called, trained, saved and loaded as a recurrent network is, and refuses what takes time steps or states, and
+    lengths.
     """
 
     hidden: Sequence[Hidden]
@@ -96,9 +97,9 @@ class FeedForward(Network):
         self.width, self.neck = spec.units, Neck(None, spec.units)
         self.head = nn.Linear(self.width, shape.outputs)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Logits, (batch, outputs), for x: (batch, features). Raises RequestError for other shapes, and for lengths."""
-        return self.head(self.features(x, lengths)[-1])
+    def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The output of the last hidden layer, (batch, units). Raises RequestError for other shapes, and for lengths."""
+        return self.features(x, lengths)[-1]
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every hidden layer, bottom to top, each (batch, units)."""

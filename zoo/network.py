@@ -113,8 +113,15 @@ class Network(Stack):
         sequence's first), "mean" the mean over its own steps, and "every" gives zeros beyond it.
         Raises RequestError if the shapes are not what the network was built for.
         """
+        return self._logits(self.pooled(x, lengths), lengths)
+
+    def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """What the head makes the logits of: (batch, width), or (batch, time, width) where the readout is "every".
+
+        x and lengths are as for `forward`, and so is what is raised.
+        """
         steps, lengths = self._check(x, lengths)
-        return self._logits(*self.run(steps, self.start(steps), lengths), lengths)
+        return self._pool(*self.run(steps, self.start(steps), lengths), lengths)
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -146,7 +153,8 @@ class Network(Stack):
         given, lengths = self._check(x, lengths)
         x = given.vectors() if isinstance(given, Rows) else given
         found: list[tuple[Tensor, list[Tensor]]] = []
-        return self._logits(*self.layered(x, self.start(x), lengths, Direction.scan, keep=found), lengths), found
+        outputs, final = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
+        return self._logits(self._pool(outputs, final, lengths), lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
         """Zero states for `batch` sequences."""
@@ -171,11 +179,11 @@ class Network(Stack):
             state = self._check_step(x, state)
         if self.interface.readout != "mean":
             logits, new = self._step(self._embedded(x), state, self.head)
-            return self._read(new[-1][0]) if logits is None else logits, new
+            return self.head(self._flat(new[-1][0])) if logits is None else logits, new
         *layers, (total, count) = state
         _, new = self._step(self._embedded(x), tuple(layers), None)
         seen = (total + new[-1][0], count + 1)
-        return self._read(_mean(*seen).to(new[-1][0].dtype)), (*new, seen)
+        return self.head(self._flat(_mean(*seen).to(new[-1][0].dtype))), (*new, seen)
 
     def _step(self, h: Tensor, state: NetworkState, head: nn.Module | None) -> tuple[Tensor | None, NetworkState]:
         """New states of the layers for one time step, h: (batch, features, ...), not yet standardised.
@@ -260,18 +268,26 @@ class Network(Stack):
             raise RequestError(f"The state is on {', '.join(elsewhere)}; {self.config.name} is on {self.device}.")
         return state
 
-    def _logits(self, outputs: Outputs, final: NetworkState, lengths: Tensor | None) -> Tensor:
-        """Logits of the top layer's outputs and final state, as the readout says."""
+    def _pool(self, outputs: Outputs, final: NetworkState, lengths: Tensor | None) -> Tensor:
+        """What the head reads of the top layer's outputs and final state, as the readout says."""
         if self.interface.readout == "last":
-            return self._read(self.stack[-1].last(outputs, final[-1], lengths))
+            return self._flat(self.stack[-1].last(outputs, final[-1], lengths))
         steps = mask(stacked(outputs).transpose(0, 1), lengths)
         if self.interface.readout == "every":
-            return mask(self._read(steps), lengths)
-        return self._read(_mean(*_sums(steps, lengths)).to(steps.dtype))
+            flat = self._flat(steps)
+            return flat if flat is steps else mask(flat, lengths)
+        return self._flat(_mean(*_sums(steps, lengths)).to(steps.dtype))
 
-    def _read(self, h: Tensor) -> Tensor:
-        """Logits of (..., width), or of (..., width, height, width) through the neck."""
-        return self.head(h if self.config.architecture.kernel is None else self.neck(h))
+    def _flat(self, h: Tensor) -> Tensor:
+        """(..., width) as it is, (..., channels, height, width) through the neck."""
+        return h if self.config.architecture.kernel is None else self.neck(h)
+
+    def _logits(self, h: Tensor, lengths: Tensor | None) -> Tensor:
+        """Of what `pooled` gives; zero beyond each sequence's end."""
+        logits = self.head(h)
+        if lengths is None or self.interface.readout != "every":
+            return logits
+        return mask(logits, valid_lengths(lengths, logits))
 
     def _read_in(self, x: Tensor) -> Steps:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""

@@ -18,6 +18,9 @@ class Reader(Network):
 
     What both put out, one vector a word, is joined into one sequence, the story's part first, and read by the third,
     `decoder`, whose output at the end goes to the head. The stack of the story is this network's own `layers`.
+
+    It maps tokens x: (batch, time), in each row a story, its question, and padding, to logits, (batch, outputs). lengths:
+    (batch, 2) integers, the words of each story and of each question; what lies beyond them changes nothing.
     """
 
     def __init__(self, config: Config):
@@ -31,12 +34,8 @@ class Reader(Network):
         """What a word goes through: the stack of the story or that of the question, which are alike, and the decoder."""
         return (self.question, self.decoder)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Logits, (batch, outputs), for tokens x: (batch, time), in each row a story, its question, and padding.
-
-        lengths: (batch, 2) integers, the words of each story and of each question; what lies beyond them changes
-        nothing. Raises RequestError if the shapes are not what the network was built for.
-        """
+    def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The decoder's output at the end, (batch, width). Raises RequestError for other shapes than the class says."""
         story, question = self._lengths(x, lengths).unbind(1)
         time = torch.arange(int((story + question).max()), device=x.device)
         asked = story[:, None] + time[: int(question.max())]
@@ -46,7 +45,7 @@ class Reader(Network):
         joined = _take(torch.cat([told, about], 1), torch.where(after, told.shape[1] + time - story[:, None], time))
         joined, together = mask(joined, story + question), story + question
         self._follow(self.decoder)
-        return self._logits(*self.decoder.run(joined, self.decoder.start(joined), together), together)
+        return self._pool(*self.decoder.run(joined, self.decoder.start(joined), together), together)
 
     def _read_words(self, stack: Stack, x: Tensor, lengths: Tensor) -> Tensor:
         """Outputs of a stack, (batch, time, width), for tokens (batch, time)."""

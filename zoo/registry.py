@@ -5,6 +5,7 @@ not equal the name derived from the entry, references to what is not there.
 """
 
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -205,11 +206,12 @@ def find(name: str) -> Entry:
 
 
 def list_models(
-    pattern: str = "*", *, task: str | None = None, cell: str | None = None, pretrained: bool | None = None
-) -> list[str]:
-    """Names of the models that match a shell-style pattern, sorted.
+    pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), task: str | None = None,
+    cell: str | None = None, pretrained: bool | None = None,
+) -> list[str]:  # fmt: skip
+    """Names of the models that match a shell-style pattern, or one of several, sorted.
 
-    task, cell: only models of this task or cell (UnknownNameError if there is no such). pretrained: only models
+    exclude: patterns of models to leave out. task, cell: only models of this task or cell (UnknownNameError if there is no such). pretrained: only models
     with (True) or without (False) published weights.
     """
     tasks = registry().tasks
@@ -217,10 +219,12 @@ def list_models(
         raise UnknownNameError("task", task, tasks)
     if cell is not None:
         cell_row(cell)
+    wanted, unwanted = ((each,) if isinstance(each, str) else tuple(each) for each in (pattern, exclude))
     return [
         name
         for name, model in models().items()
-        if fnmatch.fnmatchcase(name, pattern)
+        if any(fnmatch.fnmatchcase(name, each) for each in wanted)
+        and not any(fnmatch.fnmatchcase(name, each) for each in unwanted)
         and task in (None, model.task)
         and cell in (None, model.cell)
         and pretrained in (None, name in registry().weights)

@@ -17,7 +17,7 @@ def adopt(folder: Path) -> str:
 
     The weights must load, strictly, into what the registry says NAME is. An older pin is replaced; its Hub commit becomes
     the one that a push replaces. Raises CheckpointError, where there are no results that say how they were trained too,
-    UnknownNameError, and RequestError outside a checkout.
+    UnknownNameError, and RequestError for an installed package.
     """
     entry = _entry(folder)
     home = assets.path("cards", entry.name)
@@ -43,8 +43,8 @@ def keep_results(folder: Path) -> str:
     """Copy only the results of a run, recorded evaluations and all, into cards/NAME; returns NAME.
 
     For a model whose weights are not published: anyone can train them again by its recipe. Raises CheckpointError where
-    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin or
-    outside a checkout.
+    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin and for
+    an installed package.
     """
     entry = _entry(folder)
     if entry.weights is not None:
@@ -73,9 +73,8 @@ def _trained(folder: Path) -> results.Results:
 
 
 def _entry(folder: Path) -> Entry:
-    """What the registry says of the model in a folder, whose config must agree with it; only in a checkout."""
-    if not assets.path("pyproject.toml").is_file():
-        raise RequestError(f"{assets.ROOT} is not a checkout of the repository, where checkpoints are adopted into.")
+    """What the registry says of the model in a folder, whose config must agree with it; not in an installed package."""
+    assets.writable()
     config = configs.read(folder / configs.FILE)
     entry = registry.find(config.name)
     configs.must_agree(config, entry.config, folder)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from ..builder import refuse_large
 from ..cells import FEEDFORWARD, cell_class
 from ..cells.base import Cell, Dense, Map, State
 from ..errors import RequestError
@@ -109,13 +110,14 @@ class Ensemble:
 
 
 def layers_of(config: Config) -> list[Node]:
-    """The layers of a network on the meta device, in eval mode. Raises RequestError for two directions."""
+    """The layers of a network on the meta device, in eval mode. Raises RequestError for two directions, and SizeError."""
     if config.architecture.cell in FEEDFORWARD:
         raise RequestError(f"{config.name} has no time steps; the analysis of feed-forward networks is `feedforward`.")
     if config.architecture.bidirectional:
         raise RequestError(f"{config.name} is bidirectional; this analysis is of networks of one direction.")
     with torch.device("meta"):
         network = Network(config).eval()
+    refuse_large(config.name, network.parameters())
     return [Node(layer.ahead) for layer in network.stack]
 
 

@@ -98,10 +98,11 @@ class Sample:
 
 def sample(
     name: str, config: Config, examples: int = 128, steps: int | None = None, untrained: bool = False, seed: int = 0,
-    data: bool = True,
+    needs: str = "labels",
 ) -> Sample:  # fmt: skip
     """The network of `name`, with its weights if it has any, and the first examples of its task's test data.
 
+    needs: those of the analysis; a network with another head has no targets there, and one of "network" gets no data.
     Without a task, the random process of ensemble.draw over `steps` (10) steps and random classes. Raises DataError
     where the data are not there, and what `load` raises.
     """
@@ -112,8 +113,8 @@ def sample(
     )
     network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"
-    if config.task in registry.registry().tasks and data:
-        task = task_of(config)
+    if config.task in registry.registry().tasks and needs != "network":
+        task = task_of(config, outputs=needs == "labels")
         source = task_data(task, registry.registry().datasets[task.dataset])
         if not trained:
             source.equip(network)

@@ -100,6 +100,8 @@ def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
 def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
     problems: list[str] = []
     fetch = ask.force and pin.revision is not None
+    if ask.force and not fetch:
+        ask.say(f"{model} is not on the Hub yet; this is what is here.")
     here = {} if fetch else {name: _here(model, pin, name, file, problems) for name, file in pin.files.items()}
     found = {name: path for name, path in here.items() if path is not None}
     missing = [name for name in pin.files if name not in found]

@@ -41,7 +41,7 @@ def examples(name: str, split: "SplitName" = "test") -> "Split":
     """The examples that a model, or a task, is trained ("train", "validation") or measured on ("test").
 
     `x, y, lengths = found.batch(indices, device)` gives some of them as the network takes them; `found.prepare(raw)` makes
-    that of examples of your own, raw as the dataset has them. Raises UnknownNameError for neither a model nor a task, and
+    x of examples of your own, a tensor such as `found.raw`; of text, the network's `tokenizer` does. Raises UnknownNameError for neither a model nor a task, and
     DataError where the data are missing or are not the pinned ones.
     """
     from .. import registry  # which itself looks up the table

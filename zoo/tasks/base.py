@@ -50,10 +50,17 @@ class Split:
         return len(self.raw)
 
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        """One example, x and y, and the length where sequences have one: what a torch.utils.data.DataLoader asks for."""
+        """One example, x and y, and the length where sequences have one: what a torch.utils.data.DataLoader asks for.
+
+        Sequences are padded to the same number of time steps, while those of `batch` may end with the longest of them.
+        """
         if not -len(self) <= index < len(self):
             raise IndexError(f"There are {len(self)} examples; got {index}.")
-        return tuple(part[0] for part in self.batch(torch.tensor([index])) if part is not None)
+        x, y, lengths = self.batch(torch.tensor([index]))
+        if lengths is None:
+            return x[0], y[0]
+        padding = x.new_zeros(self.raw.shape[1] - x.shape[1], *x.shape[2:])
+        return torch.cat([x[0], padding]), y[0], lengths[0]
 
     def batch(
         self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
