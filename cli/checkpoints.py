@@ -36,10 +36,10 @@ def adopt(
     """Take a trained checkpoint into cards/NAME and pin it in registry.yaml (for maintainers, or in a zoo of your own)."""
     from zoo import release
 
-    checkout = assets.path("Makefile").is_file()
     name = (release.keep_results if only_results else release.adopt)(folder)
     emit({"name": name, "folder": str(assets.path("cards", name))}, as_json, str(assets.path("cards", name)))
     if only_results:
-        say(f"Kept without weights.{' Next: make generated.' if checkout else ''}")
+        say(f"Kept without weights.{' Next: make generated.' if assets.is_checkout() else ''}")
     else:
-        say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record{', then make generated' if checkout else ''}.")
+        then = ", then make generated" if assets.is_checkout() else ""
+        say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record{then}.")

@@ -42,8 +42,6 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Make sure models' weights are on this machine, verified, and print where."""
-    if force and offline:
-        raise RequestError("--force asks the Hub for what --offline forbids.")
     wanted, many = expand(names, pretrained=True), len(names) > 1 or is_pattern(names[0])
     rows: list[dict[str, Any]] = []
     failed: list[str] = []

@@ -87,6 +87,20 @@ def test_padding_changes_nothing(cell, readout):
         same(net(X[row : row + 1, :total], LENGTHS[row : row + 1]), expected[row : row + 1])
 
 
+@pytest.mark.parametrize("readout", ["last", "mean", "every"])
+def test_what_is_pooled_is_what_the_head_reads(readout):
+    net = reader("rin")
+    net.config = net.config.model_copy(update={"interface": net.interface.model_copy(update={"readout": readout})})
+    found = net.pooled(X, LENGTHS)
+    logits = net.head(found)
+    if readout == "every":
+        beyond = torch.arange(found.shape[1]) >= LENGTHS.sum(1, keepdim=True)
+        assert beyond.any()
+        assert not found[beyond].any()
+        logits[beyond] = 0
+    same(net(X, LENGTHS), logits, 0)
+
+
 def test_what_is_said_where_matters():
     net = reader()
     expected = net(X, LENGTHS)

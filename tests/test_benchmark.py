@@ -214,12 +214,12 @@ def test_the_readme_compares_with_the_products() -> None:
         own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
         return {**own, "precision": precision, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
 
-    machine = {"cpu": "a processor", "instructions": "AVX2", "threads": 1, "torch": "2", "date": "2025-01-01"}
+    machine = {"cpu": "a processor", "device": "cpu (AVX2)", "threads": 1, "torch": "2", "date": "2025-01-01"}
     rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
     rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
     text = cards.speed_table({"machine": machine, "rounds": 1, "contenders": rows})
     assert cards.measured_by("stacks", {"machine": machine, "rounds": 1}) == (
-        "a processor (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
+        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
     )
     assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
     assert text.count("alone, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1

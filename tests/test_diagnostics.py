@@ -363,9 +363,12 @@ def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Pat
     code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
     assert code == 2
     assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
-    code, out, err = run("inspect", str(tmp_path), "--what", "saturation", "--examples", "4")  # of no targets
-    assert code == 0, err
-    assert "sequences 4" in out
+    every = tuned.interface.model_copy(update={"readout": "every"})
+    build(tuned.config.model_copy(update={"interface": every}), device="cpu").save_pretrained(tmp_path / "every")
+    for folder in (tmp_path, tmp_path / "every"):
+        code, out, err = run("inspect", str(folder), "--what", "saturation", "--examples", "4", "--steps", "5")
+        assert code == 0, err  # it is of no targets
+        assert "sequences 4" in out
 
 
 @pytest.mark.parametrize("what", ["lattice", "jacobian"])

@@ -348,3 +348,11 @@ def test_bench_times_recurrent_networks_only(run):
     code, _, err = run("bench", "mlp-3x8-pima.sigmoid")
     assert code == 2
     assert "has no time steps" in err
+
+
+def test_what_is_pooled_is_the_last_hidden_layer():
+    net, x = build("mlp-3x8-circles.sigmoid", device="cpu").eval(), torch.randn(4, 2)
+    assert torch.equal(net.pooled(x), net.features(x)[-1])
+    assert torch.equal(net.head(net.pooled(x)), net(x))
+    with pytest.raises(RequestError, match="lengths"):
+        net.pooled(x, torch.ones(4))

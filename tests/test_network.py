@@ -215,15 +215,14 @@ def test_features_are_every_layers_outputs(cell: str, kernel: int | None) -> Non
 def test_what_is_pooled_is_what_the_head_reads(readout: str, kernel: int | None, lengths: list[int] | None) -> None:
     net = network("gru", kernel=kernel, inputs=shape(kernel), readout=readout)
     x = batch(net)
-    known = None if lengths is None else torch.tensor(lengths)
-    found = net.pooled(x, known)
+    found = net.pooled(x, lengths)
     assert found.shape == ((3, 6, 3) if readout == "every" else (3, 3))
     logits = net.head(found)
     if readout == "every" and lengths is not None:
         assert not found[1, 1:].any()
         assert not found[2, 3:].any()
-        logits = torch.where(torch.arange(6)[:, None] < known[:, None, None], logits, 0)
-    assert torch.equal(logits, net(x, known))
+        logits = torch.where(torch.arange(6)[:, None] < torch.tensor(lengths)[:, None, None], logits, 0)
+    assert torch.equal(logits, net(x, lengths))
 
 
 # Lengths

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import TRAIN, VALIDATION
 from torch import Tensor
 
 from zoo import checkpoint, registry
@@ -16,11 +17,10 @@ from zoo.diagnostics import recorder
 from zoo.errors import TrainingError
 from zoo.evaluation import evaluate
 from zoo.tasks import mnist, task_data
-from zoo.tasks.base import Split
+from zoo.tasks.base import Split, SplitName
 from zoo.training import STATE, train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
-TRAIN, VALIDATION = 160, 40  # examples of the small zoo
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 
@@ -94,9 +94,13 @@ def test_data_of_another_size_do_not_continue_a_run(
     small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_zoo({"epochs": 2})
-    split = mnist.MNIST.split
     train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
-    shorter = lambda self, name: replace(whole := split(self, name), raw=whole.raw[:-1])  # noqa: E731
+    split = mnist.MNIST.split
+
+    def shorter(self: mnist.MNIST, name: SplitName) -> Split:
+        whole = split(self, name)
+        return replace(whole, raw=whole.raw[:-1])
+
     monkeypatch.setattr(mnist.MNIST, "split", shorter)
     with pytest.raises(TrainingError, match="another data"):
         train(registry.find(NAME), tmp_path, device="cpu")

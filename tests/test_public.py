@@ -248,9 +248,14 @@ def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
             assert found(torch.rand(2, 28, 28)).shape == (2, found.interface.outputs)
             same_body = torch.equal(found.layers[0].ahead.input.weight, network.layers[0].ahead.input.weight)
             assert same_body == pretrained
+    fresh = [load(NAME, device="cpu", classes=3, pretrained=False, seed=seed).head.weight for seed in (1, 1, 2)]
+    assert torch.equal(*fresh[:2])
+    assert not torch.equal(*fresh[1:])
+    with pytest.raises(RequestError, match="A head cannot have 0 outputs"):
+        load(NAME, device="cpu", classes=0)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, 10**23, 0.5, "a", None])
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**23, 0.5, "a", None, True, torch.tensor(3)])
 def test_what_is_no_seed_is_refused(seed: object) -> None:
     with pytest.raises(RequestError, match="A seed is an integer from 0"):
         build(NAME, device="cpu", seed=seed)  # type: ignore[arg-type]

@@ -16,6 +16,11 @@ PACKAGED = ROOT == _PACKAGE / "assets"
 """Whether it is the copy in an installed package, which nobody should write to."""
 
 
+def is_checkout() -> bool:
+    """Whether it is the repository itself, with what is generated from it."""
+    return _PACKAGE.parent == ROOT
+
+
 def path(*parts: str) -> Path:
     """The file or folder `parts` of the repository root, such as path("cards", "star-16x64-pmnist")."""
     return ROOT.joinpath(*parts)

@@ -185,7 +185,6 @@ def machine(work: Work, contenders: Sequence[Contender]) -> dict[str, Any]:
     others = sorted({c.library for c in contenders} - {"rnnzoo", "torch", "products"})
     return {
         "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
         "device": provenance.device_name(torch.device(work.device)), **provenance.versions(),
         **{library: _version(library) for library in others}, "date": provenance.today(),
     }  # fmt: skip

@@ -1,12 +1,10 @@
 """Entry or config to network, on any device including meta; start values; parameter and multiply-add counts."""
 
 import math
-import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -38,21 +36,21 @@ def build(
 
     spec: a name of the registry, what `zoo.spec` has of one, or a Config of your own. device: where it goes, "meta"
     included (default: the best there is). dtype: of the parameters (default float32). The start values come from `seed`
-    alone, an integer, not from torch's global generator, and are the same on every device. Building for a CPU turns on flush-to-zero
-    (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and SizeError above MAX_PARAMETERS unless
+    alone, an integer, not from torch's global generator, and are the same on every device. Building for a CPU turns on
+    flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and SizeError above MAX_PARAMETERS unless
     allow_large, before any memory is taken.
     """
     found = registry.find(spec) if isinstance(spec, str) else spec
     config = found.config if isinstance(found, Entry) else found
     if not isinstance(config, Config):
         raise RequestError(f"A network is built from a name of the registry or a Config; got {type(config).__name__}.")
-    if not isinstance(seed, SupportsIndex) or not 0 <= operator.index(seed) < 2**63:
+    if type(seed) is not int or not 0 <= seed < 2**63:
         raise RequestError(f"A seed is an integer from 0 to 2**63 - 1; got {seed!r}.")
     number = resolve_dtype(dtype) or torch.float32
     with torch.device("meta"):
         network = FeedForward(config) if config.interface.readout == "none" else FORMS[config.interface.form](config)
     if not allow_large:
-        refuse_large(config.name, network.parameters(), "; pass allow_large=True to build it")
+        refuse_large(network, "; pass allow_large=True to build it")
     target = resolve_device(device, meta=True)
     if target.type == "cpu":
         # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
@@ -65,11 +63,11 @@ def build(
     return network.to(device=target, dtype=number)
 
 
-def refuse_large(name: str, tensors: Iterable[Tensor], hint: str = "") -> None:
+def refuse_large(network: Network, hint: str = "") -> None:
     """Raise SizeError for a network of more than MAX_PARAMETERS, which is still on the meta device."""
-    size = sum(p.numel() for p in tensors)
+    size = sum(p.numel() for p in network.parameters())
     if size > MAX_PARAMETERS:
-        raise SizeError(f"{name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
+        raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
 
 
 def resolve_device(device: torch.device | str | None, meta: bool = False) -> torch.device:

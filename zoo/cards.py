@@ -142,7 +142,7 @@ def measured_by(program: str, data: dict[str, Any]) -> str:
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     often = f"median of {rounds}" if rounds > 1 else "once"
     return (
-        f"{machine['cpu']} ({machine['instructions']}), {threads}, torch {machine['torch']}, {machine['date']}, {often}; "
+        f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {often}; "
         f"`python -m benchmarks.{program}`."
     )
 

@@ -15,7 +15,7 @@ from . import configs, files, hub, registry, tensors, text
 from .builder import build, resolve_device, resolve_dtype
 from .errors import CheckpointError, RequestError
 from .hub.settings import REPO, SCHEME
-from .network import Network
+from .network import Network, with_classes
 from .specs import Config
 
 WEIGHTS, CONFIG = tensors.FILE, configs.FILE
@@ -39,13 +39,14 @@ def load(
     """
     if pretrained:
         network = assemble(*locate(name_or_path, revision), device=device, dtype=dtype, allow_large=allow_large)
-    elif revision is not None:
+        if classes is not None:
+            network.reset_head(classes)
+        return network
+    if revision is not None:
         raise RequestError("A revision is one of weights, and pretrained=False loads none.")
-    else:
-        network = build(_config(name_or_path), device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
-    if classes is not None:
-        network.reset_head(classes)
-    return network
+    config = _config(name_or_path)
+    own = config if classes is None else with_classes(config, classes)
+    return build(own, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
 
 
 def assemble(

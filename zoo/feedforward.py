@@ -78,8 +78,8 @@ class Hidden(nn.Module):
 class FeedForward(Network):
     """Hidden layers and a linear head: x, (batch, features), to logits, (batch, outputs).
 
-    It is called, trained, saved and loaded as a recurrent network is, and refuses what takes time steps or states, and
-    lengths.
+    It is called, trained, saved and loaded as a recurrent network is, and refuses lengths and what takes time steps or
+    states.
     """
 
     hidden: Sequence[Hidden]
@@ -97,9 +97,8 @@ class FeedForward(Network):
         self.width, self.neck = spec.units, Neck(None, spec.units)
         self.head = nn.Linear(self.width, shape.outputs)
 
-    def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The output of the last hidden layer, (batch, units). Raises RequestError for other shapes, and for lengths."""
-        return self.features(x, lengths)[-1]
+    def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, None]:
+        return self.features(x, lengths)[-1], None
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every hidden layer, bottom to top, each (batch, units)."""

@@ -16,7 +16,7 @@ from .specs import Config, Embedding, Interface
 from .stack import NetworkState, Stack
 from .text import PADDING, Tokenizer
 
-__all__ = ["Network", "NetworkState", "mask", "valid_lengths"]
+__all__ = ["Network", "NetworkState", "mask", "valid_lengths", "with_classes"]
 
 
 class Network(Stack):
@@ -111,17 +111,22 @@ class Network(Stack):
         lengths: (batch,) integers, the true length of each sequence; what lies beyond it changes nothing. The readout
         "last" is then each sequence's own end (of two directions, each one's last step: of the backward one, the
         sequence's first), "mean" the mean over its own steps, and "every" gives zeros beyond it.
-        Raises RequestError if the shapes are not what the network was built for.
+        Raises RequestError if the shapes are not what the network was built for. What networks of stories, and networks
+        without time steps, take instead is in the docstring of their class.
         """
-        return self._logits(self.pooled(x, lengths), lengths)
+        return self._logits(*self._pooled(x, lengths))
 
     def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """What the head makes the logits of: (batch, width), or (batch, time, width) where the readout is "every".
 
         x and lengths are as for `forward`, and so is what is raised.
         """
+        return self._pooled(x, lengths)[0]
+
+    def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """What `pooled` gives, and the lengths of what was read."""
         steps, lengths = self._check(x, lengths)
-        return self._pool(*self.run(steps, self.start(steps), lengths), lengths)
+        return self._pool(*self.run(steps, self.start(steps), lengths), lengths), lengths
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -219,18 +224,11 @@ class Network(Stack):
 
         Glorot weights from torch's global generator, zero bias. Raises RequestError for what is no number or names.
         """
-        names: tuple[str, ...] = ()
-        outputs = classes
-        if isinstance(classes, Sequence) and not isinstance(classes, str):
-            names, outputs = tuple(classes), len(classes)
-        try:
-            interface = Interface(**{**self.interface.model_dump(), "outputs": outputs, "classes": names})
-        except ValidationError as error:
-            raise RequestError(f"A head cannot have {outputs} outputs: {first_problem(error)}.") from error
-        self.head = nn.Linear(self.neck.width, interface.outputs, device=self.device, dtype=self.dtype)
+        config = with_classes(self.config, classes)
+        self.head = nn.Linear(self.neck.width, config.interface.outputs, device=self.device, dtype=self.dtype)
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
-        self.config = self.config.model_copy(update={"interface": interface})
+        self.config = config
 
     def _check_dtype(self, x: Tensor) -> None:
         if not isinstance(x, Tensor):
@@ -272,11 +270,10 @@ class Network(Stack):
         """What the head reads of the top layer's outputs and final state, as the readout says."""
         if self.interface.readout == "last":
             return self._flat(self.stack[-1].last(outputs, final[-1], lengths))
-        steps = mask(stacked(outputs).transpose(0, 1), lengths)
+        steps = stacked(outputs).transpose(0, 1)
         if self.interface.readout == "every":
-            flat = self._flat(steps)
-            return flat if flat is steps else mask(flat, lengths)
-        return self._flat(_mean(*_sums(steps, lengths)).to(steps.dtype))
+            return mask(self._flat(steps), lengths)
+        return self._flat(_mean(*_sums(mask(steps, lengths), lengths)).to(steps.dtype))
 
     def _flat(self, h: Tensor) -> Tensor:
         """(..., width) as it is, (..., channels, height, width) through the neck."""
@@ -284,10 +281,7 @@ class Network(Stack):
 
     def _logits(self, h: Tensor, lengths: Tensor | None) -> Tensor:
         """Of what `pooled` gives; zero beyond each sequence's end."""
-        logits = self.head(h)
-        if lengths is None or self.interface.readout != "every":
-            return logits
-        return mask(logits, valid_lengths(lengths, logits))
+        return mask(self.head(h), lengths) if self.interface.readout == "every" else self.head(h)
 
     def _read_in(self, x: Tensor) -> Steps:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""
@@ -326,6 +320,19 @@ class Network(Stack):
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
             raise RequestError(f"{self.config.name} takes ({self._input_text('batch, time')}); got {_shape(x)}.")
+
+
+def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
+    """The config with that many outputs, or outputs of these names. Raises RequestError for what is neither."""
+    names: tuple[str, ...] = ()
+    outputs = classes
+    if isinstance(classes, Sequence) and not isinstance(classes, str):
+        names, outputs = tuple(classes), len(classes)
+    try:
+        interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
+    except ValidationError as error:
+        raise RequestError(f"A head cannot have {outputs} outputs: {first_problem(error)}.") from error
+    return config.model_copy(update={"interface": interface})
 
 
 def _shape(x: Tensor) -> str:

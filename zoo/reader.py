@@ -20,7 +20,8 @@ class Reader(Network):
     `decoder`, whose output at the end goes to the head. The stack of the story is this network's own `layers`.
 
     It maps tokens x: (batch, time), in each row a story, its question, and padding, to logits, (batch, outputs). lengths:
-    (batch, 2) integers, the words of each story and of each question; what lies beyond them changes nothing.
+    (batch, 2) integers, the words of each story and of each question; what lies beyond them changes nothing. `pooled` is of
+    what the decoder puts out.
     """
 
     def __init__(self, config: Config):
@@ -34,8 +35,7 @@ class Reader(Network):
         """What a word goes through: the stack of the story or that of the question, which are alike, and the decoder."""
         return (self.question, self.decoder)
 
-    def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The decoder's output at the end, (batch, width). Raises RequestError for other shapes than the class says."""
+    def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         story, question = self._lengths(x, lengths).unbind(1)
         time = torch.arange(int((story + question).max()), device=x.device)
         asked = story[:, None] + time[: int(question.max())]
@@ -45,7 +45,7 @@ class Reader(Network):
         joined = _take(torch.cat([told, about], 1), torch.where(after, told.shape[1] + time - story[:, None], time))
         joined, together = mask(joined, story + question), story + question
         self._follow(self.decoder)
-        return self._pool(*self.decoder.run(joined, self.decoder.start(joined), together), together)
+        return self._pool(*self.decoder.run(joined, self.decoder.start(joined), together), together), together
 
     def _read_words(self, stack: Stack, x: Tensor, lengths: Tensor) -> Tensor:
         """Outputs of a stack, (batch, time, width), for tokens (batch, time)."""

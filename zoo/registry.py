@@ -211,8 +211,8 @@ def list_models(
 ) -> list[str]:  # fmt: skip
     """Names of the models that match a shell-style pattern, or one of several, sorted.
 
-    exclude: patterns of models to leave out. task, cell: only models of this task or cell (UnknownNameError if there is no such). pretrained: only models
-    with (True) or without (False) published weights.
+    exclude: patterns of models to leave out. task, cell: only models of this task or cell (UnknownNameError if there is
+    no such). pretrained: only models with (True) or without (False) published weights.
     """
     tasks = registry().tasks
     if task is not None and task not in tasks:

@@ -325,7 +325,7 @@ class Run:
             raise TrainingError(f"{error} Remove it to go on.") from error
         if known and begun:
             self.diverged, self.threads = known.diverged, known.threads
-            moved = known.device.rpartition(", then ")[2] != self.devices
+            moved = known.device.rpartition(", then ")[2] not in (self.devices, self.device.type)  # older: "cpu"
             self.devices = f"{known.device}, then {self.devices}" if moved else known.device
         elif self.step:
             self.threads = None  # nobody knows

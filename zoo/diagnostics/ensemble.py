@@ -117,7 +117,7 @@ def layers_of(config: Config) -> list[Node]:
         raise RequestError(f"{config.name} is bidirectional; this analysis is of networks of one direction.")
     with torch.device("meta"):
         network = Network(config).eval()
-    refuse_large(config.name, network.parameters())
+    refuse_large(network)
     return [Node(layer.ahead) for layer in network.stack]
 
 

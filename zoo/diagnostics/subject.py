@@ -122,7 +122,7 @@ def sample(
         x, y, lengths = part.batch(torch.arange(min(examples, len(part))), network.device)
         if steps is not None:
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
-            y = y[:, :steps] if config.interface.readout == "every" else y
+            y = y[:, :steps] if task.readout == "every" else y
         return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
     generator = torch.Generator().manual_seed(seed)
     x = process((examples, steps or 10, *config.interface.input), generator)

@@ -100,12 +100,12 @@ def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
 def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
     problems: list[str] = []
     fetch = ask.force and pin.revision is not None
-    if ask.force and not fetch:
-        ask.say(f"{model} is not on the Hub yet; this is what is here.")
     here = {} if fetch else {name: _here(model, pin, name, file, problems) for name, file in pin.files.items()}
     found = {name: path for name, path in here.items() if path is not None}
     missing = [name for name in pin.files if name not in found]
     if not missing:
+        if ask.force:  # had there been something to fetch, nothing would be here
+            ask.say(f"{model} is not on the Hub yet; this is what is here.")
         return Pulled(model, pin.repo, pin.revision, found, True)
     pulled = f"{model}: no source has the pinned {', '.join(missing)}: "
     known = "".join(f"{problem}; " for problem in problems)

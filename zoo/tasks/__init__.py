@@ -41,8 +41,8 @@ def examples(name: str, split: "SplitName" = "test") -> "Split":
     """The examples that a model, or a task, is trained ("train", "validation") or measured on ("test").
 
     `x, y, lengths = found.batch(indices, device)` gives some of them as the network takes them; `found.prepare(raw)` makes
-    x of examples of your own, a tensor such as `found.raw`; of text, the network's `tokenizer` does. Raises UnknownNameError for neither a model nor a task, and
-    DataError where the data are missing or are not the pinned ones.
+    x of examples of your own, a tensor such as `found.raw`; of text, the network's `tokenizer` does. Raises
+    UnknownNameError for neither a model nor a task, and DataError where the data are missing or are not the pinned ones.
     """
     from .. import registry  # which itself looks up the table
 

@@ -8,6 +8,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -59,8 +60,14 @@ class Split:
         x, y, lengths = self.batch(torch.tensor([index]))
         if lengths is None:
             return x[0], y[0]
-        padding = x.new_zeros(self.raw.shape[1] - x.shape[1], *x.shape[2:])
+        padding = x.new_zeros(max(0, self._longest - x.shape[1]), *x.shape[2:])
         return torch.cat([x[0], padding]), y[0], lengths[0]
+
+    @cached_property
+    def _longest(self) -> int:
+        """The time steps of the longest sequence."""
+        assert self.lengths is not None
+        return int(self.lengths.reshape(len(self), -1).sum(1).max())
 
     def batch(
         self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
