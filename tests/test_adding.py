@@ -139,3 +139,7 @@ def test_results_of_when_every_metric_was_an_accuracy_are_read():
     row = {"epoch": 1, "lr": 0.1, "train_loss": 1.0, "validation_loss": 2.0, "gradient_norm": 1.0, "seconds": 1.0}
     older = results.Epoch(**row, train_accuracy=0.25, validation_accuracy=0.5)
     assert older == results.Epoch(**row, train_metric=0.25, validation_metric=0.5)
+
+
+def test_the_tolerance_of_an_error_is_a_share_of_it():
+    assert METRICS["mse"].tolerance(0.2) == pytest.approx(0.002)

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -337,3 +338,65 @@ def test_doctor_describes_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", refuse)
     assert by_name()["gpu"] == doctor.Finding("gpu", "driver too old", "broken", "check the driver: nvidia-smi")
+
+
+def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Worker:
+        def __init__(self, contender: Contender, work: Work):
+            self.times = {what: iter([100.0, 1.0, 5.0, 2.0]) for what in PASSES}
+
+        def ask(self, what: str) -> tuple[float | None, int]:
+            return (next(self.times[what]) if what else None), 5
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(benchmark, "_Worker", Worker)
+    (row,) = benchmark.measure(ours(SMALL)[:1], WORK, rounds=3)
+    assert (row.seconds, row.memory) == (dict.fromkeys(PASSES, 2.0), 5)
+
+
+def test_a_time_is_that_of_one_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
+    assert benchmark._timed(lambda: 4, torch.device("cpu")) == 0.5
+    assert benchmark._passes(Contender("rnnzoo", SMALL), WORK)[STREAMING]() == benchmark.STREAM
+
+
+def test_a_worker_has_the_settings_of_its_contender(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    asked, peaks = iter(["", FORWARD]), iter([100, 130, 170])
+
+    class Pipe:
+        def recv(self) -> str:
+            for what in asked:
+                return what
+            raise EOFError
+
+        def send(self, answer: object) -> None:
+            told.append(answer)
+
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "set_flush_denormal", told.append)
+    monkeypatch.setattr(benchmark, "_peak_memory", lambda device: next(peaks))
+    monkeypatch.setattr(benchmark, "_timed", lambda run, device: 0.5)
+    monkeypatch.setattr(benchmark, "_passes", lambda contender, work: {FORWARD: lambda: 1})
+    benchmark._serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
+    assert told == [3, False, (None, 30), (0.5, 70)]
+
+
+def test_bench_does_what_it_is_told_and_compares_with_the_first(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Work] = []
+
+    def measure(field, work, rounds, report):
+        seen.append(work)
+        return [
+            benchmark.Measured(each, work, dict.fromkeys(PASSES, float(i + 1)), None) for i, each in enumerate(field)
+        ]
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    given = ("--against", "torch", "--unflushed", "--threads", "3", "--batch-size", "7", "--device", "cpu", "--json")
+    code, out, _ = run("bench", "star-4x128-mnist-rows", *given)
+    rows = json.loads(out)["contenders"]
+    assert (code, seen) == (0, [Work(28, 7, 3)])
+    assert [row["flushed"] for row in rows if row["library"] == "torch"] == [True, False]
+    assert [row["ratio"][FORWARD] for row in rows] == [float(i + 1) for i in range(len(rows))]

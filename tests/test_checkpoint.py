@@ -22,6 +22,7 @@ from zoo.cells import CELLS
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
 from zoo.hub import remote
 from zoo.specs import Architecture, Config, Interface
+from zoo.tensors import header
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 STARTERS = [
@@ -620,3 +621,12 @@ def test_every_pin_is_of_the_packaged_files():
 def test_every_published_model_loads():
     for name in list_models(pretrained=True):
         assert load(name, device="cpu").config == registry.find(name).config
+
+
+def test_a_header_alone_is_read_as_strictly(tmp_path):
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    shared = joined(json.dumps({"a": entry, "b": entry}).encode(), bytes(8))
+    for content in (*NOT_SAFETENSORS.values(), shared):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(CheckpointError, match="not a valid safetensors file"):
+            header(tmp_path / "x")

@@ -15,7 +15,7 @@ import torch
 import typer
 from rnnzoo_cli import main as cli
 
-from zoo import __version__, assets, benchmark, load, provenance, registry, results
+from zoo import __version__, assets, benchmark, cards, load, provenance, registry, results
 from zoo.errors import BenchmarkError
 
 NAME = "rnn-1x8-mnist-rows"
@@ -347,3 +347,20 @@ def test_weights_of_ones_own_stand_beside_no_published_figure(run: Run, tmp_path
     assert (code, "reported" in out) == (0, False)
     assert out.startswith(str(tmp_path / "mine"))
     assert "reported" in run("eval", "lstm-1x128-pmnist", *arguments)[1]
+
+
+def test_train_takes_what_is_given_instead_of_the_recipe(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    given = ("--epochs", "1", "--batch-size", "40", "--seed", "7")
+    assert run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", *given)[0] == 0
+    training = results.read(tmp_path / "run").training
+    assert training.overrides == {"epochs": 1, "batch": 40, "seed": 7}
+    assert (training.epochs_done, training.recipe.batch, training.recipe.seed) == (1, 40, 7)
+
+
+def test_list_and_show_give_the_numbers_of_the_card(run: Run) -> None:
+    name = "star-16x64-pmnist"
+    count, data = cards.counts(name), json.loads(run("show", name, "--json")[1])
+    assert (data["parameters"], data["multiply_adds"]) == (count.parameters, count.multiply_adds)
+    (row,) = json.loads(run("list", name, "--json")[1])
+    assert row["reported_percent"] == [92.4]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from zoo import comparison, generated, pages, registry, results
+from zoo import build, checkpoint, comparison, generated, pages, registry, results
 from zoo.comparison import Row
 from zoo.errors import RequestError, UnknownNameError
+from zoo.evaluation import evaluate
 
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -244,3 +245,20 @@ except SystemExit as stopped:
 assert not {"torch", "matplotlib", "numpy"} & set(sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_difference_is_measured_less_reported(run: Run) -> None:
+    (row,) = json.loads(run("compare", "star-16x64-pmnist", "--json")[1])
+    assert row["difference"] == row["measured"] - row["reported"] != 0
+
+
+def test_figures_of_other_weights_are_not_shown(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    folder = tmp_path / name
+    checkpoint.save(build(name, device="cpu"), folder)
+    results.write(folder, results.Results().record(evaluate(folder, device="cpu", limit=5)))
+    for seed, n in ((0, 1), (1, 0)):
+        checkpoint.save(build(name, device="cpu", seed=seed), folder)
+        assert len(comparison.rows(measured=True, of=comparison.in_folder(tmp_path))) == n
+        assert len(json.loads(run("show", str(folder), "--json")[1])["measured"]) == n

@@ -22,19 +22,21 @@ from torch.nn import functional as F
 from zoo import assets, build, registry, results
 from zoo.cells import CELLS
 from zoo.diagnostics import ANALYSES, drawing, pages, studies, subject
-from zoo.diagnostics.base import Array, Axis, Stored
+from zoo.diagnostics.base import Array, Axis, Stored, histograms
 from zoo.diagnostics.dependency import dependency
 from zoo.diagnostics.eigenvalues import eigenvalues
 from zoo.diagnostics.estimation import estimation
 from zoo.diagnostics.feedforward import feedforward
 from zoo.diagnostics.gates import gates
-from zoo.diagnostics.gradients import evolution, gradients
+from zoo.diagnostics.gradients import Gradients, evolution, gradients
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.noh import history, noh
 from zoo.diagnostics.saturation import saturation
 from zoo.errors import RequestError
 from zoo.optimizers import make_optimizer
+from zoo.specs import Architecture, Config, Embedding, Interface
+from zoo.text import RESERVED, Tokenizer
 
 Run = Callable[..., tuple[int, str, str]]
 LENGTHS = torch.tensor([4, 2, 5])
@@ -506,3 +508,131 @@ def test_captions_say_the_start_values() -> None:
         found = jacobian(subject.config_of(name))
         assert words in found.caption
     assert "biases zero, and the cell's own" in jacobian(subject.config_of("indrnn-1x4")).caption
+
+
+# against what is computed by hand
+
+
+def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
+    net = network("rnn activation=tanh", layers=1)
+    weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+    h = torch.randn(3, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    once = float(((weight.T @ h).norm(dim=0) / h.norm(dim=0)).mean())
+    assert eigenvalues(net, steps=60).powers.values[0][0] == pytest.approx(once)
+
+
+def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
+    net = network("lstm", layers=1)
+    found = eigenvalues(net).norm
+    blocks = net.stack[0].ahead.cell.recurrent.weight.detach().split(3)
+    assert found.axis("matrix").ticks == tuple(f"1 recurrent {gate}" for gate in "ifzo")
+    np.testing.assert_allclose(found.values, [torch.linalg.svdvals(block).max() for block in blocks])
+
+
+@pytest.mark.parametrize(
+    ("norm", "words"),
+    [
+        (0.9, "it alone and tanh or ReLU and sigmoid."),
+        (3.9, "it alone and sigmoid."),
+        (4.1, "no bound says that errors vanish."),
+    ],
+)
+def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> None:
+    net = network("rnn activation=tanh", layers=1)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(norm * torch.eye(3))
+    assert eigenvalues(net).lines[0].endswith(words)
+
+
+def test_dependency_replaces_a_share_of_every_sequence() -> None:
+    net, x, lengths = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([10, 4, 10])
+    y = net(x, lengths).argmax(1)
+    found = dependency(net, x, y, lengths)
+    altered = x.clone()
+    for i, gone in enumerate((3, 1, 3)):
+        altered[i, :gone] = x.mean((0, 1))
+    expected = F.cross_entropy(net(altered, lengths), y).detach()
+    assert found.metric.at(end="first", share=0.0).values == 1.0
+    assert found.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_dependency_replaces_words_by_a_frequent_one() -> None:
+    words = Interface(vocabulary=5, steps=10, outputs=4, readout="last")
+    spec = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=4))
+    net = build(Config(name="small", task="none", architecture=spec, interface=words), device="cpu").eval()
+    net.tokenizer = Tokenizer([*RESERVED, "a", "the", "b"], 10)
+    x, y = torch.tensor([[2, 4] * 5]), torch.tensor([1])
+    expected = F.cross_entropy(net(torch.where(torch.arange(10) < 7, x, 3)), y).detach()
+    assert dependency(net, x, y).loss.at(end="last", share=0.3).values == pytest.approx(float(expected))
+
+
+def test_saturation_counts_the_steps_of_the_sequences() -> None:
+    net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
+    found = saturation(net, x, LENGTHS)
+    way, shut, zero = net.stack[0].ahead, 0, torch.zeros(3, 3, dtype=torch.float64)
+    for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
+        f = torch.sigmoid(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[1])  # the first that is called
+        shut += int(((f < 0.05) | (f > 0.95))[t < LENGTHS].sum())
+    share = shut / (int(LENGTHS.sum()) * 3)
+    assert found.saturated.at(layer=1, function="1 sigmoid").values == pytest.approx(share)
+    assert f"3 tanh {100 * found.saturated.at(layer=1, function='3 tanh').values:.3g} %" in found.lines[0]
+
+
+def test_saturation_counts_what_the_input_goes_through() -> None:
+    net, x = network("star shift=0.0", layers=1), 3 * normal(3, 5, 2)
+    z = torch.tanh(net.stack[0].ahead.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
+    share = float((z.abs() > 0.9).double().mean())
+    assert saturation(net, x, LENGTHS).saturated.at(layer=1, function="x1 tanh").values == pytest.approx(share)
+
+
+def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
+    alone = [jacobian_at(net, x[i : i + 1], step=1).values.values for i in range(3)]
+    np.testing.assert_allclose(jacobian_at(net, x, LENGTHS).values.values, np.mean(alone, 0))
+
+
+def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    name = "rnn-1x8-mnist-rows"
+    found = evolution(*subject.course(name, subject.config_of(name)), updates=6, every=4)
+    assert found.norm.axis("update").ticks == found.loss.axis("update").ticks == (1, 5, 6)
+
+
+def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
+    norms = Array(np.array([2.0, 1.0]), (Axis.counted("layer", 2),))
+    assert Gradients({}, norms).lines == ["Gradient norms: layer 1 2, last layer 1; ratio 2."]
+
+
+@pytest.mark.parametrize("probe", ["ones", "signs"])
+def test_the_indicator_is_of_the_probe_that_was_asked_for(probe: str) -> None:
+    net, x = network("rnn", layers=1), normal(1, 5, 2)
+    v = torch.randn(3, generator=torch.Generator().manual_seed(0)).sign() if probe == "signs" else torch.ones(3)
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    j = torch.autograd.functional.jacobian(lambda s0: states(net, x, s0)[-1][0][0], zero)[:, 0]
+    assert noh(net, x, probe=probe).end.values == pytest.approx(math.log10((v.double() @ j).abs().mean()))
+
+
+def test_histograms_hold_all_values() -> None:
+    shares, edges = histograms([np.array([0.5]), np.array([3.0])], 2, (-1.0, 1.0))
+    assert (shares.tolist(), edges.ticks) == ([[1.0, 0.0], [0.0, 1.0]], (0.5, 1.75))
+
+
+@pytest.mark.parametrize("arguments", [["--runs", "4"], ["--what", "noh", "--examples", "3"]])
+def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) -> None:
+    found = []
+    for seed in ("0", "0", "1"):
+        code, out, _ = run("inspect", "star-2x4", *arguments, "--steps", "4", "--seed", seed, "--json")
+        data = json.loads(out)
+        values = data.get("mean") or data["indicator"]
+        assert (code, values["axes"]["step"]) == (0, [1, 2, 3, 4])
+        assert data["setting"].get("runs", 4) == 4
+        found.append(values["values"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:
+    for flags, word in (((), "trained; "), (("--untrained",), "untrained; ")):
+        code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--what", "eigenvalues", *flags)
+        assert (code, err.startswith(word)) == (0, True)

@@ -30,9 +30,12 @@ from loopback import READ, WRITE, Loopback
 from zoo import checkpoint, hub, load, tensors
 from zoo.builder import build
 from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, RequestError, StorageError
-from zoo.hub import caching, remote, settings
+from zoo.hub import caching, local, remote, settings
+from zoo.hub.browsing import Identity
 from zoo.hub.digests import sha256_of
 from zoo.hub.failures import explain
+from zoo.specs import Architecture, Config, Embedding, Interface
+from zoo.text import RESERVED, Tokenizer
 
 CDN, BODY_OF_CONFIG = "/_cdn/", "/resolve/.*/config.json"
 ADDRESS = f"hf://{REPO}"
@@ -856,3 +859,48 @@ def test_conversations_of_two_threads_take_turns() -> None:
     thread.join(30)
     assert seen == [True]
     assert remote._active is None
+
+
+@pytest.mark.parametrize(("timeout", "waits"), [(60.0, [1.0, 2.0, 4.0]), (2.5, [1.0, 2.0])])
+def test_waits_double_as_far_as_the_patience_goes(here: Here, timeout: float, waits: list[float]) -> None:
+    def broken() -> None:
+        raise OSError("Consistency check failed: short")
+
+    asked = replace(here.ask, timeout=timeout)
+    with asked.connect() as connection, pytest.raises(NetworkError, match="Given up after 0 s"):
+        connection.call("it", broken)
+    assert here.slept == waits
+
+
+def test_another_port_is_another_origin() -> None:
+    assert remote._origin("https://h/a") == remote._origin("https://h:443/b") != remote._origin("https://h:444/b")
+
+
+def test_a_token_of_a_login_is_redacted_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    (tmp_path / "token").write_text("a-token-of-another-form\n")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    assert settings.redact("it is a-token-of-another-form.") == "it is ***."
+
+
+def test_only_a_role_of_reading_may_not_write() -> None:
+    roles = ("write", "fineGrained", None, "read")
+    assert [Identity("", "", (), role).may_write for role in roles] == [True, True, True, False]
+
+
+def test_words_come_from_an_address_with_the_weights(here: Here, tmp_path: Path) -> None:
+    words = Interface(vocabulary=3, steps=10, outputs=4, readout="last")
+    spec = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=4))
+    net = build(Config(name="small", task="none", architecture=spec, interface=words), device="cpu")
+    net.tokenizer = Tokenizer([*RESERVED, "a"], 10)
+    net.save_pretrained(tmp_path / "net")
+    here.hub.add("alice/words", {path.name: path.read_bytes() for path in (tmp_path / "net").iterdir()})
+    assert load("hf://alice/words", device="cpu").tokenizer.words == net.tokenizer.words
+
+
+def test_gc_takes_what_is_as_old_as_is_said(here: Here, run: Run) -> None:
+    here.publish()
+    pull(here)
+    (local.folder(REPO) / "blobs" / "x.incomplete").write_text("begun")
+    assert json.loads(run("cache", "gc", "--json")[1])["removed"] == []
+    assert len(json.loads(run("cache", "gc", "--older-than", "0", "--json")[1])["removed"]) == 1

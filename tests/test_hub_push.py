@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hubs import NAME, OTHER, PINNED, PUSHED, REPO, Here, Run, finish
+from hubs import NAME, OTHER, PINNED, PUSHED, REPO, ROOT, Here, Run, finish
 from huggingface_hub import constants
 from loopback import READ, WRITE, Seen, git_oid
 
@@ -697,3 +697,53 @@ def test_a_pickled_file_is_never_taken(here: Here) -> None:
         Network.from_pretrained("alice/pickled")
     assert here.hub.asked("pytorch_model") == []
     assert git_oid(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+
+def failed(run: Run, what: str, *flags: str) -> str:
+    """What `rnnzoo verify` says is wrong in one of its checks."""
+    code, out, _ = run("verify", NAME, *flags, "--json")
+    rows = {check["what"]: check for check in json.loads(out)[0]["checks"]}
+    assert (code, rows[what]["ok"]) == (1, False)
+    return rows[what]["text"]
+
+
+def test_verify_counts_the_parameters_that_the_results_say(here: Here, run: Run) -> None:
+    training = results.read(ROOT / "cards" / "rnn-1x128-mnist-rows").training  # of a larger network
+    results.write(here.card, results.of(NAME).model_copy(update={"training": training}))
+    assert f"results.json says {training.parameters:,}" in failed(run, "parameters")
+
+
+def test_verify_measures_every_figure(here: Here, run: Run) -> None:
+    (right,) = results.of(NAME).evaluations
+    wrong = right.model_copy(update={"value": right.value + 0.002})
+    for kept in ((wrong, right), (right, wrong)):
+        results.write(here.card, results.Results(evaluations=kept))
+        failed(run, "metrics", "--metrics")
+
+
+def test_verify_reads_every_copy(here: Here, run: Run) -> None:
+    here.publish(keep=True)
+    hub.pull(NAME, ask=replace(here.ask, force=True))
+    file = here.card / tensors.FILE  # what the cache has is whole
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert str(file) in failed(run, "bytes")
+
+
+def test_a_repository_is_made_as_private_as_was_said(here: Here, run: Run) -> None:
+    for flags, private in ((("--private",), True), ((), False)):
+        name = (NAME, OTHER)[private]
+        assert run("push", name, "--namespace", "alice", "--revision", "dev", *flags)[0] == 0
+        repo = here.hub.repos[f"alice/{name}"]
+        assert (repo.private, "dev" in repo.refs) == (private, True)
+
+
+def test_a_deviation_of_small_outputs_is_not_a_share_of_them(tmp_path: Path) -> None:
+    network = build("rnn-1x128-mnist-rows", device="cpu").eval()
+    with torch.no_grad():
+        network.head.weight *= 0.1
+    golden.write(network, tmp_path / golden.FILE)
+    parts = checkpoint.read_tensors(tmp_path / golden.FILE)
+    assert parts["output"].abs().max() < 0.9
+    checkpoint.write_tensors(tmp_path / "odd", {**parts, "output": parts["output"] + 0.01})
+    assert golden.deviation(network, tmp_path / "odd")[0] == pytest.approx(0.01, rel=1e-2)

@@ -99,9 +99,12 @@ def test_every_job_gets_what_the_command_line_changes(
         return {job.name: jobs.State("done") for job in todo}
 
     monkeypatch.setattr(jobs, "run", done)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RNNZOO_DATA", "data")
     given = ("--epochs", "2", "--batch-size", "40", "--seed", "3")
     assert run("train", PATTERN, "--out", str(tmp_path), *given)[0] == 0
     assert [job.arguments for job in seen] == [("train", name, "--out", str(tmp_path / name), *given) for name in NAMES]
+    assert {job.environment["RNNZOO_DATA"] for job in seen} == {str(tmp_path / "data")}
 
 
 def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
@@ -369,3 +372,12 @@ def pids(words: str) -> list[int]:
         if f" -m rnnzoo_cli {words}" in command:
             found.append(int(path.parent.name))
     return found
+
+
+def test_the_summary_is_of_the_best_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training = results.of("rnn-1x128-mnist-rows").training
+    training = training.model_copy(update={"history": (*training.history, training.history[0])})
+    results.write(tmp_path / "m", results.Results(training=training))
+    many._summarise({"m": jobs.State("done")}, tmp_path, True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["best_epoch"], row["validation_loss"]) == (training.best.epoch, training.best.validation_loss)

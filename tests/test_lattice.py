@@ -1,6 +1,9 @@
 """Gradient lattice and Jacobians against plain autograd on the papers' equations, one node's own weights after another."""
 
+import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +11,11 @@ import reference
 import torch
 from torch import Tensor
 
+from zoo import registry
 from zoo.cells import CELLS, CellRow
 from zoo.cells.base import Cell, Maps, State
-from zoo.diagnostics import ensemble
+from zoo.diagnostics import ensemble, lattices
+from zoo.diagnostics.base import Stored
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
 from zoo.diagnostics.lattice import _rows as rows_of
 from zoo.diagnostics.lattice import lattice, node_gradients
@@ -207,3 +212,25 @@ def test_draws_have_the_spread_of_torch_s(name: str) -> None:
     _fill(other, name, 40, generator)
     assert float(block.std()) == pytest.approx(float(other.std()), rel=0.05)
     assert float(block.abs().max()) <= 1.1 * float(other.abs().max()) or "normal" in name
+
+
+def test_inputs_are_the_random_process_of_the_document() -> None:
+    noise = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0))
+    x = ensemble.process((2, 4, 3), torch.Generator().manual_seed(0), correlation=0.8)
+    torch.testing.assert_close(x[:, 0], 0.2 * noise[:, 0])
+    torch.testing.assert_close(x[:, 1:], 0.8 * x[:, :-1] + 0.2 * noise[:, 1:])
+
+
+def test_errors_have_length_one() -> None:
+    own = untrained(config_of("lstm-2x4").architecture, 3)
+    drawn = ensemble.draw(own, 2, 3, torch.Generator().manual_seed(3), torch.float64)
+    torch.testing.assert_close(drawn.errors.norm(dim=2), torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_the_lattice_of_a_card_has_no_more_steps_than_its_task(small_zoo, tmp_path: Path, monkeypatch) -> None:
+    small_zoo()
+    entry = registry.find("rnn-1x8-mnist-rows")
+    monkeypatch.setattr(lattices, "RUNS", 2)
+    for steps, expected in ((3, 3), (28, 28), (99, 28)):
+        lattices.write(replace(entry, task=entry.task.model_copy(update={"steps": steps})), tmp_path)
+        assert Stored.of(json.loads((tmp_path / lattices.FILE).read_text())).setting["steps"] == expected

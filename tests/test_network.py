@@ -1146,3 +1146,10 @@ def test_multiply_adds_of_a_recurrent_highway_network() -> None:
 def test_multiply_adds_of_two_directions() -> None:
     net = network("star", layers=2, units=4, bidirectional="concat", inputs=(2,), steps=7, outputs=5)
     assert builder.multiply_adds(net) == 7 * 2 * ((2 * 4 * 2 + 16) + (2 * 4 * 8 + 16)) + 5 * 8
+
+
+def test_a_neck_reads_every_step() -> None:
+    head = {"filters": (5,), "kernel": 3}
+    every, last = (network("gru", kernel=3, inputs=(2, 4, 4), readout=each, head=head) for each in ("every", "last"))
+    assert not every.pooled(normal(3, 6, 2, 4, 4), torch.tensor([6, 1, 3]))[1, 1:].any()
+    assert builder.multiply_adds(every, 7) - builder.multiply_adds(last, 7) == 6 * (16 * 3 * 9 * 5 + 5 * 4)

@@ -141,3 +141,17 @@ def test_the_first_epoch_again(name, tmp_path):
     same = found.history[0].model_dump(exclude={"seconds", "diagnostics"})
     recorded = HISTORIES[name][0].model_dump(exclude={"seconds", "diagnostics"})
     assert same == pytest.approx(recorded, rel=1e-4)  # sums are rounded otherwise on another processor
+
+
+def test_a_figure_replaces_only_its_own():
+    test = results.of("rnn-1x128-mnist-rows").measured()
+    other = test.model_copy(update={"split": "validation"})
+    kept = results.Results().record(test).record(other).record(test.model_copy(update={"value": 0.5}))
+    assert [(e.split, e.value) for e in kept.evaluations] == [("validation", test.value), ("test", 0.5)]
+
+
+def test_pictures_can_be_stale_too(monkeypatch):
+    monkeypatch.setattr(generated, "outputs", dict)
+    monkeypatch.setattr(generated, "stale_drawings", dict)
+    monkeypatch.setattr(generated, "stale_pictures", lambda: {"a.png": ()})
+    assert generated.stale() == ["a.png"]
