@@ -38,9 +38,7 @@ def omega(
         before = torch.stack(outputs[:-1]).detach().requires_grad_()
         prepared = way.cell.prepare(way.input(below[1:].detach()))
         (carried,) = torch.autograd.grad(way.cell.step(prepared, (before,))[0], before, g, create_graph=True)
-        alive = g.flatten(2).any(2)  # (time, batch): no error, no ratio
-        if lengths is not None:
-            alive &= torch.arange(1, len(outputs), device=x.device)[:, None] < lengths.to(x.device)
+        alive = g.flatten(2).any(2)  # (time, batch): no error, as beyond a sequence's end, no ratio
         found.append(carried[alive].flatten(1).norm(dim=1) / g[alive].flatten(1).norm(dim=1))
     ratios = torch.cat(found)
     return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())
