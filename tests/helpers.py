@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, product
+from pathlib import Path
 
 import pytest
 import torch
@@ -133,3 +134,9 @@ def stepped(net: Network, x: Tensor, state: NetworkState | None = None) -> list[
         now, state = net.step(x_t, state)
         logits.append(now)
     return logits
+
+
+def flip(path: Path) -> None:
+    """Change the last bit of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))

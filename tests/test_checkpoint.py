@@ -13,6 +13,7 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
+from helpers import flip
 from huggingface_hub import constants
 from safetensors.torch import save as to_bytes
 
@@ -421,13 +422,6 @@ def cached(root, folder):
     for file in (WEIGHTS, CONFIG):
         (place / file).write_bytes((folder / file).read_bytes())
     return place
-
-
-def flip(path):
-    """Change one bit of a file."""
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
 
 
 def hub_with(monkeypatch, folder, requests):

@@ -23,6 +23,7 @@ from unittest.mock import ANY
 
 import pytest
 import torch
+from helpers import flip
 from hubs import NAME, OTHER, PINNED, REPO, Here, Run, finish
 from huggingface_hub import constants
 from loopback import READ, WRITE, Loopback
@@ -261,12 +262,6 @@ def test_f03_a_bit_flipped_every_time_is_an_error_and_nothing_is_kept(here: Here
     assert "another sha256" in err
     assert "Nothing of it was kept" in err
     assert {path.read_bytes() for path in here.blobs()} <= set(content.values())
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", [flip, lambda path: path.write_bytes(path.read_bytes()[:-3])], ids=["edited", "cut"])

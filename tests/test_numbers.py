@@ -161,7 +161,6 @@ def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_
     entry = registry.find(NAME)
     net = build(NAME, device="cpu")
     checkpoint.save(net, tmp_path)
-    losses = set()
     for split, n in (("train", TRAIN), ("validation", VALIDATION)):
         code, out, _ = run("eval", str(tmp_path), "--split", split, "--device", "cpu", "--json")
         found, data = json.loads(out), task_data(entry.task, entry.dataset).split(split)
@@ -169,6 +168,5 @@ def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_
         x, y, _ = data.batch(torch.arange(n))
         assert found["loss"] == pytest.approx(torch.nn.functional.cross_entropy(net.eval()(x), y).item(), rel=1e-5)
         assert found["dataset_sha256"] == data.digests != {}
-        losses.add(found["loss"])
     test = evaluate(tmp_path, limit=5, device="cpu")
     assert test.dataset_sha256 == task_data(entry.task, entry.dataset).split("test").digests != data.digests

@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from helpers import flip
 
 from zoo import assets, cards, comparison, generated, hub, pages, registry, results
 from zoo.comparison import Row
@@ -86,8 +87,7 @@ def test_adopting_needs_what_may_be_written_to_and_weights_that_someone_trained(
     code, _, err = run("adopt", str(folder))
     assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
     (folder / "kept").rename(folder / results.FILE)
-    weights = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    flip(folder / "model.safetensors")
     code, _, err = run("adopt", str(folder))
     assert (code, "results.json is of other weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()

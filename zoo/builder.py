@@ -37,8 +37,8 @@ def build(
     spec: a name of the registry, what `zoo.spec` has of one, or a Config of your own. device: where it goes, "meta"
     included (default: the best there is). dtype: of the parameters (default float32). The start values come from `seed`
     alone, an integer, not from torch's global generator, and are the same on every device. Building for a CPU turns on
-    flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and SizeError above MAX_PARAMETERS unless
-    allow_large, before any memory is taken.
+    flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and SizeError above MAX_PARAMETERS
+    unless allow_large, before any memory is taken.
     """
     found = registry.find(spec) if isinstance(spec, str) else spec
     config = found.config if isinstance(found, Entry) else found
