@@ -20,26 +20,26 @@ test-all: .venv/.dev
 	$(BIN)/pytest -m ''
 
 test-gpu: .venv/.dev
-	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/test_triton.py
+	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/networks/test_triton.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m zoo.generated --check
+	$(BIN)/python -m zoo.publishing.generated --check
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 generated: .venv/.dev
-	$(BIN)/python -m zoo.generated
+	$(BIN)/python -m zoo.publishing.generated
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks.stacks
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m benchmarks.plot
-	$(BIN)/python -m zoo.generated
+	$(BIN)/python -m zoo.publishing.generated
 
 bench-gpu: .venv/.dev
 	$(BIN)/python -m benchmarks.gpu
@@ -49,7 +49,7 @@ bench-gpu: .venv/.dev
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install '$(or $(TORCH),torch)'
 	touch $@
 
-NATIVE = $(wildcard zoo/kernels/native/*)
+NATIVE = $(wildcard zoo/networks/kernels/native/*)
 
 .venv/.installed: .venv/.torch pyproject.toml setup.py $(NATIVE)
 	$(BIN)/pip install -e .
@@ -60,4 +60,4 @@ NATIVE = $(wildcard zoo/kernels/native/*)
 	touch $@ .venv/.installed
 
 clean:
-	rm -rf .venv build dist *.egg-info zoo/kernels/*.so
+	rm -rf .venv build dist *.egg-info zoo/networks/kernels/*.so

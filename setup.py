@@ -1,6 +1,6 @@
 """What pyproject.toml cannot declare: assets for the wheel, and the fused scans, which are optional.
 
-registry.yaml, counts.json and cards/ go into the wheel as zoo/assets. zoo/kernels/native/scan.cpp is compiled once for each
+registry.yaml, counts.json and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each
 width of vectors; where there is no compiler, or it refuses, the package installs without.
 """
 
@@ -12,10 +12,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-NATIVE = Path("zoo/kernels/native")
+NATIVE = Path("zoo/networks/kernels/native")
 SOURCES = sorted([*NATIVE.glob("*.cpp"), *NATIVE.glob("*.h")])
 DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
-"""A library tells what it was built from, which zoo/kernels/interface.py compares with the sources that are there."""
+"""A library tells what it was built from, which zoo/networks/kernels/interface.py compares with the sources that are there."""
 INSTRUCTIONS = {
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
     "avx2": ["-mavx2", "-mfma"],
@@ -54,7 +54,7 @@ setup(
     cmdclass={"build_py": BuildWithAssets, "build_ext": BuildApart},
     ext_modules=[
         Extension(
-            f"zoo.kernels.scan_{name}",
+            f"zoo.networks.kernels.scan_{name}",
             sources=[str(NATIVE / "scan.cpp")],
             depends=["setup.py", *map(str, SOURCES)],
             define_macros=[("SOURCE", f'"{DIGEST}"')],

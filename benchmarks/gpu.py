@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from zoo import files
-from zoo.specs import Architecture, Config, Interface
+from zoo.registry.schema import Architecture, Config, Interface
+from zoo.utils import files
 
 STEPS = 784
 STACKS = ((1, 64), (16, 64), (1, 128), (4, 128))
@@ -46,7 +46,7 @@ PASSES = {"forward": forward, "forward + backward": training_step}
 
 
 class Zoo(nn.Module):
-    """rnnzoo's stack; `exact` is how small matrices of float32 are multiplied, see zoo.kernels.triton_layer."""
+    """rnnzoo's stack; `exact` is how small matrices of float32 are multiplied, see zoo.networks.kernels.triton_layer."""
 
     def __init__(self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused"):
         super().__init__()
@@ -60,7 +60,7 @@ class Zoo(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:
-            from zoo.kernels import triton_layer
+            from zoo.networks.kernels import triton_layer
 
             triton_layer.EXACT = self.exact
         logits: Tensor = self.network(x)

@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from zoo.benchmark import FORWARD, TRAINING
-from zoo.plots import STYLE
+from zoo.diagnostics.benchmark import FORWARD, TRAINING
+from zoo.utils.figures import STYLE
 
 from .scaling import BASE, VALUES
 from .stacks import FOLDER

@@ -6,7 +6,7 @@ draws the result.
 """
 
 from cli.machine import race
-from zoo.benchmark import Work, ours, peers, stack
+from zoo.diagnostics.benchmark import Work, ours, peers, stack
 
 from .stacks import FOLDER, arguments, write
 

@@ -3,7 +3,7 @@
 `python -m benchmarks.stacks [--rounds N] [--threads N] [--out FILE]`: a forward pass, a training step, one streamed step
 and peak memory of rnnzoo's networks, the peers' as they come and flushed, the matrix products alone, which no
 implementation by torch.mm can beat, and the fused scan and the flushed peers under autocast, in bfloat16. How it
-measures: zoo/benchmark.py. `python -m zoo.generated` takes the result into the README, `python -m benchmarks.plot`
+measures: zoo/benchmark.py. `python -m zoo.publishing.generated` takes the result into the README, `python -m benchmarks.plot`
 draws it.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cli.machine import race, reduced, table
 from cli.output import say
-from zoo import files
-from zoo.benchmark import Contender, Measured, Work, machine, ours, peers, products, stack
+from zoo.diagnostics.benchmark import Contender, Measured, Work, machine, ours, peers, products, stack
+from zoo.utils import files
 
 SIZES = ((16, 64), (4, 128))
 STEPS, BATCH = 784, 100

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from zoo.hub import caching
+from zoo.checkpoints.hub import cache
 
 from .catalogue import complete
 from .output import AsJson, columns, emit
@@ -16,7 +16,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the cached repositories, their size, and what downloads that died have left."""
-    found = caching.contents()
+    found = cache.contents()
     rows = [
         {
             "repo": c.repo, "revisions": list(c.revisions), "pinned": c.pinned, "bytes": c.bytes,
@@ -39,12 +39,12 @@ def list_(as_json: AsJson = False) -> None:
 def collect(
     older_than: Annotated[
         float, typer.Option(min=0.0, help="Hours since something was written to it.")
-    ] = caching.OLD_HOURS,
+    ] = cache.OLD_HOURS,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove what downloads that died have left, and blobs that no revision uses."""
-    _emit(caching.collect(older_than, dry_run), dry_run, as_json)
+    _emit(cache.collect(older_than, dry_run), dry_run, as_json)
 
 
 @app.command("rm")
@@ -54,10 +54,10 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove models from the cache, all their revisions."""
-    _emit(caching.remove(names, dry_run), dry_run, as_json)
+    _emit(cache.remove(names, dry_run), dry_run, as_json)
 
 
-def _emit(freed: caching.Freed, dry_run: bool, as_json: bool) -> None:
+def _emit(freed: cache.Freed, dry_run: bool, as_json: bool) -> None:
     data = {"removed": [str(path) for path in freed.paths], "bytes": freed.bytes, "dry_run": dry_run}
     did = "Would free" if dry_run else "Freed"
     emit(data, as_json, "\n".join([*map(str, freed.paths), f"{did} {size(freed.bytes)}."]))

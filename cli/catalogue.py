@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from zoo import cards, configs, hub, registry, results
-from zoo.account import recipe_text
+from zoo import registry
+from zoo.checkpoints import configs, hub, results
+from zoo.checkpoints.hub.settings import SCHEME, TIMEOUT
 from zoo.errors import RequestError
-from zoo.hub.settings import SCHEME, TIMEOUT
-from zoo.specs import Config
-from zoo.targets import METRICS, TARGETS
+from zoo.publishing import cards
+from zoo.publishing.account import recipe_text
+from zoo.registry.metrics import METRICS, TARGETS
+from zoo.registry.schema import Config
 
 from .output import AsJson, columns, emit, say
 

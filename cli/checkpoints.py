@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from zoo import assets, cards, files, registry
+from zoo import registry
+from zoo.publishing import cards
+from zoo.utils import files, paths
 
 from .catalogue import Name
 from .output import AsJson, emit, say
@@ -19,7 +21,7 @@ def card(
     """Print a model's card, Markdown generated from the registry and the recorded results."""
     text = cards.of(registry.find(name))
     if write:
-        path = assets.writable("cards", name, "README.md")
+        path = paths.writable("cards", name, "README.md")
         files.replace(path, text.encode())
         say(f"Wrote {path}")
     emit({"name": name, "card": text}, as_json, text.rstrip("\n"))
@@ -34,12 +36,12 @@ def adopt(
     as_json: AsJson = False,
 ) -> None:
     """Take a trained checkpoint into cards/NAME and pin it in registry.yaml (for maintainers, or in a zoo of your own)."""
-    from zoo import release
+    from zoo.publishing import release
 
     name = (release.keep_results if only_results else release.adopt)(folder)
-    emit({"name": name, "folder": str(assets.path("cards", name))}, as_json, str(assets.path("cards", name)))
+    emit({"name": name, "folder": str(paths.path("cards", name))}, as_json, str(paths.path("cards", name)))
     if only_results:
-        say(f"Kept without weights.{' Next: make generated.' if assets.is_checkout() else ''}")
+        say(f"Kept without weights.{' Next: make generated.' if paths.is_checkout() else ''}")
     else:
-        then = ", then make generated" if assets.is_checkout() else ""
+        then = ", then make generated" if paths.is_checkout() else ""
         say(f"Pinned in registry.yaml. Next: rnnzoo eval {name} --record{then}.")

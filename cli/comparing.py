@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from zoo import comparison, results
+from zoo.checkpoints import results
+from zoo.publishing import comparison
 
 from .catalogue import CellOption, Pattern, TaskOption
 from .output import AsJson, columns, emit, say
@@ -32,7 +33,7 @@ def compare(
     of = results.of if runs is None else comparison.in_folder(runs)
     rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, of=of)
     if plot is not None:
-        from zoo import plots
+        from zoo.publishing import plots
 
         plots.against_depth(rows, plot)
         say(f"Wrote {plot}")

@@ -54,7 +54,7 @@ def inspect(
     from zoo.diagnostics import subject
 
     if plot is not None:
-        from zoo.plots import drawable
+        from zoo.utils.figures import drawable
 
         drawable(plot)  # before what takes long
     config = subject.config_of(name)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zoo import cards, registry
+from zoo import registry
 from zoo.errors import RequestError
+from zoo.publishing import cards
 
 from .catalogue import Name
 from .output import AsJson, columns, emit, progress, say
 from .work import Device
 
 if TYPE_CHECKING:
-    from zoo.benchmark import Contender, Measured, Work
+    from zoo.diagnostics.benchmark import Contender, Measured, Work
 
 
 def bench(
@@ -47,7 +48,8 @@ def bench(
         raise RequestError(f"{name} reads tokens, and bench times networks that read numbers.")
     import torch
 
-    from zoo import benchmark, builder
+    from zoo.diagnostics import benchmark
+    from zoo.networks import builder
 
     config, target = entry.config, builder.resolve_device(device)
     flushed = (False,) if target.type != "cpu" else (True, False) if unflushed else (True,)
@@ -71,7 +73,7 @@ def bench(
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
     """The same in bfloat16, without the peers that torch cannot compute so on this machine, which is said."""
-    from zoo import benchmark
+    from zoo.diagnostics import benchmark
 
     found = []
     for half in benchmark.halves(contenders):
@@ -84,7 +86,7 @@ def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Con
 
 def race(contenders: "Sequence[Contender]", work: "Work", rounds: int, title: str) -> "list[Measured]":
     """Measure, saying on stderr what it will take."""
-    from zoo import benchmark
+    from zoo.diagnostics import benchmark
 
     where = f"threads: {work.threads}" if work.device == "cpu" else work.device
     again = f"{rounds} round{'s' if rounds > 1 else ''}"
@@ -115,7 +117,7 @@ def table(found: "Sequence[Measured]") -> str:
 
 def doctor(as_json: AsJson = False) -> None:
     """Which devices, backends and extras there are, what is missing and how to get it."""
-    from zoo.doctor import examine
+    from .doctor import examine
 
     findings = examine()
     rows = [(f.what, "" if f.status == "ok" else f.status, f.found, f.fix) for f in findings]

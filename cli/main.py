@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from zoo import __version__
 from zoo.errors import ZooError
+from zoo.utils.version import __version__
 
 from . import caching, catalogue, checkpoints, comparing, inspecting, machine, transfer, work
 from .output import say

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo import cluster, jobs, registry
+from zoo import registry
 from zoo.errors import RequestError, TrainingError, UnknownNameError
+from zoo.training import jobs, ray_cluster
 
 from .output import board, columns, emit
 
@@ -57,7 +58,7 @@ def train(
 def _workers(where: Where, threads: int) -> AbstractContextManager[jobs.Workers]:
     if where.ray is None:
         return nullcontext(jobs.Processes(where.jobs or 1))
-    return cluster.workers(where.ray, where.jobs, threads, where.gpus)
+    return ray_cluster.workers(where.ray, where.jobs, threads, where.gpus)
 
 
 def _cores() -> int:

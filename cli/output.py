@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from zoo.hub.settings import redact
+from zoo.checkpoints.hub.settings import redact
 
 if TYPE_CHECKING:
     from rich.text import Text

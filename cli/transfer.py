@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from zoo import hub, registry
+from zoo import registry
+from zoo.checkpoints import hub
+from zoo.checkpoints.hub.settings import SCHEME
+from zoo.checkpoints.hub.upload import Way
 from zoo.errors import CheckpointError, RequestError, UnknownNameError, ZooError
-from zoo.hub.settings import SCHEME
+from zoo.publishing import pushing, verification
 
 from .catalogue import Timeout, complete, is_pattern
 from .output import AsJson, columns, emit, progress, say
@@ -107,8 +110,8 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Push models to the Hub, each in one commit, and pin the commits in registry.yaml for review (for maintainers)."""
-    way = hub.Way(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
-    rows = hub.push(expand(names, pretrained=True), way)
+    way = Way(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
+    rows = pushing.push(expand(names, pretrained=True), way)
     for row in rows:
         if row.pinned:
             say(f"{row.name}: registry.yaml pins {row.repo}@{row.commit} now; review and commit that.")
@@ -139,7 +142,7 @@ def verify(
     rows = []
     for name in chosen:
         with progress(f"verify {name}") as bar:
-            rows.append(hub.verify(
+            rows.append(verification.verify(
                 name, metrics=metrics, remote=remote, timeout=timeout, say=say,
                 report=lambda done, n: bar(done, n, f"{done}/{n}"),
             ))  # fmt: skip

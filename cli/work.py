@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from zoo import assets, cards, registry
+from zoo import registry
+from zoo.checkpoints.hub.settings import SCHEME
 from zoo.errors import RequestError
-from zoo.hub.settings import SCHEME
-from zoo.targets import METRICS, TARGETS
+from zoo.publishing import cards
+from zoo.registry.metrics import METRICS, TARGETS
+from zoo.utils import paths
 
 from . import many
 from .catalogue import NameOrPath, NameOrPattern, is_pattern
@@ -36,14 +38,14 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a checkpoint on real data, beside what the paper reports."""
-    from zoo import evaluation
+    from zoo.training import evaluation
 
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
     if record and name.startswith(SCHEME):
         raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
     if record and name in registry.models():
-        assets.writable()
+        paths.writable()
     with progress(f"eval {name}") as bar:
         found = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,
@@ -108,8 +110,8 @@ def train(
         return
     if threads_per_job or gpus_per_job:
         raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray.")
-    from zoo.training import Progress
-    from zoo.training import train as run
+    from zoo.training.trainer import Progress
+    from zoo.training.trainer import train as run
 
     folder = out or Path("runs") / name
     entry = registry.find(name)

@@ -21,9 +21,11 @@ from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
 from ruamel.yaml import YAML
 
-from zoo import assets, builder, registry
-from zoo.specs import Registry
-from zoo.tasks import mnist
+from zoo import registry
+from zoo.data import mnist
+from zoo.networks import builder
+from zoo.registry.schema import Registry
+from zoo.utils import paths
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
@@ -92,7 +94,7 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         root.mkdir(exist_ok=True)
         with (root / "registry.yaml").open("w") as file:
             YAML(typ="safe", pure=True).dump(data, file)
-        monkeypatch.setattr(assets, "ROOT", root)
+        monkeypatch.setattr(paths, "ROOT", root)
         monkeypatch.setenv("RNNZOO_ROOT", str(root))
         monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
         for cached in (registry.registry, registry.models, builder.counts):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from zoo.builder import build
 from zoo.cells import CELLS, Number
-from zoo.network import Network, NetworkState
-from zoo.specs import Architecture, Config, Interface
+from zoo.networks.builder import build
+from zoo.networks.network import Network, NetworkState
+from zoo.registry.schema import Architecture, Config, Interface
 
 MERGES = ("sum", "concat", "mul", "mean")
 READOUTS = ("last", "mean", "every")

@@ -19,12 +19,19 @@ from huggingface_hub.utils import _http
 from loopback import WRITE, Loopback
 from ruamel.yaml import YAML
 
-from zoo import assets, cards, checkpoint, configs, evaluation, golden, hub, pins, registry, results, tensors
-from zoo.builder import build
+from zoo import registry
 from zoo.cells import CELLS
-from zoo.hub import remote
-from zoo.hub.digests import pin
-from zoo.specs import Weights
+from zoo.checkpoints import configs, hub, results, tensors
+from zoo.checkpoints.hub import client
+from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.hub.upload import Way
+from zoo.networks import golden, loading
+from zoo.networks.builder import build
+from zoo.publishing import cards
+from zoo.registry import lock
+from zoo.registry.schema import Weights
+from zoo.training import evaluation
+from zoo.utils import paths
 
 NAME, OTHER = "rnn-1x8-mnist-rows", "gru-1x8-mnist-rows"
 REPO = f"rnnzoo/{NAME}"
@@ -64,16 +71,16 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("template")
     with (root / "registry.yaml").open("w") as file:
         YAML(typ="safe", pure=True).dump(small_registry(), file)
-    before, assets.ROOT = assets.ROOT, root
+    before, paths.ROOT = paths.ROOT, root
     clear()
     try:
         for seed, name in enumerate((NAME, OTHER)):
             home = root / "cards" / name
             network = build(name, device="cpu", seed=seed).eval()
-            checkpoint.save(network, home)
+            loading.save(network, home)
             golden.write(network, home / golden.FILE)
             weights = {"repo": f"rnnzoo/{name}", "files": {file: pin(home / file) for file in PINNED}}
-            pins.write(name, Weights.model_validate(weights))
+            lock.write(name, Weights.model_validate(weights))
             results.write(home, results.Results(evaluations=(evaluation.evaluate(name, device="cpu"),)))
         counts = {name: [cards.counts(name).parameters, cards.counts(name).multiply_adds] for name in (NAME, OTHER)}
         (root / "counts.json").write_text(json.dumps(counts))
@@ -82,7 +89,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = cards.of(entry)
             (root / "cards" / name / "README.md").write_text(text)
     finally:
-        assets.ROOT = before
+        paths.ROOT = before
         clear()
     return root
 
@@ -106,8 +113,8 @@ class Here:
     def ask(self) -> hub.Ask:
         return hub.Ask(say=self.said.append)
 
-    def way(self, **options: object) -> hub.Way:
-        return hub.Way(**{"say": self.said.append, **options})
+    def way(self, **options: object) -> Way:
+        return Way(**{"say": self.said.append, **options})
 
     def content(self, name: str = NAME) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (self.root / "cards" / name).iterdir()}
@@ -122,7 +129,7 @@ class Here:
 
     def pin(self, commit: str, name: str = NAME) -> None:
         files = registry.find(name).weights.files
-        pins.write(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
+        lock.write(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
 
     def blobs(self) -> list[Path]:
         """Every file of content in the cache, whole or not."""
@@ -158,7 +165,7 @@ def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pyte
     }  # fmt: skip
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(assets, "ROOT", root)
+    monkeypatch.setattr(paths, "ROOT", root)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
@@ -166,7 +173,7 @@ def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pyte
     machine = Here(root, cache, hub_server, {**os.environ})
     quick = SimpleNamespace(**{name: getattr(time, name) for name in dir(time) if not name.startswith("_")})
     quick.sleep = machine.slept.append
-    for module in (_http, file_download, remote):
+    for module in (_http, file_download, client):
         monkeypatch.setattr(module, "time", quick)
     yield machine
     huggingface_hub.close_session()

@@ -8,36 +8,38 @@ from pathlib import Path
 
 import pytest
 
-from zoo import cards, generated, list_models, results, spec
+from zoo import list_models, spec
 from zoo.cells import CELLS, cell_class
 from zoo.cells.base import Cell
-from zoo.tasks import TASKS
-from zoo.tasks.base import TaskData
+from zoo.checkpoints import results
+from zoo.data.base import TaskData
+from zoo.publishing import cards, generated
+from zoo.registry.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([*ROOT.glob("zoo/**/*.py"), *ROOT.glob("cli/**/*.py")])
 METADATA = [
     "zoo",
     "zoo.errors",
-    "zoo.specs",
+    "zoo.registry.schema",
     "zoo.registry",
-    "zoo.results",
-    "zoo.cards",
-    "zoo.comparison",
-    "zoo.pages",
-    "zoo.jobs",
-    "zoo.cluster",
-    "zoo.plots",
-    "zoo.configs",
-    "zoo.hub",
-    "zoo.hub.caching",
-    "zoo.pins",
-    "zoo.tensors",
-    "zoo.assets",
-    "zoo.files",
+    "zoo.checkpoints.results",
+    "zoo.publishing.cards",
+    "zoo.publishing.comparison",
+    "zoo.publishing.pages",
+    "zoo.training.jobs",
+    "zoo.training.ray_cluster",
+    "zoo.publishing.plots",
+    "zoo.checkpoints.configs",
+    "zoo.checkpoints.hub",
+    "zoo.checkpoints.hub.cache",
+    "zoo.registry.lock",
+    "zoo.checkpoints.tensors",
+    "zoo.utils.paths",
+    "zoo.utils.files",
     "zoo.diagnostics",
-    "zoo.diagnostics.pages",
-    "zoo.diagnostics.lattices",
+    "zoo.publishing.analysis_pages",
+    "zoo.publishing.lattices",
 ]
 
 
@@ -68,10 +70,10 @@ def test_every_cell_class_is_in_the_table() -> None:
 
 def test_every_task_family_is_in_the_table() -> None:
     rows = {path.rpartition(".")[0] for path in TASKS.values()}
-    assert rows == {path.stem for path in ROOT.glob("zoo/tasks/*.py")} - {"__init__", "base"}
+    assert rows == {path.stem for path in ROOT.glob("zoo/data/*.py")} - {"__init__", "augmentation", "base"}
     for path in TASKS.values():
         module, _, name = path.rpartition(".")
-        assert issubclass(getattr(import_module(f"zoo.tasks.{module}"), name), TaskData)
+        assert issubclass(getattr(import_module(f"zoo.data.{module}"), name), TaskData)
 
 
 @pytest.mark.parametrize("module", METADATA)

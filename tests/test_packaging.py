@@ -17,7 +17,7 @@ import zoo
 from zoo import assets
 assert "site" in str(assets.ROOT), assets.ROOT
 network = zoo.load("gru-1x128-mnist-rows", device="cpu")
-from zoo.evaluation import evaluate
+from zoo.training.evaluation import evaluate
 assert evaluate("gru-1x128-mnist-rows", limit=200, device="cpu").value > 0.9
 """
 

@@ -11,15 +11,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from zoo import Network, assets, build, examples, load, registry, spec
-from zoo.builder import multiply_adds
+from zoo import Network, build, examples, load, registry, spec
+from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
+from zoo.data.base import Split
+from zoo.data.text import trimmed
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
-from zoo.evaluation import evaluate
-from zoo.feedforward import ACTIVATIONS
-from zoo.stack import Stack
-from zoo.tasks.base import Split
-from zoo.tasks.text import trimmed
-from zoo.text import RESERVED, Tokenizer
+from zoo.networks.builder import multiply_adds
+from zoo.networks.feedforward import ACTIVATIONS
+from zoo.networks.stack import Stack
+from zoo.training.evaluation import evaluate
+from zoo.utils import paths
 
 NAME = "gru-1x128-mnist-rows"
 
@@ -188,7 +189,7 @@ def snippet(page: Path) -> str:
 def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(snippet(assets.path("README.md")).replace("arange(500)", "arange(50)"), names)
+    exec(snippet(paths.path("README.md")).replace("arange(500)", "arange(50)"), names)
     assert names["logits"].shape == (50, 10)
     assert load("mine").interface.outputs == 3
 
@@ -199,7 +200,7 @@ def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_code_of_the_cards_runs(task: str) -> None:
     for name in registry.list_models(pretrained=True, task=task):
         names: dict[str, Any] = {}
-        exec(snippet(assets.path("cards", name, "README.md")), names)
+        exec(snippet(paths.path("cards", name, "README.md")), names)
         found = names["logits" if registry.find(name).task.target == "class" else "values"]
         assert len(found) == (8 if registry.find(name).task.reads else len(names["lengths"]))
 
@@ -207,13 +208,13 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
 @pytest.mark.parametrize("name", ["bilstm-1x200-spooky", "rin-1x100-babi-03", "lstm-4x32-sits", "mlp-3x8-pima.tanh"])
 def test_the_code_of_cards_without_weights_runs(name: str) -> None:
     names: dict[str, Any] = {}
-    exec(snippet(assets.path("cards", name, "README.md")), names)
+    exec(snippet(paths.path("cards", name, "README.md")), names)
     assert names["logits"].shape == (8, registry.find(name).task.outputs)
 
 
 def test_no_card_without_weights_needs_the_words_that_come_with_them() -> None:
     texts = [name for name in registry.list_models() if registry.find(name).task.vocabulary]
-    pages = {name: assets.path("cards", name, "README.md") for name in texts}
+    pages = {name: paths.path("cards", name, "README.md") for name in texts}
     found = {n: "model.tokenizer" in snippet(page) for n, page in pages.items() if page.exists()}
     assert found == {name: registry.find(name).weights is not None for name in found}
     assert set(found.values()) == {True, False}

@@ -1,60 +1,52 @@
 """rnnzoo: a zoo of recurrent networks, with the numbers they were measured at.
 
-`load`, `build`, `examples` and `Network` import torch when they are first used; the others never do.
+Importing `zoo` is cheap: each public name imports its module, and with it torch where that is needed, at first use.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .utils.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .builder import build
-    from .checkpoint import load
-    from .network import Network
-    from .registry import Entry, list_models
-    from .registry import find as spec
-    from .specs import Architecture, Config, Embedding, Head, Init, Interface
-    from .tasks import examples
+    from .data import examples as examples
+    from .networks.builder import build as build
+    from .networks.loading import load as load
+    from .networks.network import Network as Network
+    from .registry import Entry as Entry
+    from .registry import find as spec  # noqa: F401
+    from .registry import list_models as list_models
+    from .registry.schema import Architecture as Architecture
+    from .registry.schema import Config as Config
+    from .registry.schema import Embedding as Embedding
+    from .registry.schema import Head as Head
+    from .registry.schema import Init as Init
+    from .registry.schema import Interface as Interface
 
-__all__ = [
-    "Architecture",
-    "Config",
-    "Embedding",
-    "Entry",
-    "Head",
-    "Init",
-    "Interface",
-    "Network",
-    "build",
-    "examples",
-    "list_models",
-    "load",
-    "spec",
-]
-
-_HOMES = {
-    "load": ("checkpoint", "load"),
-    "build": ("builder", "build"),
-    "spec": ("registry", "find"),
-    "list_models": ("registry", "list_models"),
-    "examples": ("tasks", "examples"),
-    "Entry": ("registry", "Entry"),
-    "Network": ("network", "Network"),
-    "Architecture": ("specs", "Architecture"),
-    "Config": ("specs", "Config"),
-    "Embedding": ("specs", "Embedding"),
-    "Head": ("specs", "Head"),
-    "Init": ("specs", "Init"),
-    "Interface": ("specs", "Interface"),
+_PUBLIC = {
+    "Architecture": "registry.schema:Architecture",
+    "Config": "registry.schema:Config",
+    "Embedding": "registry.schema:Embedding",
+    "Entry": "registry:Entry",
+    "Head": "registry.schema:Head",
+    "Init": "registry.schema:Init",
+    "Interface": "registry.schema:Interface",
+    "Network": "networks.network:Network",
+    "build": "networks.builder:build",
+    "examples": "data:examples",
+    "list_models": "registry:list_models",
+    "load": "networks.loading:load",
+    "spec": "registry:find",
 }
+"""Public name to `module:attribute`."""
+
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    module, attribute = _HOMES[name]
+    module, _, attribute = _PUBLIC[name].partition(":")
     return getattr(import_module(f".{module}", __name__), attribute)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
-from ..imports import imported
+from ..utils.imports import imported
 
 if TYPE_CHECKING:
     from .base import Cell

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
-from ..imports import imported
+from ..utils.imports import imported
 
 if TYPE_CHECKING:
     from .base import Array, Axis, Result

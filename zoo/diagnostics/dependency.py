@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checkpoints.tokenizer import UNKNOWN
 from ..errors import RequestError
-from ..evaluation import score
-from ..network import Network
-from ..targets import TARGETS, Target
-from ..text import UNKNOWN
+from ..networks.network import Network
+from ..registry.metrics import TARGETS, Target
+from ..training.evaluation import score
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
 from .unrolled import ends

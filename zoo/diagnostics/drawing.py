@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..plots import STYLE, drawable, save
+from ..utils.figures import STYLE, drawable, save
 from .base import Array, Axis, Result, Tick
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from ..cells.base import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
-from ..network import Network
+from ..networks.network import Network
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
 

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..builder import refuse_large
 from ..cells import FEEDFORWARD, cell_class
 from ..cells.base import Cell, Dense, Map, State
 from ..errors import RequestError
-from ..network import Network
-from ..recurrence import Direction
-from ..specs import Config, Init
+from ..networks.builder import refuse_large
+from ..networks.layer import Direction
+from ..networks.network import Network
+from ..registry.schema import Config, Init
 
 Weights = dict[str, Tensor]
 """Parameters of one layer by name, each (runs, ...)."""

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..network import Network
+from ..networks.network import Network
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
 from .unrolled import ends, inside

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.base import Split
 from ..errors import RequestError
-from ..evaluation import score
-from ..feedforward import FeedForward
-from ..network import Network
-from ..specs import Recipe
-from ..targets import Target
-from ..tasks.base import Split
+from ..networks.feedforward import FeedForward
+from ..networks.network import Network
+from ..registry.metrics import Target
+from ..registry.schema import Recipe
+from ..training.evaluation import score
 from .base import Array, Axis, Result, histograms, times
 
 BINS = 40
@@ -62,7 +62,7 @@ def feedforward(
     The order of the examples is drawn from the recipe's seed; a last incomplete batch is used too. The network is changed.
     Raises RequestError for other networks.
     """
-    from ..optimizers import make_optimizer
+    from ..training.optimizers import make_optimizer
 
     if not isinstance(network, FeedForward) or target != "class":
         raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")

@@ -9,7 +9,7 @@ from torch.func import functional_call, vmap
 
 from ..cells.base import State
 from ..errors import RequestError
-from ..network import Network
+from ..networks.network import Network
 from .base import Array, Axis, Result, times
 from .ensemble import Node
 from .subject import described, of_sequences

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..evaluation import score
-from ..network import Network
-from ..specs import Recipe
-from ..targets import Target
-from ..tasks.base import Split
+from ..data.base import Split
+from ..networks.network import Network
+from ..registry.metrics import Target
+from ..registry.schema import Recipe
+from ..training.evaluation import score
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
 
@@ -83,7 +83,7 @@ def evolution(
 
     The order of the examples is drawn from the recipe's seed. The network is changed.
     """
-    from ..optimizers import make_optimizer
+    from ..training.optimizers import make_optimizer
 
     network.train()
     optimizer = make_optimizer(recipe.optimizer, network)

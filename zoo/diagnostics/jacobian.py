@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from ..cells.base import State
-from ..network import Network
-from ..specs import Config
+from ..networks.network import Network
+from ..registry.schema import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, start_values
 from .subject import described, of_sequences, untrained

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..cells import cell_row
 from ..errors import RequestError
-from ..specs import Config
+from ..registry.schema import Config
 from .base import Array, Axis, Result, times
 from .ensemble import Ensemble, chunks, draw, layers_of, start_values
 from .subject import described, untrained

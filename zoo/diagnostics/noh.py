@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import results
+from ..checkpoints import results
 from ..errors import RequestError
-from ..network import Network
-from ..targets import Target
+from ..networks.network import Network
+from ..registry.metrics import Target
 from .base import Array, Axis, Result, times
 from .subject import described, of_sequences
 from .unrolled import carrier, ends, layer_inputs, unrolled

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..network import Network
+from ..networks.network import Network
 from .base import Array, Axis, Result, histograms, times
 from .subject import described, of_sequences
 from .unrolled import inside, layer_inputs

@@ -11,15 +11,17 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from .. import checkpoint, configs, registry
-from ..builder import build
+from .. import registry
 from ..cells import CELLS, FEEDFORWARD, cell_class
+from ..checkpoints import configs
+from ..data import task_data
 from ..errors import RequestError, UnknownNameError, first_problem
-from ..evaluation import evaluating, task_of
-from ..network import Network
-from ..specs import Architecture, Config, Interface
-from ..targets import Target
-from ..tasks import task_data
+from ..networks import loading
+from ..networks.builder import build
+from ..networks.network import Network
+from ..registry.metrics import Target
+from ..registry.schema import Architecture, Config, Interface
+from ..training.evaluation import evaluating, task_of
 from .ensemble import process
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,7 +38,7 @@ def config_of(name: str) -> Config:
     """
     if name in registry.models():
         return registry.find(name).config
-    if checkpoint.is_folder(name):
+    if loading.is_folder(name):
         return configs.read(Path(name) / configs.FILE)
     found = SPELLING.fullmatch(name)
     if found is None or found["cell"] not in CELLS:
@@ -108,10 +110,8 @@ def sample(
     """
     _must_read_one_sequence(config)
     known = registry.models()
-    trained = not untrained and (
-        checkpoint.is_folder(name) or (name in known and registry.find(name).weights is not None)
-    )
-    network = checkpoint.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
+    trained = not untrained and (loading.is_folder(name) or (name in known and registry.find(name).weights is not None))
+    network = loading.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"
     if config.task in registry.registry().tasks and needs != "network":
         task = task_of(config, outputs=needs == "labels")

@@ -1,11 +1,11 @@
-"""All states of a layer, step after step; zoo.recurrence keeps only the outputs and the last ones."""
+"""All states of a layer, step after step; zoo.networks.layer keeps only the outputs and the last ones."""
 
 import torch
 from torch import Tensor
 
 from ..cells.base import State
-from ..network import Network
-from ..recurrence import Direction
+from ..networks.layer import Direction
+from ..networks.network import Network
 
 
 def unrolled(way: Direction, x: Tensor, state: State) -> list[State]:

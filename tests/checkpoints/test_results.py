@@ -1,0 +1,160 @@
+"""Figures kept without weights, and the page of those that no document reports."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+from helpers import flip
+
+from zoo import registry
+from zoo.checkpoints import hub, results
+from zoo.errors import CheckpointError
+from zoo.publishing import cards, comparison, generated, pages
+from zoo.publishing.comparison import Row
+from zoo.training.trainer import train
+from zoo.utils import paths
+
+NAME = "rnn-1x8-mnist-rows"
+HISTORIES = {name: found.history for name in registry.models() if (found := results.of(name).training)}
+
+
+def evaluation(weights):
+    """A figure of these weights, as `rnnzoo eval --record` writes it."""
+    return results.Evaluation(
+        model=NAME, task="mnist-rows", dataset="mnist", split="test", metric="accuracy", value=0.25, loss=2.0, n=8,
+        dataset_sha256={}, checkpoint_sha256=weights, versions={}, device="cpu", date="2026-01-01", seconds=1.0,
+        command="rnnzoo eval",
+    )  # fmt: skip
+
+
+def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
+    small_zoo({"epochs": 1})
+    folder = str(tmp_path / "run")
+    assert run("train", NAME, "--out", folder, "--device", "cpu")[0] == 0
+    code, _, err = run("adopt", folder, "--results")
+    assert code == 1
+    assert "no figure of these weights. First: rnnzoo eval" in err
+    weights = hub.sha256(tmp_path / "run" / "model.safetensors")
+    results.write(tmp_path / "run", results.read(tmp_path / "run").record(evaluation(weights)))
+    code, out, err = run("adopt", folder, "--results", "--json")
+    assert code == 0
+    assert "Kept without weights" in err
+    home = paths.path("cards", NAME)
+    assert json.loads(out) == {"name": NAME, "folder": str(home)}
+    assert [path.name for path in home.iterdir()] == ["results.json"]
+    (row,) = json.loads(run("list", NAME, "--json")[1])
+    assert row["measured"] == 0.25
+    assert registry.list_models(pretrained=True) == []
+    card = cards.of(registry.find(NAME))
+    assert f"Only the figures are kept, not the weights: `rnnzoo train {NAME}`" in card
+    assert "measured, test" in card
+    assert [r.model for r in comparison.rows(measured=True)] == [NAME]
+
+
+def test_what_is_no_history_is_a_damaged_file(tmp_path):
+    training = results.of("rnn-1x128-mnist-rows").training.model_dump(mode="json")
+    (tmp_path / results.FILE).write_text(json.dumps({"training": {**training, "history": [None]}}))
+    with pytest.raises(CheckpointError, match="history"):
+        results.read(tmp_path)
+
+
+def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
+    name = "star-16x64-pmnist"
+    entry, found = registry.find(name), results.of(name)
+    departs = "It departs from the paper's recipe, `star-mnist`."
+    assert f"{departs} {entry.recipe.why}" in cards.of(entry)  # today's words of the same recipe
+    other = found.training.recipe.model_copy(update={"epochs": 10, "why": "Once."})
+    training = found.training.model_copy(update={"recipe": other, "epochs_done": 10})
+    kept, count = found.model_copy(update={"training": training}), cards.counts(name)
+    text = cards.card(replace(entry, weights=None), kept, count)
+    assert f"{departs} Once." in text
+    assert "| then" not in text  # it did not come to its second stage
+    assert "Only the figures are kept, not the weights.\n" in text
+    assert f"```console\nrnnzoo train {name}\n```" in text
+    assert "trained by" in cards.summary(entry, kept, count)
+    assert "trained by" not in cards.summary(entry, found, count)
+    assert "It departs from the recipe `mnist-rows`." in cards.of(registry.find("rnn-1x128-mnist-rows.omega"))
+
+
+def test_adopting_needs_what_may_be_written_to_and_weights_that_someone_trained(small_zoo, run, tmp_path, monkeypatch):
+    small_zoo({"epochs": 1})
+    folder = tmp_path / "run"
+    assert run("train", NAME, "--out", str(folder), "--device", "cpu")[0] == 0
+    for flags in ((), ("--results",)):
+        with monkeypatch.context() as patch:
+            patch.setattr(paths, "PACKAGED", True)
+            code, _, err = run("adopt", str(folder), *flags)
+        assert (code, "is an installed package" in err) == (2, True)
+    (folder / results.FILE).rename(folder / "kept")
+    code, _, err = run("adopt", str(folder))
+    assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
+    (folder / "kept").rename(folder / results.FILE)
+    flip(folder / "model.safetensors")
+    code, _, err = run("adopt", str(folder))
+    assert (code, "results.json is of other weights" in err) == (1, True)
+    (folder / "model.safetensors").unlink()
+    code, _, err = run("adopt", str(folder), "--results")
+    assert (code, "no model.safetensors" in err) == (1, True)
+
+
+def test_a_generated_part_without_its_end_takes_nothing_with_it():
+    assert generated._between(f"a\nM\nold\n{generated.END}\nb", "M", "new") == f"a\nM\nnew\n{generated.END}\nb"
+    with pytest.raises(ValueError, match="would be lost"):
+        generated._between("a\nM\nold\nb", "M", "new")
+
+
+def test_figures_of_a_model_with_weights_are_kept_with_them(run, tmp_path):
+    for part in paths.path("cards", "rnn-1x128-mnist-rows").iterdir():
+        (tmp_path / part.name).write_bytes(part.read_bytes())
+    code, _, err = run("adopt", str(tmp_path), "--results")
+    assert code == 2
+    assert "has published weights" in err
+
+
+def row(kind, layers, **changes):
+    known = {
+        "model": f"{kind}-{layers}x4-t", "kind": kind, "layers": layers, "units": 4, "task": "t", "task_title": "a task", "dataset": "d",
+        "metric": "accuracy", "measured": 0.5, "split": "test", "n": 1000, "recipe": "r", "epochs_done": 1, "epochs": 2,
+    }  # fmt: skip
+    return Row(**known | changes)
+
+
+def test_the_page_sets_cells_against_depths():
+    rows = [row("star", 1, measured=0.75), row("rnn", 2), row("star", 2), row("rnn", 1, task="u", stand_in="others")]
+    page = pages.measured_page(rows)
+    assert "| layers | star | rnn |" in page
+    assert "| 1 | [75.00 %](../cards/star-1x4-t/README.md) | - |" in page
+    assert "| 2 | [50.00 %](../cards/star-2x4-t/README.md) | [50.00 %](../cards/rnn-2x4-t/README.md) |" in page
+    assert (
+        "## A task (`u`), 4 units\n\nAccuracy on 1,000 examples; recipe r, 1 of 2 epochs. They stand in for others"
+        in page
+    )
+    assert "| `rnn-1x4-t` | [50.00 %](../cards/rnn-1x4-t/README.md) |" in page
+    assert page.count("They stand in for") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
+@pytest.mark.parametrize("name", [name for name, (first, *_) in HISTORIES.items() if first.seconds < 5])
+def test_the_first_epoch_again(name, tmp_path):
+    overrides = results.of(name).training.overrides
+    found = train(registry.find(name), tmp_path, device="cpu", overrides=overrides, stop_after=1)
+    same = found.history[0].model_dump(exclude={"seconds", "diagnostics"})
+    recorded = HISTORIES[name][0].model_dump(exclude={"seconds", "diagnostics"})
+    assert same == pytest.approx(recorded, rel=1e-4)  # sums are rounded otherwise on another processor
+
+
+def test_a_figure_replaces_only_its_own():
+    test = results.of("rnn-1x128-mnist-rows").measured()
+    other = test.model_copy(update={"split": "validation"})
+    kept = results.Results().record(test).record(other).record(test.model_copy(update={"value": 0.5}))
+    assert [(e.split, e.value) for e in kept.evaluations] == [("validation", test.value), ("test", 0.5)]
+
+
+def test_pictures_can_be_stale_too(monkeypatch):
+    monkeypatch.setattr(generated, "outputs", dict)
+    monkeypatch.setattr(generated, "stale_drawings", dict)
+    monkeypatch.setattr(generated, "stale_pictures", lambda: {"a.png": ()})
+    assert generated.stale() == ["a.png"]

@@ -1,0 +1,371 @@
+"""The command line: what it prints where, exit codes, JSON, completion, and that metadata verbs need no torch."""
+
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from rnnzoo_cli import main as cli
+
+from zoo import load, registry
+from zoo.checkpoints import results
+from zoo.diagnostics import benchmark
+from zoo.errors import BenchmarkError
+from zoo.publishing import cards
+from zoo.utils import paths, provenance
+from zoo.utils.version import __version__
+
+NAME = "rnn-1x8-mnist-rows"
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+VERBS = [
+    "list", "show", "pull", "push", "verify", "login-status", "eval", "train", "compare", "inspect", "card", "adopt", "bench",
+    "doctor",
+]  # fmt: skip
+
+
+def test_list_shows_every_model_and_filters(run: Run) -> None:
+    code, out, err = run("list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(registry.models())
+    code, out, _ = run("list", "star-*", "--task", "pmnist", "--json")
+    rows = json.loads(out)
+    assert {(row["cell"], row["task"]) for row in rows} == {("star", "pmnist")}
+    assert next(row for row in rows if row["name"] == "star-16x64-pmnist")["parameters"] == 191_242
+    code, out, _ = run("list", "--cell", "gru", "--task", "mnist-rows", "--json")
+    assert [(row["name"], row["weights"]) for row in json.loads(out)] == [("gru-1x128-mnist-rows", True)]
+    assert run("list", "--cell", "lstm-peephole", "--pretrained", "--json")[:2] == (0, "[]\n")
+
+
+def test_list_without_a_match_is_empty(run: Run) -> None:
+    code, out, err = run("list", "nothing-*", "--json")
+    assert (code, json.loads(out)) == (0, [])
+    assert "No model matches" in err
+
+
+def test_trained_and_untrained_are_all(run: Run) -> None:
+    trained, untrained = (json.loads(run("list", flag, "--json")[1]) for flag in ("--pretrained", "--no-pretrained"))
+    assert len(trained) + len(untrained) == len(registry.models())
+
+
+def test_show(run: Run) -> None:
+    code, out, _ = run("show", "star-16x64-pmnist")
+    assert code == 0
+    assert "191,242" in out
+    assert "92.4 %, Table 1 of Turkoglu" in out
+    out = run("show", str(paths.path("cards", "star-16x64-pmnist")))[1]
+    assert "star, 16 x 64" in out
+    assert "star-mnist-halves: adam" in out
+    assert run("show", str(paths.path("cards")))[0] == 1  # has no config.json
+    data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
+    assert data["architecture"]["units"] == 64
+    assert data["task"]["name"] == "pmnist"
+    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4, "split": "test"}]
+
+
+@pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card", "bench"])
+def test_an_unknown_name_gets_near_matches_and_exit_code_2(run: Run, verb: str) -> None:
+    code, out, err = run(verb, "star-16x64-pmnst")
+    assert (code, out) == (2, "")
+    assert err.startswith("rnnzoo: No model is called 'star-16x64-pmnst'. Did you mean star-16x64-pmnist")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [("nothing", "No such command"), ("list --task mnits", "'mnits'"), ("eval", "Missing argument"),
+     ("eval gru-1x128-mnist-rows --limit 0", "--limit"), ("train gru-1x128-mnist-rows --epochs -1", "--epochs"),
+     ("eval rnn-1x128-smnist --limit 5 --record", "Only whole splits"), ("list --cell sta", "'sta'"),
+     ("bench rnn-1x128-smnist --against tensorflow", "tensorflow"), ("bench rnn-1x128-smnist --device toaster", "toaster"),
+     ("bench rnn-1x128-smnist --against torchrecurrent", "no counterpart"), ("bench rnn-1x128-smnist --rounds 0", "--rounds"),
+     ("bench rnn-1x50-toxic-short", "tokens"), ("bench rin-1x100-babi-01", "tokens"),
+     ("train rnn-1x128-smnist --gpus-per-job 1", "several models"), ("train rnn-1x128-smnist --threads-per-job 2", "several models")],
+)  # fmt: skip
+def test_wrong_requests_exit_with_2(run: Run, request_: str, words: str) -> None:
+    code, out, err = run(*request_.split())
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+def test_help_has_no_markup_in_it() -> None:
+    """Rich takes words in brackets for styles and leaves them out."""
+    commands = typer.main.get_command(cli.app)
+    todo, texts = [commands], []
+    while todo:
+        command = todo.pop()
+        texts += [command.help or "", *(getattr(part, "help", None) or "" for part in command.params)]
+        todo += getattr(command, "commands", {}).values()
+    assert len(texts) > 100
+    assert [text for text in texts if "[" in text] == []
+
+
+@pytest.mark.parametrize("verb", ["pull", "eval"])
+def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> None:
+    code, _, err = run(verb, "rnn-12x128-smnist")
+    assert code == 1
+    assert "rnnzoo train rnn-12x128-smnist" in err
+
+
+@pytest.mark.parametrize("error", [
+    MemoryError(), MemoryError("There is not enough memory for the compiled scan."), torch.OutOfMemoryError("CUDA out of memory."),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
+])  # fmt: skip
+def test_a_lack_of_memory_is_said_without_a_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
+    code, out, err = run("eval", NAME)
+    assert (code, out) == (1, "")
+    assert "There is not enough memory; smaller batches (--batch-size, --examples) need less." in err
+    assert "Traceback" not in err
+
+
+def test_any_other_error_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", NAME])
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        cli.main()
+
+
+def test_characters_that_stdout_lacks_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "inspect", "star-1x4", "--runs", "2", "--steps", "3"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    sys.stdout.flush()
+    assert not ended.value.code
+    assert b"layer 1 ??" in written.getvalue()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes them is needed")
+def test_without_stdout_and_stderr_the_work_is_done_all_the_same() -> None:
+    program = f"{shlex.quote(sys.executable)} -m rnnzoo_cli"
+    for arguments, closed, code in (("list star-16x64*", ">&-", 0), ("show nothing", ">&- 2>&-", 2)):
+        done = subprocess.run(["sh", "-c", f"{program} {arguments} {closed}"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "--debug", "show", "nothing"])
+    with pytest.raises(KeyError, match="No model is called 'nothing'"):
+        cli.main()
+
+
+def test_counts_of_a_zoo_of_ones_own_are_its_own(run: Run, small_zoo: Zoo) -> None:
+    small_zoo(layer_norm=True)
+    assert json.loads(run("show", NAME, "--json")[1])["parameters"] == 28 * 8 + 8 * 8 + 8 + 2 * 2 * 8 + 8 * 10 + 10
+
+
+def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    """The whole way of a checkpoint through the command line."""
+    small_zoo()
+    out = tmp_path / "run"
+    code, text, err = run("train", NAME, "--out", str(out), "--device", "cpu", "--epochs", "2")
+    assert code == 0
+    assert "2 epochs, the best is epoch 2" in text
+    assert err.count("validation loss") == 2
+    code, text, err = run("eval", str(out), "--limit", "50", "--device", "cpu", "--batch-size", "20", "--json")
+    found = json.loads(text)
+    assert (code, found["n"], found["task"], found["seed"]) == (0, 50, "mnist-rows", 0)
+    code, text, err = run("eval", str(out), "--record", "--device", "cpu")
+    assert code == 0
+    recorded = results.read(out)
+    assert recorded.training is not None
+    assert recorded.training.overrides == {"epochs": 2}
+    evaluation = recorded.measured()
+    assert evaluation is not None
+    assert evaluation.n == 10_000
+    assert evaluation.command == f"rnnzoo eval runs/{out.name} --record --device cpu"
+    run("eval", str(out), "--record", "--device", "cpu")
+    assert len(results.read(out).evaluations) == 1
+
+
+def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1")
+    values = []
+    for batch in ("1", "7", "100"):
+        _, out, _ = run(
+            "eval", str(tmp_path / "run"), "--limit", "100", "--batch-size", batch, "--device", "cpu", "--json"
+        )
+        values.append((json.loads(out)["value"], round(json.loads(out)["loss"], 4)))
+    assert len(set(values)) == 1
+
+
+def test_an_unusable_device_is_a_wrong_request(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    code, _, err = run("train", NAME, "--out", str(tmp_path / "run"), "--device", "toaster")
+    assert code == 2
+    assert "'toaster' cannot be used" in err
+
+
+def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 3000})
+    command = [sys.executable, "-m", "rnnzoo_cli", "train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "epoch 1/3000" in process.stderr.readline()
+    process.send_signal(2)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert (tmp_path / "run" / "training.safetensors").exists()
+
+
+def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, measure = [], benchmark.measure
+    monkeypatch.setattr(benchmark, "refusal", lambda half, device: f"not by {half.library}")
+
+    def once(*given: Any, **options: Any) -> Any:
+        measured.append(measured[0] if measured else measure(*given, **options))
+        return measured[0]
+
+    monkeypatch.setattr(benchmark, "measure", once)
+    model = "rin-1x100-mnist-rows"
+    common = ("bench", model, "--rounds", "1", "--batch-size", "2", "--threads", "1", "--device", "cpu", "--bf16")
+    code, out, err = run(*common, "--against", "torch", "--json")
+    names = [
+        "rnnzoo rin", "rnnzoo rin, plain", "torch.nn.LSTM, flushed", "matrix products of rin", "rnnzoo rin, bfloat16",
+    ]  # fmt: skip
+    assert "torch.nn.LSTM, flushed, bfloat16 is left out: not by torch\n" in err
+    assert f"bench {model}: 5 contenders, a warm-up and 1 round; 28 steps, batch 2, threads: 1" in err
+    assert "a round takes" in err
+    data = json.loads(out)
+    assert (code, data["model"], data["rounds"], data["machine"]["threads"]) == (0, model, 1, 1)
+    assert [row["contender"] for row in data["contenders"]] == names
+    assert [row["precision"] for row in data["contenders"]] == ["no"] * 4 + ["bf16"]
+    first = data["contenders"][0]
+    assert set(first["ratio"].values()) == {1.0}
+    assert set(first["seconds"]) == {"forward", "forward + backward", "streamed step"}
+    code, out, _ = run(*common, "--against", "torch")
+    header, *rows = out.splitlines()
+    assert code == 0
+    assert header.split("  ")[-1].strip() == "PEAK MEMORY"
+    assert [row[: header.index("FORWARD")].strip() for row in rows] == names
+
+
+def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
+    code, out, err = run("bench", "star-4x128-mnist-rows", "--against", "torchrecurrent")
+    assert (code, out) == (2, "")
+    assert "torchrecurrent, which is not installed. Try: pip install 'rnnzoo[bench]'" in err
+    seen = []
+
+    def measure(field: list[benchmark.Contender], *rest: object) -> None:
+        seen.extend(field)
+        raise BenchmarkError("that is enough")
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    code, _, err = run("bench", "star-4x128-mnist-rows")
+    assert code == 1
+    assert {contender.library for contender in seen} == {"rnnzoo", "torch", "products"}
+    assert "torchrecurrent is not installed and left out" in err
+
+
+def test_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    lines = {line.split("  ")[0]: line for line in out.splitlines()[1:]}
+    assert {"python", "torch", "rnnzoo", "processor", "CPU scans", "Triton scans", "extra train", "cache"} <= set(lines)
+    data = json.loads(run("doctor", "--json")[1])
+    assert {row["what"] for row in data} == set(lines)
+    assert {row["status"] for row in data} <= {"ok", "missing"}
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, out, err = run("doctor")
+    assert code == 1
+    assert "pip install --force-reinstall torch" in out
+
+
+def test_completion_offers_model_names() -> None:
+    environment = {
+        **os.environ, "_RNNZOO_COMPLETE": "complete_bash", "COMP_WORDS": "rnnzoo show star-16x64", "COMP_CWORD": "2",
+    }  # fmt: skip
+    program = str(Path(sys.executable).parent / "rnnzoo")
+    done = subprocess.run([program], env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["star-16x64-pmnist", "star-16x64-smnist"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["show", "star-16x64-pmnist"], ["list", "--json"]])
+def test_metadata_verbs_never_import_torch(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = {["rnnzoo", *arguments]!r}
+from rnnzoo_cli.main import main
+try:
+    main()
+except SystemExit as stopped:
+    assert not stopped.code, stopped.code
+assert not {{"torch", "huggingface_hub", "accelerate", "numpy"}} & set(sys.modules), sorted(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
+    code, out, _ = run(verb, "--help")
+    assert code == 0
+    assert "--json" in out
+
+
+def test_the_verbs_are_those_tested(run: Run) -> None:
+    assert [command.name for command in cli.app.registered_commands] == VERBS
+
+
+def test_version(run: Run) -> None:
+    assert run("--version")[:2] == (0, f"rnnzoo {__version__}\n")
+
+
+def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", given)
+    assert provenance.command() == f"rnnzoo train {NAME} --out runs/mine --device cpu"
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", f"{tmp_path / 'mine'}/"])
+    assert provenance.command() == "rnnzoo eval runs/mine"
+    monkeypatch.setattr(sys, "argv", [*given[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
+    assert provenance.command() == f"rnnzoo train {NAME} --out=runs/mine --device=cpu"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
+    assert provenance.command() == "rnnzoo list"
+
+
+def test_weights_of_ones_own_stand_beside_no_published_figure(run: Run, tmp_path: Path) -> None:
+    network = load("lstm-1x128-pmnist", device="cpu")
+    network.reset_head(10)
+    network.save_pretrained(tmp_path / "mine")
+    arguments = ("--limit", "20", "--device", "cpu")
+    code, out, _ = run("eval", str(tmp_path / "mine"), *arguments)
+    assert (code, "reported" in out) == (0, False)
+    assert out.startswith(str(tmp_path / "mine"))
+    assert "reported" in run("eval", "lstm-1x128-pmnist", *arguments)[1]
+
+
+def test_train_takes_what_is_given_instead_of_the_recipe(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    given = ("--epochs", "1", "--batch-size", "40", "--seed", "7")
+    assert run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", *given)[0] == 0
+    training = results.read(tmp_path / "run").training
+    assert training.overrides == {"epochs": 1, "batch": 40, "seed": 7}
+    assert (training.epochs_done, training.recipe.batch, training.recipe.seed) == (1, 40, 7)
+
+
+def test_list_and_show_give_the_numbers_of_the_card(run: Run) -> None:
+    name = "star-16x64-pmnist"
+    count, data = cards.counts(name), json.loads(run("show", name, "--json")[1])
+    assert (data["parameters"], data["multiply_adds"]) == (count.parameters, count.multiply_adds)
+    (row,) = json.loads(run("list", name, "--json")[1])
+    assert row["reported_percent"] == [92.4]

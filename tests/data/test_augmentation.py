@@ -1,0 +1,141 @@
+"""Training images as a recipe has them seen."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from zoo.data.augmentation import augmented, mapped, shifted
+from zoo.data.base import Split
+from zoo.publishing.account import recipe_text
+from zoo.registry.schema import Affine, Augmentation, Recipe
+
+
+def reference(image: Tensor, angle: float, growth: float, lean: float) -> Tensor:
+    """An image mapped about its centre, in float64 and pixels: turned by an angle, grown, and sheared before that."""
+    height, width = image.shape
+    found = torch.zeros(height, width, dtype=torch.float64)
+    for i in range(height):
+        for j in range(width):
+            x, y = j - (width - 1) / 2, i - (height - 1) / 2
+            x = x + math.tan(lean) * y  # what is drawn at (x, y) is taken from where this leads
+            x, y = math.cos(angle) * x - math.sin(angle) * y, math.sin(angle) * x + math.cos(angle) * y
+            x, y = x / growth + (width - 1) / 2, y / growth + (height - 1) / 2
+            for near in (math.floor(y), math.floor(y) + 1):
+                for beside in (math.floor(x), math.floor(x) + 1):
+                    if 0 <= near < height and 0 <= beside < width:
+                        found[i, j] += (1 - abs(y - near)) * (1 - abs(x - beside)) * float(image[near, beside])
+    return found
+
+
+@pytest.mark.parametrize("size", [(9, 9), (6, 11)])
+@pytest.mark.parametrize(
+    "affine", [{"degrees": 40}, {"scale": 0.4}, {"shear": 30}, {"degrees": 180, "scale": 0.3, "shear": 20}], ids=str
+)
+def test_mapped_images(affine: dict[str, float], size: tuple[int, int]) -> None:
+    most, images = Affine(**affine), torch.rand(5, *size)
+    torch.manual_seed(3)
+    angle, growth, lean = (2 * torch.rand(3, 5) - 1).double()
+    torch.manual_seed(3)
+    found = mapped(images, most)
+    for i in range(5):
+        expected = reference(
+            images[i], float(angle[i]) * math.radians(most.degrees or 0), 1 + float(growth[i]) * (most.scale or 0),
+            float(lean[i]) * math.radians(most.shear or 0),
+        )  # fmt: skip
+        torch.testing.assert_close(found[i].double(), expected, rtol=0, atol=1e-5)
+    torch.manual_seed(3)
+    rounded = mapped((255 * images).round().to(torch.uint8), most)
+    assert rounded.dtype == torch.uint8
+    assert (rounded.double() - 255 * found).abs().max() <= 1.01
+
+
+def test_images_are_mapped_both_ways_and_as_far_as_said() -> None:
+    """A bar of 21 pixels through the centre shows the angle and the growth that it was drawn with."""
+    images = torch.zeros(500, 41, 41)
+    images[:, 20, 10:31] = 1
+    at = torch.arange(41.0) - 20
+    found = mapped(images, Affine(degrees=30, scale=0.2))
+    weight = found.sum((1, 2))
+    xx, yy, xy = (torch.einsum("nyx,y,x->n", found, *by) / weight for by in ((at**0, at**2), (at**2, at**0), (at, at)))
+    angle = torch.rad2deg(torch.atan2(2 * xy, xx - yy) / 2)
+    length = (12 * (xx + yy)).sqrt() / 21
+    for found, least, most in ((angle, -30, 30), (length, 0.8, 1.2)):
+        part = (most - least) / 20
+        assert (found > least - part).all()
+        assert (found < most + part).all()
+        assert (found < least + part).any()
+        assert (found > most - part).any()
+
+
+def test_what_is_augmented() -> None:
+    images = torch.randint(256, (20, 28, 28), dtype=torch.uint8)
+    assert torch.equal(augmented(images, Augmentation()), images)
+    affine = Affine(degrees=20)
+    for shift in (None, 2):
+        torch.manual_seed(5)
+        expected = mapped(images, affine)
+        expected = expected if shift is None else shifted(expected, shift)
+        torch.manual_seed(5)
+        assert torch.equal(augmented(images, Augmentation(affine=affine, shift=shift)), expected)
+        assert not torch.equal(expected, images)
+
+
+def test_a_batch_is_augmented_as_images() -> None:
+    split = Split(torch.randint(256, (9, 12)), torch.arange(9), {}, lambda raw: raw, image=(3, 4))
+    by, some = Augmentation(affine=Affine(shear=40), shift=1), torch.tensor([7, 2, 2])
+    torch.manual_seed(5)
+    expected = augmented(split.raw[some].unflatten(1, (3, 4)), by).flatten(1)
+    torch.manual_seed(5)
+    found, targets, _ = split.batch(some, augment=by)
+    assert torch.equal(found, expected)
+    assert targets.tolist() == some.tolist()
+    assert torch.equal(split.batch(some)[0], split.raw[some])
+
+
+def test_the_first_stage_augments_as_its_recipe_says() -> None:
+    own = {"affine": {"degrees": 5.0}, "shift": 3}
+    recipe = {
+        "optimizer": {"name": "adam", "lr": 0.1},
+        "batch": 1,
+        "epochs": 9,
+        **own,
+        "then": [{"after": 3, "lr": 0.1}],
+    }
+    first, last = (stage for stage, _ in Recipe.model_validate(recipe).stages)
+    assert (first.affine, first.shift) == (Affine(degrees=5.0), 3)
+    assert first.augments
+    assert not last.augments
+
+
+def test_shifted_images() -> None:
+    images = torch.arange(1, 13, dtype=torch.uint8).reshape(1, 3, 4).expand(400, 3, 4)
+    seen = set()
+    for image in shifted(images, 1):
+        moves = [
+            (down, right)
+            for down in (-1, 0, 1)
+            for right in (-1, 0, 1)
+            if all(
+                image[i, j] == (images[0, i - down, j - right] if 0 <= i - down < 3 and 0 <= j - right < 4 else 0)
+                for i in range(3)
+                for j in range(4)
+            )
+        ]
+        assert len(moves) == 1
+        seen |= set(moves)
+    assert len(seen) == 9
+    assert torch.equal(shifted(images, 0), images)
+
+
+def test_a_recipe_says_how_it_augments() -> None:
+    recipe = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20}
+    assert "images" not in recipe_text(Recipe.model_validate(recipe))
+    then = [{"after": 3, "lr": 0.1, "affine": {"degrees": 15, "scale": 0.1, "shear": 7.5}, "shift": 2}]
+    text = recipe_text(Recipe.model_validate({**recipe, "shift": 1, "then": then}))
+    first, later = text.split("; ")
+    assert first.endswith(", images moved by up to 1 px")
+    assert later.endswith(
+        ", images turned by up to 15°, scaled by up to 10 %, sheared by up to 7.5°, moved by up to 2 px"
+    )

@@ -1,0 +1,417 @@
+"""Benchmarks and the doctor: real processes at small sizes, what they say, and what they refuse."""
+
+import importlib.util
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+from rnnzoo_cli import doctor
+
+from zoo import errors
+from zoo.diagnostics import benchmark
+from zoo.diagnostics.benchmark import (
+    FORWARD,
+    PASSES,
+    STREAMING,
+    TRAINING,
+    Contender,
+    Work,
+    halves,
+    ours,
+    peers,
+    products,
+    stack,
+)
+from zoo.networks.kernels import interface
+from zoo.publishing import cards
+
+SMALL = stack("star", 2, 8, steps=6)
+WORK = Work(steps=6, batch=3, threads=1)
+
+
+def config(**architecture: object) -> benchmark.Config:
+    """SMALL with another architecture."""
+    return SMALL.model_copy(update={"architecture": SMALL.architecture.model_copy(update=architecture)})
+
+
+def test_every_contender_is_measured_in_its_process() -> None:
+    field = [*ours(SMALL), *peers(SMALL, ["torch"]), *products(SMALL)]
+    told: list[tuple[int, int, str]] = []
+    found = benchmark.measure(field, WORK, rounds=2, report=lambda *at: told.append(at))
+    names = ["rnnzoo star", "rnnzoo star, plain", "torch.nn.LSTM, flushed", "matrix products of star"]
+    assert [row.contender.name for row in found] == names
+    for row in found[:-1]:
+        assert all(row.seconds[what] > 0 for what in PASSES)  # type: ignore[operator]
+        assert row.memory is None or row.memory >= 0
+    assert found[-1].seconds[STREAMING] is None
+    assert found[-1].memory is None
+    assert [done for done, _, _ in told] == list(range(3 * 3 * len(field)))
+    assert told[0][2] == "rnnzoo star: forward"
+    header, rows = cards.speed_rows([row.data() for row in found])
+    assert header == (FORWARD, TRAINING, STREAMING, "peak memory")
+    assert all("(1.0)" in cell for cell in rows[0][1:4])
+    assert rows[-1][3:] == ("-", "-")
+
+
+def test_a_contender_that_fails_is_named() -> None:
+    broken = Contender("torch", config(units=-1))
+    for field in ([broken], [ours(SMALL)[0], broken]):  # the others are asked first, and it has ended by then
+        with pytest.raises(errors.BenchmarkError, match=r"torch\.nn\.LSTM, flushed failed: .*hidden_size"):
+            benchmark.measure(field, WORK, rounds=1)
+
+
+def test_a_contender_that_dies_is_named() -> None:
+    def kill(done: int, total: int, text: str) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+    with pytest.raises(errors.BenchmarkError, match="rnnzoo star died with exit code -9; was there enough memory"):
+        benchmark.measure(ours(SMALL)[:1], WORK, rounds=1, report=kill)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("architecture", [{"bidirectional": "concat"}, {"bidirectional": "sum"}, {"kernel": 3}])
+def test_all_architectures_can_be_measured(architecture: dict[str, object]) -> None:
+    inputs = (2, 4, 4) if "kernel" in architecture else (1,)
+    interface = SMALL.interface.model_copy(update={"input": inputs})
+    spec = config(**architecture).model_copy(update={"interface": interface})
+    field = [*ours(spec), *peers(spec, None if spec.architecture.bidirectional != "concat" else ["torch"])]
+    assert len(field) == (3 if architecture == {"bidirectional": "concat"} else 2)
+    for contender in field:
+        passes = benchmark._passes(contender, WORK)
+        assert passes[FORWARD]() == passes[TRAINING]() == 1
+    assert bool(products(spec)) is ("kernel" not in architecture)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "torchs", "torchrecurrents"),
+    [("star", {}, "LSTM", "STAR"), ("lstm", {}, "LSTM", None), ("gru", {}, "GRU", None), ("rnn", {}, "RNN", None),
+     ("lstm-peephole", {}, "LSTM", None), ("lstm-peephole", {"peephole": "diagonal"}, "LSTM", "PeepholeLSTM")],
+)  # fmt: skip
+def test_counterparts(cell: str, options: dict[str, str], torchs: str, torchrecurrents: str | None) -> None:
+    spec = config(cell=cell, options=options)
+    assert benchmark.counterpart(Contender("torch", spec)) == torchs
+    assert benchmark.counterpart(Contender("torchrecurrent", spec)) == torchrecurrents
+    assert benchmark.counterpart(Contender("torch", config(kernel=3))) is None
+
+
+@pytest.mark.parametrize("library", ["torch", "torchrecurrent"])
+@pytest.mark.parametrize("readout", ["last", "mean", "every"])
+def test_peers_have_our_shapes_and_their_steps_their_sequences(library: str, readout: str) -> None:
+    interface = SMALL.interface.model_copy(update={"readout": readout})
+    peer = benchmark._Peer(Contender(library, SMALL.model_copy(update={"interface": interface})))
+    x = torch.rand(3, 6, 1)
+    assert peer(x).shape == ((3, 6, 10) if readout == "every" else (3, 10))
+    state = None
+    for part in x.unbind(1):
+        y, state = peer.step(part, state)
+    if readout == "last":
+        torch.testing.assert_close(y, peer(x))
+
+
+@pytest.mark.parametrize(("activation", "relu"), [("tanh", False), ("relu", True)])
+def test_the_elman_peer_has_our_activation(activation: str, relu: bool) -> None:
+    peer = benchmark._Peer(Contender("torch", config(cell="rnn", options={"activation": activation})))
+    assert (peer.stack.mode == "RNN_RELU") is relu
+
+
+def test_the_products_are_those_of_the_network() -> None:
+    """Counted by torch's own counter of floating-point operations: two a multiply-add."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from zoo.networks import builder
+
+    for cell in ("star", "lstm", "rnn", "gru"):
+        spec = stack(cell, 2, 8, steps=6)
+        runs = benchmark._products(Contender("products", spec), WORK)
+        network = builder.build(spec, device="meta")
+        head = network.head.weight.numel()
+        for what, times in ((FORWARD, 1), (TRAINING, 3)):
+            with FlopCounterMode(display=False) as counter:
+                runs[what]()
+            assert counter.get_total_flops() == 2 * times * 3 * (builder.multiply_adds(network, 6) - head)
+
+
+def test_what_torch_cannot_compute_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Contender("torch", SMALL)
+    assert benchmark.refusal(peer) is None
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda *_: torch.ones(1) @ torch.ones(2))
+    assert "inconsistent tensor size" in (benchmark.refusal(peer) or "")
+
+
+@pytest.mark.parametrize("library", ["rnnzoo", "torch"])
+def test_halves_compute_in_bfloat16(library: str) -> None:
+    [half] = halves([Contender(library, SMALL)])
+    assert half.name == {"rnnzoo": "rnnzoo star", "torch": "torch.nn.LSTM, flushed"}[library] + ", bfloat16"
+    if library == "torch" and (why := benchmark.refusal(half)):
+        pytest.skip(f"torch has no LSTM in bfloat16 here: {why}")
+    read: list[list[torch.Tensor]] = []
+    for contender, dtype in ((Contender(library, SMALL), torch.float32), (half, torch.bfloat16)):
+        states: list[torch.Tensor] = []
+
+        def note(
+            head: torch.nn.Module, given: tuple[torch.Tensor], y: torch.Tensor, dtype: torch.dtype = dtype
+        ) -> None:
+            if isinstance(head, torch.nn.Linear):
+                assert y.dtype == dtype
+                states.append(given[0].float())  # noqa: B023
+
+        with torch.nn.modules.module.register_module_forward_hook(note):  # type: ignore[arg-type]
+            torch.manual_seed(0)
+            passes = benchmark._passes(contender, WORK)
+            assert [passes[what]() for what in (FORWARD, TRAINING)] == [1, 1]
+        read.append(states)
+    for exact, rounded in zip(*read, strict=True):  # in either pass what the stack makes is near, and is another
+        assert 0 < (exact - rounded).abs().max() < 0.05
+
+
+def test_peers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
+    assert [c.name for c in peers(SMALL)] == ["torch.nn.LSTM, flushed"]
+    assert [c.name for c in peers(SMALL, ["torch"], (True, False))] == ["torch.nn.LSTM, flushed", "torch.nn.LSTM"]
+    assert benchmark.absent(SMALL) == ["torchrecurrent"]
+    with pytest.raises(errors.MissingExtraError, match=r"pip install 'rnnzoo\[bench\]'"):
+        peers(SMALL, ["torchrecurrent"])
+    with pytest.raises(errors.UnknownNameError, match="Did you mean torchrecurrent"):
+        peers(SMALL, ["torchrecurent"])
+    with pytest.raises(errors.RequestError, match="torchrecurrent has no counterpart of"):
+        peers(config(cell="gru"), ["torchrecurrent"])
+    assert peers(config(kernel=3)) == []
+    assert products(config(kernel=3)) == []
+
+
+def test_interrupted_it_leaves_no_process() -> None:
+    code = """
+import sys
+from zoo.diagnostics.benchmark import *
+if __name__ == "__main__":
+    spec = stack("star", 4, 64, 784)
+    say = lambda done, total, text: print(*[w.pid for w in multiprocessing.active_children()], flush=True)
+    measure(ours(spec), Work(784, 100, 1), 100, say)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pids = process.stdout.readline().split()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert err.count("Traceback") == 1  # its own, not the workers'
+    assert len(pids) == 2
+    assert not any(_alive(int(pid)) for pid in pids)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_significant_digits() -> None:
+    values = (0, 0.000012345, 0.12345, 1.2345, 12.345, 123.45, 1234567)
+    assert [cards.significant(value) for value in values] == [
+        "0", "0.0000123", "0.123", "1.23", "12.3", "123", "1,234,567"
+    ]  # fmt: skip
+
+
+def test_the_readme_compares_with_the_products() -> None:
+    def row(library: str, cell: str, layers: int, forward: float, precision: str = "no") -> dict[str, object]:
+        seconds = {FORWARD: forward, TRAINING: 3 * forward, STREAMING: None}
+        own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
+        return {**own, "precision": precision, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
+
+    machine = {"cpu": "a processor", "device": "cpu (AVX2)", "threads": 1, "torch": "2", "date": "2025-01-01"}
+    rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
+    rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
+    text = cards.speed_table({"machine": machine, "rounds": 1, "contenders": rows})
+    assert cards.measured_by("stacks", {"machine": machine, "rounds": 1}) == (
+        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
+    )
+    assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
+    assert text.count("alone, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1
+    assert text.count("| 4 x 8 |") == 1
+
+
+def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed")
+    from benchmarks import plot, scaling, stacks
+
+    def rows(points: list[dict[str, int]]) -> list[dict[str, object]]:
+        return [
+            {**point, "contender": name, "seconds": dict.fromkeys(PASSES, 0.1 * point["steps"])}
+            for point in points for name in plot.LINES
+        ]  # fmt: skip
+
+    monkeypatch.setattr(plot, "FOLDER", tmp_path)
+    head = {"machine": {"cpu": "a processor", "threads": 2, "torch": "2", "date": "2025-01-01"}, "rounds": 1}
+    sizes = [{"layers": a, "units": b, "steps": 784, "batch": 100} for a, b in stacks.SIZES]
+    (tmp_path / "stacks.json").write_text(json.dumps({**head, "contenders": rows(sizes)}))
+    (tmp_path / "scaling.json").write_text(json.dumps({**head, "contenders": rows(scaling.points())}))
+    written = plot.draw(tmp_path / "docs")
+    assert [path.name for path in written] == ["stacks.svg", "scaling.svg"]
+    assert all("<svg" in path.read_text() for path in written)
+    first = [path.read_bytes() for path in written]
+    assert [path.read_bytes() for path in plot.draw(tmp_path / "docs")] == first
+
+
+def by_name() -> dict[str, doctor.Finding]:
+    return {finding.what: finding for finding in doctor.examine()}
+
+
+def test_doctor_reads_extras_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name in ("matplotlib", "accelerate"):
+            raise metadata.PackageNotFoundError(name)
+        return "0.1" if name == "pyarrow" else real(name)
+
+    monkeypatch.setattr(doctor, "version", version)
+    found = by_name()
+    extras = metadata.metadata("rnnzoo").get_all("Provides-Extra") or []
+    assert {f"extra {extra}" for extra in extras} == {name for name in found if name.startswith("extra ")}
+    assert found["extra plots"].status == "missing"
+    assert found["extra plots"].fix == "pip install 'rnnzoo[plots]'"
+    assert "accelerate" in found["extra dev"].found  # through the extra that it names
+    assert "pyarrow" in found["extra data"].found.partition("not installed")[2]  # too old
+
+
+def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
+    found = by_name()["CPU scans"]
+    assert (found.status, found.found) == (
+        "missing",
+        "not built: no C++ compiler was found when rnnzoo was installed, or the one found is too old",
+    )
+    assert "install g++ and run pip install --force-reinstall --no-deps" in found.fix
+
+
+def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
+    (tmp_path / "scan_generic.abi3.so").write_text("not a library")
+    found = by_name()["CPU scans"]
+    assert found.status == "broken"
+    assert "scan_generic.abi3.so cannot be loaded" in found.found
+
+
+@pytest.mark.skipif("generic" not in interface.libraries(), reason="no compiled scans here")
+def test_doctor_says_that_a_faster_scan_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(interface.LIBRARIES, torch.backends.cpu.get_cpu_capability(), ("avx9", "generic"))
+    found = by_name()["CPU scans"]
+    assert (found.status, found.found) == (
+        "missing",
+        "generic is used; avx9, which this processor runs faster, was not built",
+    )
+    assert found.fix.startswith("install a newer g++ and run pip install")
+
+
+@pytest.mark.skipif(not interface.libraries(), reason="no compiled scans here")
+def test_doctor_says_which_scan_is_used() -> None:
+    assert by_name()["CPU scans"].status == "ok"
+    assert re.search(r"is used, products of bfloat16 [a-z ]+; built: ", by_name()["CPU scans"].found)
+
+
+def test_doctor_survives_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.setattr(doctor, "PACKAGE", "rnnzoo-that-is-not-installed")
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "nowhere"))
+    found = by_name()
+    assert found["torch"].status == "broken"
+    assert found["data"].status == "missing"
+    assert {"CPU scans", "gpu"} & set(found) == set()
+
+
+def test_doctor_finds_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mnist").mkdir()
+    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
+    assert by_name()["data"].found == f"RNNZOO_DATA is {tmp_path}, with mnist"
+
+
+def test_doctor_describes_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Properties:
+        name, total_memory = "GPU", 16 * 2**30
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
+    assert by_name()["cuda:0"].found.startswith("GPU, 16 GiB")
+
+    def refuse(i: int) -> None:
+        raise RuntimeError("driver too old\nmore")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", refuse)
+    assert by_name()["gpu"] == doctor.Finding("gpu", "driver too old", "broken", "check the driver: nvidia-smi")
+
+
+def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Worker:
+        def __init__(self, contender: Contender, work: Work):
+            self.times = {what: iter([100.0, 1.0, 5.0, 2.0]) for what in PASSES}
+
+        def ask(self, what: str) -> tuple[float | None, int]:
+            return (next(self.times[what]) if what else None), 5
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(benchmark, "_Worker", Worker)
+    (row,) = benchmark.measure(ours(SMALL)[:1], WORK, rounds=3)
+    assert (row.seconds, row.memory) == (dict.fromkeys(PASSES, 2.0), 5)
+
+
+def test_a_time_is_that_of_one_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
+    assert benchmark._timed(lambda: 4, torch.device("cpu")) == 0.5
+    assert benchmark._passes(Contender("rnnzoo", SMALL), WORK)[STREAMING]() == benchmark.STREAM
+
+
+def test_a_worker_has_the_settings_of_its_contender(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    asked, peaks = iter(["", FORWARD]), iter([100, 130, 170])
+
+    class Pipe:
+        def recv(self) -> str:
+            for what in asked:
+                return what
+            raise EOFError
+
+        def send(self, answer: object) -> None:
+            told.append(answer)
+
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "set_flush_denormal", told.append)
+    monkeypatch.setattr(benchmark, "_peak_memory", lambda device: next(peaks))
+    monkeypatch.setattr(benchmark, "_timed", lambda run, device: 0.5)
+    monkeypatch.setattr(benchmark, "_passes", lambda contender, work: {FORWARD: lambda: 1})
+    benchmark._serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
+    assert told == [3, False, (None, 30), (0.5, 70)]
+
+
+def test_bench_does_what_it_is_told_and_compares_with_the_first(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Work] = []
+
+    def measure(field, work, rounds, report):
+        seen.append(work)
+        return [
+            benchmark.Measured(each, work, dict.fromkeys(PASSES, float(i + 1)), None) for i, each in enumerate(field)
+        ]
+
+    monkeypatch.setattr(benchmark, "measure", measure)
+    given = ("--against", "torch", "--unflushed", "--threads", "3", "--batch-size", "7", "--device", "cpu", "--json")
+    code, out, _ = run("bench", "star-4x128-mnist-rows", *given)
+    rows = json.loads(out)["contenders"]
+    assert (code, seen) == (0, [Work(28, 7, 3)])
+    assert [row["flushed"] for row in rows if row["library"] == "torch"] == [True, False]
+    assert [row["ratio"][FORWARD] for row in rows] == [float(i + 1) for i in range(len(rows))]

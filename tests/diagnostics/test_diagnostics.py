@@ -1,0 +1,641 @@
+"""Every analysis against its definition written out, on small networks, and the verb and pages that show them."""
+
+import copy
+import io
+import json
+import math
+import re
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import network, normal
+from rnnzoo_cli.output import emit
+from rnnzoo_cli.pictures import pictured
+from torch import Tensor
+from torch.nn import functional as F
+
+from zoo import build, registry
+from zoo.cells import CELLS
+from zoo.checkpoints import results
+from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
+from zoo.diagnostics import ANALYSES, drawing, subject
+from zoo.diagnostics.base import Array, Axis, Stored, histograms
+from zoo.diagnostics.dependency import dependency
+from zoo.diagnostics.eigenvalues import eigenvalues
+from zoo.diagnostics.estimation import estimation
+from zoo.diagnostics.feedforward import feedforward
+from zoo.diagnostics.gates import gates
+from zoo.diagnostics.gradients import Gradients, evolution, gradients
+from zoo.diagnostics.jacobian import jacobian, jacobian_at
+from zoo.diagnostics.lattice import lattice
+from zoo.diagnostics.noh import history, noh
+from zoo.diagnostics.saturation import saturation
+from zoo.errors import RequestError
+from zoo.publishing import analysis_pages, studies
+from zoo.registry.schema import Architecture, Config, Embedding, Interface
+from zoo.training.optimizers import make_optimizer
+from zoo.utils import paths
+
+Run = Callable[..., tuple[int, str, str]]
+LENGTHS = torch.tensor([4, 2, 5])
+
+
+def states(net, x: Tensor, h0: Tensor, c0: Tensor | None = None) -> list[tuple[Tensor, ...]]:
+    """States of a one-layer network by its own step."""
+    way = net.stack[0].ahead
+    state = (h0,) if c0 is None else (h0, c0)
+    found = [state]
+    for x_t in x.unbind(1):
+        state = way.step(way.cell.prepare(way.input(x_t)), state)
+        found.append(state)
+    return found
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm"])
+def test_noh_is_the_column_sum_of_the_jacobian_of_the_memory(cell: str) -> None:
+    net, x = network(cell, layers=1), normal(2, 5, 2)
+    found = noh(net, x).indicator
+    assert found.axis("step").ticks == (1, 2, 3, 4, 5)
+    for t in (1, 5):
+        sums = []
+        for i in range(2):
+            zero = torch.zeros(1, 3, dtype=torch.float64)
+
+            def memory(s0: Tensor, i: int = i, zero: Tensor = zero, t: int = t) -> Tensor:
+                given = (s0, None) if cell == "rnn" else (zero, s0)
+                return states(net, x[i : i + 1, :t], *given)[t][-1][0]
+
+            sums.append(torch.autograd.functional.jacobian(memory, zero)[:, 0].sum(0))
+        expected = math.log10(torch.stack(sums).abs().mean())
+        assert found.at(layer=1, step=t).values == pytest.approx(expected)
+
+
+def test_noh_ends_where_each_sequence_ends() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
+    found = noh(net, x, LENGTHS)
+    alone = [noh(net, x[i : i + 1, :n]) for i, n in enumerate(LENGTHS.tolist())]
+    np.testing.assert_allclose(10**found.end.values, np.mean([10**a.end.values for a in alone], 0))
+    np.testing.assert_allclose(alone[0].end.values, alone[0].indicator.values[:, -1])
+    for t, going in ((2, [0, 1, 2]), (4, [0, 2]), (5, [2])):
+        each = [10 ** alone[i].indicator.at(step=t).values for i in going]
+        np.testing.assert_allclose(10 ** found.indicator.at(step=t).values, np.mean(each, 0))
+
+
+def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:
+    net = network("rnn activation=relu", layers=1)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.zero_()
+    assert np.isnan(noh(net, normal(2, 3, 2)).indicator.values).all()
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+def test_estimation_errors(lengths: Tensor | None) -> None:
+    net, x = network("lstm", layers=2), normal(3, 5, 2)
+    found = estimation(net, x, lengths)
+    ends = [5, 5, 5] if lengths is None else lengths.tolist()
+    for layer, h in enumerate((h.detach() for h in net.features(x)), start=1):
+        for t in range(5):
+            going = [i for i in range(3) if t < ends[i]]
+            last = torch.cat([h[i, t] - h[i, ends[i] - 1] for i in going])
+            previous = torch.cat([h[i, t] - (h[i, t - 1] if t else 0) for i in going])
+            for against, d in (("last", last), ("previous", previous)):
+                at = {"against": against, "layer": layer, "step": t + 1}
+                assert found.mean.at(**at).values == pytest.approx(float(d.mean()), abs=1e-12)
+                assert found.variance.at(**at).values == pytest.approx(float(d.var(correction=0)), abs=1e-12)
+
+
+def test_gradient_norms_are_those_of_backward() -> None:
+    net, x, y = network("star shift=0.0", layers=3), normal(4, 5, 2), torch.tensor([0, 1, 2, 3])
+    found = gradients(net, x, y).norm.values
+    assert all(p.grad is None for p in net.parameters())
+    F.cross_entropy(net(x), y).backward()
+    expected = [math.sqrt(sum(float(p.grad.square().sum()) for p in layer.parameters())) for layer in net.stack]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)  # the loss is taken in single precision
+
+
+def test_gates_are_gradients_of_one_sequence_each() -> None:
+    net, x = network("gru reset=before", layers=1), normal(2, 4, 2)
+    found = gates(net, x).norm
+    assert found.axis("weights").ticks == ("input r", "input z", "input h", "gates 1", "gates 2", "candidate")
+    way = net.stack[0].ahead
+    v = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).sign() / math.sqrt(3)
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    norms = []
+    for i in range(2):
+        last = (states(net, x[i : i + 1], zero)[-1][0] * v).sum()
+        of = (way.input.weight, way.cell.gates.weight, way.cell.candidate.weight)
+        parts = [block for g in torch.autograd.grad(last, of) for block in g.split(3)]
+        norms.append([float(block.norm()) for block in parts])
+    np.testing.assert_allclose(found.at(layer=1, step=4).values, np.mean(norms, 0), rtol=1e-6)
+
+
+def test_saturation_counts_what_lies_at_the_ends() -> None:
+    net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
+    found = saturation(net, x, LENGTHS)
+    h = torch.cat([net.features(x)[0][i, :n].flatten() for i, n in enumerate(LENGTHS.tolist())]).detach()
+    edges = [float(tick) for tick in found.outputs.axis("from").ticks]
+    assert found.outputs.values.sum() == pytest.approx(1.0)
+    assert found.outputs.values[0, 0] == pytest.approx(float((h < edges[1]).double().mean()))
+    assert found.saturated.axis("function").ticks == ("1 sigmoid", "2 sigmoid", "3 tanh", "4 sigmoid", "5 tanh")
+    way, near = net.stack[0].ahead, 0
+    zero = torch.zeros(3, 3, dtype=torch.float64)
+    for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
+        z = torch.tanh(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[2])
+        near += int((z.abs() > 0.9)[t < LENGTHS].sum())
+    assert found.saturated.at(layer=1, function="3 tanh").values == pytest.approx(near / (int(LENGTHS.sum()) * 3))
+
+
+def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
+    net = network("rnn activation=tanh", layers=1)
+    weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+    found = eigenvalues(net, steps=60)
+    np.testing.assert_allclose(found.modulus.values, [[0.75, 0.5, 0.25]])
+    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(weight).max()])
+    powers = found.powers.values[0]
+    assert powers[-1] / powers[-2] == pytest.approx(0.75)
+
+
+def test_the_matrix_of_rin_is_with_its_identity() -> None:
+    net = network("rin", layers=1)
+    matrix = net.stack[0].ahead.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
+    found = eigenvalues(net)
+    assert found.norm.axis("matrix").ticks == ("1 recurrent + I",)
+    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(matrix).max()])
+
+
+@pytest.mark.parametrize("what", ANALYSES)
+def test_the_document_of_an_analysis_is_in_the_registry(what: str) -> None:
+    assert getattr(ANALYSES[what].module, ANALYSES[what].result).paper in registry.registry().papers
+
+
+def test_dependency_replaces_the_end_of_every_sequence() -> None:
+    net, x, y = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([0, 1, 2])
+    lengths = torch.tensor([10, 4, 10])
+    found = dependency(net, x, y, lengths)
+    altered = x.clone()
+    for i, (n, gone) in enumerate(((10, 3), (4, 1), (10, 3))):
+        altered[i, n - gone : n] = x.mean((0, 1))
+    expected = F.cross_entropy(net(altered, lengths), y).detach()
+    assert found.loss.at(end="last", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+    assert found.loss.at(end="last", share=0.0).values == found.loss.at(end="first", share=0.0).values
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("what", [w for w, row in ANALYSES.items() if row.needs in ("network", "data", "labels")])
+def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
+    name = f"{cell}-2x4"
+    given = subject.sample(name, subject.config_of(name), examples=3, steps=4)
+    if what == "eigenvalues" and cell in ("eunn", "indrnn", "urnn"):  # their maps are no matrices
+        with pytest.raises(RequestError, match="square blocks"):
+            ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+        return
+    found = ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+    assert found.arrays
+    assert found.lines
+    assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()])).any()
+    kept = Stored.of(json.loads(json.dumps(found.data())))
+    assert {k: a.axes for k, a in kept.arrays.items()} == {k: a.axes for k, a in found.arrays.items()}
+
+
+def test_the_cell_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo.cells.CELLS", CELLS)
+    text = paths.path("docs", "diagnostics", "README.md").read_text()
+    module = types.ModuleType("own_cells")
+    monkeypatch.setitem(sys.modules, "own_cells", module)
+    try:
+        exec(text.split("```python\n")[1].split("```")[0], module.__dict__)
+    finally:
+        CELLS.pop("leaky", None)
+
+
+def test_arrays_refuse_axes_that_do_not_fit_and_ticks_that_are_not_there() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        Array(np.zeros((2, 3)), (Axis.counted("layer", 2),))
+    with pytest.raises(KeyError, match="step=3"):
+        Array(np.zeros(2), (Axis.counted("step", 2),)).at(step=3)
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"found.{ending}"
+    code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
+    assert code == 0
+    assert "layer 3" in out
+    assert "gradient norms relative to layer 3 at step 5: layer 1 at step 1: " in out
+    assert f"Wrote {path}" in err
+    assert 3000 < path.stat().st_size < 150_000
+
+
+def test_inspect_json_has_named_axes(run: Run) -> None:
+    code, out, _ = run("inspect", "gru-2x4", "--what", "noh", "--examples", "3", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["indicator"]["axes"] == {"layer": [1, 2], "step": list(range(1, 11))}
+    assert len(data["indicator"]["values"][1]) == 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
+     ["lstm-2x4", "--seed", "2147483648"],
+     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"],
+     ["lstm-2x4", "--what", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
+     ["lstm-2x4", "--what", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--what", "jacobian", "--untrained"]],
+)  # fmt: skip
+def test_inspect_refuses(run: Run, arguments: list[str]) -> None:
+    code, out, err = run("inspect", *arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    assert err.strip()
+
+
+def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[..., Path], tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    code, _, _ = run("train", name, "--out", str(tmp_path / "with"), "--device", "cpu", "--diagnose", "noh,gradients")
+    assert code == 0
+    assert run("train", name, "--out", str(tmp_path / "without"), "--device", "cpu")[0] == 0
+    recorded, plain = (results.read(tmp_path / kind).training for kind in ("with", "without"))
+    assert [sorted(row.diagnostics) for row in recorded.history] == [["gradients", "noh"]] * 3
+    assert [len(row.diagnostics["noh"]) for row in recorded.history] == [1] * 3
+    assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
+    code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", "lattice")
+    assert (code, "noh" in err) == (2, True)
+    found = history(tmp_path / "with")
+    assert found.indicator.values.tolist() == [[row.diagnostics["noh"][0] for row in recorded.history]]
+    assert found.metric.values.tolist() == [row.validation_metric for row in recorded.history]
+    assert [axis.ticks for axis in found.indicator.axes] == [(1,), (1, 2, 3)]
+    with pytest.raises(RequestError, match="no run that recorded noh"):
+        history(tmp_path / "without")
+    begun = results.read(tmp_path / "with").training.model_copy(update={"history": ()})
+    results.write(tmp_path / "with", results.Results(training=begun))
+    with pytest.raises(RequestError, match="no run that recorded noh"):
+        history(tmp_path / "with")
+
+
+def test_the_course_of_a_feed_forward_network() -> None:
+    name = "mlp-3x8-circles.tanh"
+    net, data, recipe, target = subject.course(name, subject.config_of(name), epochs=2)
+    own = copy.deepcopy(net)
+    found = feedforward(net, data, recipe, target)
+    x, y, _ = data.batch(torch.arange(len(data)), net.device)
+    optimizer = make_optimizer(recipe.optimizer, own)
+    generator, gained = torch.Generator().manual_seed(recipe.seed), []
+    for _ in range(2):
+        for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
+            optimizer.zero_grad()
+            F.cross_entropy(own(x[part]), y[part]).backward()
+            optimizer.step()
+        gained.append(F.cross_entropy(own(x), y).item())
+    np.testing.assert_allclose(found.loss.values, gained, rtol=1e-5)
+    h, hidden = x, []
+    for layer in own.hidden:
+        h = torch.tanh(layer.map(h))
+        hidden.append(h)
+    logits = own.head(h)
+    weights = [layer.map.weight for layer in own.hidden] + [own.head.weight]
+    slopes = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
+    np.testing.assert_allclose(found.gradient.values[:, -1], [g.abs().mean().item() for g in slopes], rtol=1e-4)
+    np.testing.assert_allclose(found.accuracy.values[-1], (logits.argmax(1) == y).double().mean().item())
+    np.testing.assert_allclose(found.outputs.values[:, -1], [h.abs().mean().item() for h in hidden], rtol=1e-4)
+    np.testing.assert_allclose(found.means.values, [h.mean().item() for h in hidden], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.last.values.sum(1), 1, rtol=1e-5)
+    with pytest.raises(RequestError, match="no feed-forward classifier"):
+        feedforward(network("rnn"), data, recipe, target)
+
+
+def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    name = "rnn-1x8-mnist-rows"
+    net, data, recipe, target = subject.course(name, subject.config_of(name))
+    own = copy.deepcopy(net)
+    found = evolution(net, data, recipe, target, updates=2)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
+    for update in range(2):
+        x, y, lengths = data.batch(order[update * recipe.batch :][: recipe.batch], own.device)
+        own.zero_grad()
+        loss = F.cross_entropy(own(x, lengths), y)
+        loss.backward()
+        norm = torch.cat([p.grad.flatten() for p in own.layers.parameters()]).norm().item()
+        np.testing.assert_allclose(found.norm.values[:, update], [norm], rtol=1e-4)
+        np.testing.assert_allclose(found.loss.values[update], loss.item(), rtol=1e-5)
+        whole = torch.cat([p.grad.flatten() for p in own.parameters()]).norm()
+        with torch.no_grad():
+            for p in own.parameters():
+                p -= 0.5 * 0.01 / (whole + 1e-6) * p.grad
+
+
+@pytest.mark.parametrize("what", ["noh", "saturation", "gradients", "dependency"])
+def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "found.svg"
+    code, _, err = run("inspect", "gru-2x4", "--what", what, "--examples", "3", "--plot", str(path))
+    assert code == 0, err
+    assert 3000 < path.stat().st_size < 300_000
+
+
+def test_one_layer_has_a_picture_too(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    code, _, err = run(
+        "inspect", "gru-1x4", "--what", "gradients", "--examples", "3", "--plot", str(tmp_path / "a.svg")
+    )
+    assert code == 0, err
+    assert (tmp_path / "a.svg").stat().st_size > 3000
+
+
+def test_where_nothing_saturates_that_is_said(run: Run) -> None:
+    code, out, err = run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3")
+    assert code == 0, err
+    assert "Nothing in its steps saturates." in out
+    assert json.loads(run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3", "--json")[1])
+
+
+def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("inspect", "mlp-3x8-circles.sigmoid", "--what", "evolution")
+    assert code == 2
+    assert "does not read one sequence" in err
+    tuned = build("gru-1x128-mnist-rows", device="cpu")
+    tuned.reset_head(3)
+    tuned.save_pretrained(tmp_path)
+    code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
+    assert code == 2
+    assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
+    every = tuned.interface.model_copy(update={"readout": "every"})
+    build(tuned.config.model_copy(update={"interface": every}), device="cpu").save_pretrained(tmp_path / "every")
+    for folder in (tmp_path, tmp_path / "every"):
+        code, out, err = run("inspect", str(folder), "--what", "saturation", "--examples", "4", "--steps", "5")
+        assert code == 0, err  # it is of no targets
+        assert "sequences 4" in out
+
+
+@pytest.mark.parametrize("what", ["lattice", "jacobian"])
+def test_a_slip_in_a_size_takes_no_memory(run: Run, what: str) -> None:
+    code, _, err = run("inspect", "lstm-8x16000", "--what", what)
+    assert code == 2
+    assert re.search(r"lstm-8x16000 has [\d,]{12,} parameters, more than 200,000,000", err)
+
+
+def test_both_directions_stop_at_the_end_of_a_sequence_before_their_jacobians_are_taken() -> None:
+    net, x = network("gru", layers=2, bidirectional="concat"), normal(3, 5, 2)
+    padded = torch.cat([x, normal(3, 4, 2)], 1)
+    whole = jacobian_at(net, x, torch.tensor([5, 5, 5]), step=2)
+    assert np.allclose(
+        jacobian_at(net, padded, torch.tensor([5, 5, 5]), step=2).values.values, whole.values.values, equal_nan=True
+    )
+    assert not np.allclose(jacobian_at(net, padded, step=2).values.values, whole.values.values, equal_nan=True)
+
+
+def test_the_parts_of_an_array_are_named() -> None:
+    array = Array(np.arange(6.0).reshape(1, 2, 3), (Axis("a", ("x",)), Axis.counted("b", 2), Axis.counted("c", 3)))
+    assert [(where, part.values.tolist()) for where, part in array.parts(1)] == [
+        ("a x, b 1", [0, 1, 2]), ("a x, b 2", [3, 4, 5])
+    ]  # fmt: skip
+    assert [where for where, _ in array.parts(5)] == [""]
+    with pytest.raises(KeyError, match="d"):
+        array.axis("d")
+
+
+def test_stored_studies_are_of_the_weights_that_are_published() -> None:
+    seen = set()
+    for name in studies.STUDIES:
+        for part in (analysis_pages.study(name) or {}).values():
+            if not str(part.setting.get("with", "")).startswith("trained"):
+                continue
+            of = registry.find(part.setting["of"])
+            made = results.of(of.name).training
+            known = of.weights.files["model.safetensors"].sha256 if of.weights else made and made.checkpoint_sha256
+            assert known, of.name
+            assert part.setting["weights"] == known[: studies.DIGITS], (name, of.name)
+            seen.add(of.name)
+    assert len(seen) > 8
+
+
+def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    name = "mlp-3x8-circles.tanh"
+    found = feedforward(*subject.course(name, subject.config_of(name), epochs=2))
+    drawing.draw([(name, found)], ANALYSES["feedforward"].plot, tmp_path / "found.svg")
+    assert (tmp_path / "found.svg").stat().st_size > 3000
+
+
+def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
+    for runs in (None, tmp_path):
+        with pytest.raises(RequestError, match="rnn-1x200-toxic-parts has no published weights"):
+            next(studies.chen_dependency(runs))
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: dependency(network("rnn", readout="every"), normal(2, 5, 2), torch.zeros(2)), "answers at every step"),
+    (lambda: lattice(subject.config_of("rnn-2x4"), runs=1), "needs two runs"),
+    (lambda: subject.sample("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
+    (lambda: subject.course("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
+    (lambda: subject.course("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
+])  # fmt: skip
+def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        call()
+
+
+def test_pages_show_every_figure_and_verdict() -> None:
+    shown = analysis_pages.pages()
+    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.registry().papers)
+    for figure in analysis_pages.FIGURES:
+        path = paths.path(*analysis_pages.FOLDER, f"{figure.paper}.md")
+        assert figure.title in shown[path], figure.study
+        for claim in figure.claims:
+            assert claim.text in shown[path]
+    for text in shown.values():
+        rows = [line for line in text.splitlines() if line.startswith("| ")]
+        assert {line.replace("\\|", "").count("|") for line in rows} == {4}  # three columns, whatever stands in them
+    for path in analysis_pages.pictures():
+        assert path.stat().st_size < 150_000
+
+
+def test_bidirectional_networks_have_what_can_be_said_of_them() -> None:
+    given = subject.sample("bigru-1x3", subject.config_of("bigru-1x3"), examples=2)
+    assert estimation(given.network, given.x).mean.values.shape == (2, 1, 10)
+    with pytest.raises(RequestError, match="bidirectional"):
+        noh(given.network, given.x)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)])  # fmt: skip
+def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    found = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
+    emit({}, False, pictured(found))
+    shown = terminal.getvalue()
+    assert "?" not in shown
+    assert ("\x1b[48;" in shown) == coloured
+    assert ("█" in shown) == (not coloured)
+    assert "layer 2" in shown
+
+
+@pytest.mark.parametrize(
+    "analysis", [saturation, estimation, noh, gates, jacobian_at, gradients, dependency, eigenvalues]
+)
+def test_an_analysis_leaves_every_module_in_the_mode_it_had(analysis: Callable[..., object]) -> None:
+    net = network("lstm").train()
+    net.stack[0].eval()
+    before = [m.training for m in net.modules()]
+    labels = [torch.zeros(2, dtype=torch.int64)] if analysis in (gradients, dependency) else []
+    analysis(net, *([] if analysis is eigenvalues else [normal(2, 5, 2), *labels]))
+    assert [m.training for m in net.modules()] == before
+
+
+def test_a_network_without_a_sequence_is_refused_whoever_asks() -> None:
+    with pytest.raises(RequestError, match="does not read one sequence"):
+        saturation(build("mlp-3x8-circles.sigmoid", device="cpu"), normal(2, 2))
+
+
+def test_captions_say_the_start_values() -> None:
+    for name, words in (("rnn-1x4", "weights orthogonal, biases zero"),
+                        ("irnn-1x4", "weights input orthogonal, recurrent identity, biases zero")):  # fmt: skip
+        found = jacobian(subject.config_of(name))
+        assert words in found.caption
+    assert "biases zero, and the cell's own" in jacobian(subject.config_of("indrnn-1x4")).caption
+
+
+# against what is computed by hand
+
+
+def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
+    net = network("rnn activation=tanh", layers=1)
+    weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+    h = torch.randn(3, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    once = float(((weight.T @ h).norm(dim=0) / h.norm(dim=0)).mean())
+    assert eigenvalues(net, steps=60).powers.values[0][0] == pytest.approx(once)
+
+
+def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
+    net = network("lstm", layers=1)
+    found = eigenvalues(net).norm
+    blocks = net.stack[0].ahead.cell.recurrent.weight.detach().split(3)
+    assert found.axis("matrix").ticks == tuple(f"1 recurrent {gate}" for gate in "ifzo")
+    np.testing.assert_allclose(found.values, [torch.linalg.svdvals(block).max() for block in blocks])
+
+
+@pytest.mark.parametrize(
+    ("norm", "words"),
+    [
+        (0.9, "it alone and tanh or ReLU and sigmoid."),
+        (3.9, "it alone and sigmoid."),
+        (4.1, "no bound says that errors vanish."),
+    ],
+)
+def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> None:
+    net = network("rnn activation=tanh", layers=1)
+    with torch.no_grad():
+        net.stack[0].ahead.cell.recurrent.weight.copy_(norm * torch.eye(3))
+    assert eigenvalues(net).lines[0].endswith(words)
+
+
+def test_dependency_replaces_a_share_of_every_sequence() -> None:
+    net, x, lengths = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([10, 4, 10])
+    y = net(x, lengths).argmax(1)
+    found = dependency(net, x, y, lengths)
+    altered = x.clone()
+    for i, gone in enumerate((3, 1, 3)):
+        altered[i, :gone] = x.mean((0, 1))
+    expected = F.cross_entropy(net(altered, lengths), y).detach()
+    assert found.metric.at(end="first", share=0.0).values == 1.0
+    assert found.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_dependency_replaces_words_by_a_frequent_one() -> None:
+    words = Interface(vocabulary=5, steps=10, outputs=4, readout="last")
+    spec = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=4))
+    net = build(Config(name="small", task="none", architecture=spec, interface=words), device="cpu").eval()
+    net.tokenizer = Tokenizer([*RESERVED, "a", "the", "b"], 10)
+    x, y = torch.tensor([[2, 4] * 5]), torch.tensor([1])
+    expected = F.cross_entropy(net(torch.where(torch.arange(10) < 7, x, 3)), y).detach()
+    assert dependency(net, x, y).loss.at(end="last", share=0.3).values == pytest.approx(float(expected))
+
+
+def test_saturation_counts_the_steps_of_the_sequences() -> None:
+    net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
+    found = saturation(net, x, LENGTHS)
+    way, shut, zero = net.stack[0].ahead, 0, torch.zeros(3, 3, dtype=torch.float64)
+    for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
+        f = torch.sigmoid(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[1])  # the first that is called
+        shut += int(((f < 0.05) | (f > 0.95))[t < LENGTHS].sum())
+    share = shut / (int(LENGTHS.sum()) * 3)
+    assert found.saturated.at(layer=1, function="1 sigmoid").values == pytest.approx(share)
+    assert f"3 tanh {100 * found.saturated.at(layer=1, function='3 tanh').values:.3g} %" in found.lines[0]
+
+
+def test_saturation_counts_what_the_input_goes_through() -> None:
+    net, x = network("star shift=0.0", layers=1), 3 * normal(3, 5, 2)
+    z = torch.tanh(net.stack[0].ahead.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
+    share = float((z.abs() > 0.9).double().mean())
+    assert saturation(net, x, LENGTHS).saturated.at(layer=1, function="x1 tanh").values == pytest.approx(share)
+
+
+def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> None:
+    net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
+    alone = [jacobian_at(net, x[i : i + 1], step=1).values.values for i in range(3)]
+    np.testing.assert_allclose(jacobian_at(net, x, LENGTHS).values.values, np.mean(alone, 0))
+
+
+def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    name = "rnn-1x8-mnist-rows"
+    found = evolution(*subject.course(name, subject.config_of(name)), updates=6, every=4)
+    assert found.norm.axis("update").ticks == found.loss.axis("update").ticks == (1, 5, 6)
+
+
+def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
+    norms = Array(np.array([2.0, 1.0]), (Axis.counted("layer", 2),))
+    assert Gradients({}, norms).lines == ["Gradient norms: layer 1 2, last layer 1; ratio 2."]
+
+
+@pytest.mark.parametrize("probe", ["ones", "signs"])
+def test_the_indicator_is_of_the_probe_that_was_asked_for(probe: str) -> None:
+    net, x = network("rnn", layers=1), normal(1, 5, 2)
+    v = torch.randn(3, generator=torch.Generator().manual_seed(0)).sign() if probe == "signs" else torch.ones(3)
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    j = torch.autograd.functional.jacobian(lambda s0: states(net, x, s0)[-1][0][0], zero)[:, 0]
+    assert noh(net, x, probe=probe).end.values == pytest.approx(math.log10((v.double() @ j).abs().mean()))
+
+
+def test_histograms_hold_all_values() -> None:
+    shares, edges = histograms([np.array([0.5]), np.array([3.0])], 2, (-1.0, 1.0))
+    assert (shares.tolist(), edges.ticks) == ([[1.0, 0.0], [0.0, 1.0]], (0.5, 1.75))
+
+
+@pytest.mark.parametrize("arguments", [["--runs", "4"], ["--what", "noh", "--examples", "3"]])
+def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) -> None:
+    found = []
+    for seed in ("0", "0", "1"):
+        code, out, _ = run("inspect", "star-2x4", *arguments, "--steps", "4", "--seed", seed, "--json")
+        data = json.loads(out)
+        values = data.get("mean") or data["indicator"]
+        assert (code, values["axes"]["step"]) == (0, [1, 2, 3, 4])
+        assert data["setting"].get("runs", 4) == 4
+        found.append(values["values"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:
+    for flags, word in (((), "trained; "), (("--untrained",), "untrained; ")):
+        code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--what", "eigenvalues", *flags)
+        assert (code, err.startswith(word)) == (0, True)

@@ -1,0 +1,91 @@
+"""Compile the Triton kernels of every cell for an H200, on a machine without one: `python tests/networks/compile_triton.py`.
+
+The scans are run on a CPU up to their launches, whose arguments say what to compile. Prints what each kernel takes.
+"""
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "0"
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from helpers import CASES, network
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
+from triton.compiler import ASTSource
+
+from zoo.networks.kernels import plans, triton_layer, triton_scan
+
+PTXAS = Path(get_ptxas(90).path)  # the assembler that this Triton has for a Hopper
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
+
+
+class Compiling:
+    """In place of a kernel: compiles what it would launch."""
+
+    def __init__(self, kernel: Any):
+        self.kernel, self.made = kernel, []
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return self.launch
+
+    def launch(self, *args: object, num_warps: int, num_stages: int, **constants: object) -> None:
+        names = self.kernel.arg_names
+        given = dict(zip(names, args, strict=False))
+        types = {n: TYPES[a.dtype] if isinstance(a, Tensor) else "i32" for n, a in given.items()}
+        source = ASTSource(
+            self.kernel,
+            signature={n: types.get(n, "constexpr") for n in names},
+            constexprs={(names.index(n),): value for n, value in constants.items()},
+            attrs={(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if types.get(n, "")[:1] == "*"},
+        )
+        options = {"num_warps": num_warps, "num_stages": num_stages}
+        self.made.append(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options))
+
+
+def report(name: str, kernel: Any) -> int:
+    """Print what a compiled kernel takes; its shared memory in bytes."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(kernel.asm["ptx"])
+        file.flush()
+        command = [PTXAS, "-v", "--gpu-name=sm_90a", file.name, "-o", os.devnull]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers, spilled = re.search(r"Used (\d+) reg", said), re.search(r"(\d+) bytes spill stores", said)
+    assert registers is not None
+    assert spilled is not None
+    print(
+        f"{name:48} {registers[1]:>4} registers {spilled[1]:>6} spilled {kernel.metadata.shared:>7} shared", flush=True
+    )
+    return kernel.metadata.shared
+
+
+def main(wanted: str = "") -> None:
+    """Compile everything, or the cells whose names begin with `wanted`; fails if something cannot run on an H200."""
+    for case in CASES:
+        for units, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
+            net = network(case, layers=2 if case == "rhn" else 1, units=units, inputs=(2,), dtype=dtype)
+            direction = net.layers[0].ahead
+            if plans.plan(direction.cell) is None or not case.startswith(wanted):
+                continue
+            kernels = Compiling(triton_layer.scan_forward), Compiling(triton_layer.scan_backward)
+            keep = triton_layer.scan_forward, triton_layer.scan_backward
+            triton_layer.scan_forward, triton_layer.scan_backward = kernels
+            x = torch.zeros(2, 3, 2, dtype=dtype)
+            triton_scan.scan(direction, x, direction.initial_state(x[0]))[0].sum().backward()
+            triton_layer.scan_forward, triton_layer.scan_backward = keep
+            for way, compiling in zip(("forward", "backward"), kernels, strict=True):
+                (kernel,) = compiling.made
+                assert report(f"{case} {units} {str(dtype)[6:]} {way}", kernel) <= triton_layer.SHARED
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,207 @@
+"""Whether the papers' findings are told from their opposites: every check on numbers made to agree, and to disagree."""
+
+import inspect
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from zoo.diagnostics.base import Array, Axis, Stored
+from zoo.publishing import claims
+
+Ticks = Sequence[str | int | float]
+
+
+def array(values: object, **axes: Ticks) -> Array:
+    """An array; axes that are not given are counted."""
+    found = np.asarray(values, dtype=float)
+    named = [Axis(name, tuple(ticks)) for name, ticks in axes.items()]
+    rest = [Axis.counted(f"axis {i}", n) for i, n in enumerate(found.shape[len(named) :])]
+    return Array(found, (*named, *rest))
+
+
+def part(**arrays: Array) -> Stored:
+    return Stored({}, arrays, ())
+
+
+LOSSES = ("last", "all")
+
+
+def ratios(**cells: float) -> dict[str, Stored]:
+    return {c.replace("_", "-"): part(ratio=array([v, v], loss=LOSSES)) for c, v in cells.items()}
+
+
+def spreads(**cells: float) -> dict[str, Stored]:
+    return {c.replace("_", "-"): part(spread=array([[0.1, v]])) for c, v in cells.items()}
+
+
+def norms(**cells: Sequence[Sequence[float]]) -> dict[str, Stored]:
+    """By layer: the norm in the first half of thirty updates, and in the second."""
+    values = {c: [[a] * 15 + [b] * 15 for a, b in layers] for c, layers in cells.items()}
+    return {c: part(norm=array(v)) for c, v in values.items()}
+
+
+def losses(**cells: float) -> dict[str, Stored]:
+    return {c: part(loss=array([2.3] * 10 + [v] * 10)) for c, v in cells.items()}
+
+
+def errors(mean: float, variance: float) -> dict[str, Stored]:
+    pair = {"mean": mean, "variance": variance}
+    return {"a": part(**{k: array(np.full((1, 1, 4), v), against=("last",)) for k, v in pair.items()})}
+
+
+def indicators(suffix: str = "", **cells: float) -> dict[str, Stored]:
+    return {
+        f"{c}{suffix}": part(indicator=array(np.full((1, 5), v)), metric=array(np.full(5, 0.8)))
+        for c, v in cells.items()
+    }
+
+
+def gates(**cells: dict[str, float]) -> dict[str, Stored]:
+    return {
+        c: part(norm=array(np.array(list(w.values()))[None, :, None], layer=(1,), weights=tuple(w)))
+        for c, w in cells.items()
+    }
+
+
+RNN = {"input": 1.0, "recurrent": 2.0}
+
+
+def curve(first: float, at: int, middle: float, last: float, n: int = 150) -> list[float]:
+    """A line from first to `middle` at step `at`, and one to last."""
+    return [*np.linspace(first, middle, at + 1), *np.linspace(middle, last, n - at)[1:]]
+
+
+def histograms(*edges: float) -> Stored:
+    """By layer: the share of outputs near 0 and 1."""
+    rows = [[e / 2, (1 - e) / 2, (1 - e) / 2, e / 2] for e in edges]
+    return part(last=array(rows, layer=range(1, len(rows) + 1), bin=(0.0, 0.3, 0.6, 0.95)))
+
+
+def late(early: float, late: float) -> dict[str, Stored]:
+    moves = [[[early] * 9 + [late] * 4]]
+    return {"rin-1x100-mnist-rows": part(variance=array(moves, against=("previous",)))}
+
+
+def powers(growth: float, norm: float = 0.9) -> Stored:
+    return part(powers=array([growth ** np.arange(1, 21)]), norm=array([norm]), modulus=array([growth]))
+
+
+def both(tag: str, stored: Stored, other: Stored) -> dict[str, Stored]:
+    return {tag: stored, f"{tag}, standardised": other}
+
+
+def lattice(back: float, down: float) -> dict[str, Stored]:
+    """Gradients of two layers at two steps, relative to the top right one."""
+    return {"lstm": part(mean=array([[[0.1, down], [back, 1.0]]], loss=("last",)))}
+
+
+VANISHING, STEADY = part(gradient=array([[0.01] * 3, [1.0] * 3])), part(gradient=array([[0.5] * 3, [1.0] * 3]))
+CASES = {
+    "ratio": (claims.ratio("star", 0.2, 5), ratios(star=1.0), ratios(star=6.0)),
+    "lstm_through_time": (claims.lstm_through_time, lattice(0.9, 1e-4), lattice(0.9, 0.5)),
+    "mitigated": (claims.mitigated, ratios(lstm=0.1, lstm_f=0.3, gru=0.4), ratios(lstm=0.1, lstm_f=0.3, gru=0.15)),
+    "much_spread": (claims.much_spread, spreads(lstm_f=2, gru=2, star=1), spreads(lstm_f=2, gru=1.2, star=1)),
+    "singular": (
+        claims.singular("star", 0.5), {"star": part(values=array([0.5, np.nan]))}, {"star": part(values=array([0.5, 0.51]))}
+    ),
+    "first_norms": (claims.first_norms("rnn", 1, 9), norms(rnn=[(2, 0), (1, 0)]), norms(rnn=[(1, 9), (2, 1)])),
+    "between": (
+        claims.between,
+        norms(rnn=[(9, 1), (1, 1)], star=[(1, 1), (1, 1)], lstm=[(0.1, 1), (1, 1)]),
+        norms(rnn=[(9, 1), (1, 1)], star=[(0.01, 1), (1, 1)], lstm=[(0.1, 1), (1, 1)]),
+    ),
+    "stable_norms": (claims.stable_norms, norms(star=[(1, 1.1)], rnn=[(1, 0.1)]), norms(star=[(1, 2)], rnn=[(1, 0.9)])),
+    "early_loss": (claims.early_loss, losses(star=1.0, rnn=2.3), losses(star=2.3, rnn=1.0)),
+    "close_to_zero": (claims.close_to_zero("last"), errors(0.4, 1.0), errors(0.6, 1.0)),
+    "only": (
+        claims.only("a", claims.close_to_zero("last")), {**errors(0.4, 1.0), "b": part()}, {**errors(0.6, 1.0), "b": part()}
+    ),
+    "late_variance": (claims.late_variance, late(1, 2), late(1, 1.2)),
+    "larger": (claims.larger(", x"), indicators(", x", rnn=3, lstm=2, gru=1), indicators(", x", rnn=2, lstm=3, gru=1)),
+    "throughout": (
+        claims.throughout,
+        indicators(", trained", rnn=3, lstm=2, gru=1), indicators(", trained", rnn=3, lstm=1, gru=2),
+    ),
+    "over_epochs": (claims.over_epochs, indicators(rnn=3, lstm=2, gru=1), indicators(rnn=2, lstm=3, gru=1)),
+    "gates": (
+        claims.gates("gru", below=True),
+        gates(rnn=RNN, gru={"input z": 0.5, "recurrent z": 1.5}), gates(rnn=RNN, gru={"input z": 1.5, "recurrent z": 0.1}),
+    ),
+    "inputs": (
+        claims.inputs("sigmoid", claims.lower_vanish), both("sigmoid", VANISHING, STEADY), both("sigmoid", STEADY, VANISHING)
+    ),
+    "lower_vanish": (claims.lower_vanish, VANISHING, STEADY),
+    "little": (
+        claims.little,
+        part(loss=array(curve(0.7, 59, 0.69, 0.4)), accuracy=array([0.6] * 150)),
+        part(loss=array(curve(0.7, 59, 0.45, 0.4)), accuracy=array([0.6] * 150)),
+    ),
+    "saturated": (claims.saturated, histograms(0.6, 0.4, 0.1), histograms(0.6, 0.2, 0.1)),
+    "means": (
+        claims.means, {"prelu-tuned": part(means=array([-33, 17, -4]))}, {"prelu-tuned": part(means=array([-33, 7, -40]))}
+    ),
+    "significant": (
+        claims.significant, {"sigmoid": VANISHING, "prelu-tuned": STEADY}, {"sigmoid": STEADY, "prelu-tuned": STEADY}
+    ),
+    "quick": (claims.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
+    "stable": (claims.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
+    "grows": (claims.grows("p", up=True), {"p": powers(1.1)}, {"p": powers(0.9)}),
+    "bounded": (
+        claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_finding_is_told_from_its_opposite(name: str) -> None:
+    check, agrees, differs = CASES[name]
+    for results, expected in ((agrees, True), (differs, False)):
+        text, same = check(results)
+        assert same == expected
+        assert text
+
+
+def test_what_is_too_early_to_tell() -> None:
+    assert claims.explodes("rhn")(norms(rhn=[(1, 20)]))[1] is True
+    assert claims.explodes("rhn")(norms(rhn=[(1, 2)]))[1] is None
+    assert claims.early_loss(losses(star=2.29, rnn=2.3))[1] is None
+    chance = indicators(rnn=3, lstm=2, gru=1) | {"rnn": part(indicator=array([[3.0]]), metric=array([0.5]))}
+    assert claims.over_epochs(chance)[1] is None
+    assert claims.Claim("It grows", claims.explodes("rhn")).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
+
+
+def test_shrinking_and_gates_that_exceed_are_their_own_findings() -> None:
+    assert claims.grows("p", up=False)({"p": powers(0.9)})[1]
+    assert not claims.grows("p", up=False)({"p": powers(1.1)})[1]
+    above, below = ({"rnn": RNN, "lstm": {"input i": v, "recurrent i": 0.1}} for v in (3.0, 0.3))
+    assert claims.gates("lstm", below=False)(gates(**above))[1]
+    assert not claims.gates("lstm", below=False)(gates(**below))[1]
+
+
+def test_figures_of_the_cards_are_compared() -> None:
+    high, low = "gru-1x50-toxic-parts-diluted", "rnn-1x50-toxic-parts-diluted"
+    text, same = claims.better([high], [low])({})
+    assert (text, same) == (f"test accuracy: {high} 0.905, {low} 0.500", True)
+    assert claims.better([low], [high])({})[1] is False
+    assert claims.better([high], [high], least=0.0)({})[1] is False
+    assert claims.better([high], ["rhn-16x128-tum"])({})[1] is None
+
+
+def test_of_a_network_that_has_not_learnt_nobody_can_tell() -> None:
+    check = claims.only("a", claims.close_to_zero("last"))
+    found = {**errors(0.4, 1.0), "b": part()}
+    assert claims.learnt("rin-1x100-adding-200", 1 / 6, check)(found) == check(found)
+    for name, words in (("lstm-1x100-adding-200", "0.166, of a constant 0.167"), ("lstm-8x128-smnist", "not measured")):
+        text, same = claims.learnt(name, 1 / 6, check)(found)
+        assert same is None
+        assert words in text
+
+
+def test_every_check_is_here() -> None:
+    public = {
+        n
+        for n, f in inspect.getmembers(claims, inspect.isfunction)
+        if not n.startswith("_") and f.__module__ == claims.__name__
+    }
+    assert public == {*CASES, "explodes", "better", "learnt"}

@@ -1,0 +1,267 @@
+"""Reported against measured: the rows, the table, the plot, and the pages made of them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zoo import build, registry
+from zoo.checkpoints import results
+from zoo.errors import RequestError, UnknownNameError
+from zoo.networks import loading
+from zoo.publishing import comparison, generated, pages
+from zoo.publishing.comparison import Row
+from zoo.training.evaluation import evaluate
+
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST", "mnist", "accuracy")
+
+
+def _measured(name: str) -> str:
+    """The recorded accuracy in percent."""
+    evaluation = results.of(name).measured()
+    assert evaluation is not None
+    return f"{100 * evaluation.value:.2f}"
+
+
+def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> None:
+    rows = comparison.rows()
+    expected = sorted((name, f.table, f.percent) for name, m in registry.models().items() for f in m.reported)
+    found = [r for r in rows if r.reported is not None]
+    assert sorted((r.model, r.table, round(100 * (r.reported or 0), 8)) for r in found) == expected
+    measured = {name for name in registry.models() if results.of(name).measured()}
+    assert measured >= set(registry.list_models(pretrained=True))
+    assert {r.model for r in rows if r.measured is not None} == measured
+    assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
+
+
+def test_a_measured_row_says_how_it_came_about() -> None:
+    (row,) = comparison.rows("star-16x64-pmnist")
+    recorded = results.of("star-16x64-pmnist")
+    evaluation, training = recorded.measured(), recorded.training
+    assert evaluation is not None
+    assert training is not None
+    assert (row.paper, row.table, row.reported) == ("star", "Table 1", 0.924)
+    assert (row.measured, row.split, row.n, row.seed) == (evaluation.value, "test", 10_000, training.recipe.seed)
+    assert (row.recipe, row.epochs_done, row.epochs) == (
+        training.recipe_name,
+        training.epochs_done,
+        training.recipe.epochs,
+    )
+    assert row.difference == pytest.approx(evaluation.value - 0.924)
+    assert row.difference_text == f"{100 * evaluation.value - 92.4:+.2f}"
+
+
+def test_filters() -> None:
+    assert {r.paper for r in comparison.rows(paper="rin")} == {"rin"}
+    assert {r.kind.split(".")[0] for r in comparison.rows(cell="star")} == {"convstar", "star"}  # of all tags
+    assert {r.task for r in comparison.rows("*", task="smnist")} == {"smnist"}
+    assert all(r.measured is not None for r in comparison.rows(measured=True))
+    assert comparison.rows("nothing-*") == []
+    with pytest.raises(UnknownNameError, match=r"No paper is called 'strar'\. Did you mean star"):
+        comparison.rows(paper="strar")
+
+
+def test_a_figure_of_a_stand_in_has_no_difference() -> None:
+    row = replace(ROW, reported=0.5, measured=0.75)
+    assert row.difference == 0.25
+    other = replace(row, stand_in="20BN-Jester")
+    assert other.difference is None
+    assert other.measured_text == "75.00 % (on a stand-in for 20BN-Jester)"
+
+
+def test_a_figure_of_training_is_beside_one_of_training() -> None:
+    name = "rnn-1x50-toxic-short"
+    evaluation = results.of("rnn-1x128-mnist-rows").measured()
+    assert evaluation is not None
+    for split, expected in (("train", evaluation.value), ("test", None)):
+        found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
+        (row,) = comparison.rows(name, of=lambda _, found=found: found)  # type: ignore[misc]
+        assert (row.table, row.reported, row.measured) == ("section 4.2.1", 0.9812, expected)
+
+
+def test_means_over_tasks_of_one_dataset() -> None:
+    rows = [
+        replace(ROW, task=f"t{n}", table="T", reported=r, measured=m)
+        for n, (r, m) in enumerate([(0.2, 0.5), (0.3, None), (0.7, 0.75)])
+    ]
+    (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
+    assert (mean.table, mean.kind, mean.tasks, mean.done) == ("T", "star-4x8", 3, 2)
+    assert (mean.reported, mean.measured, mean.expected) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
+    assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
+    assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
+    found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
+    assert found["Table 3", "rin-1x100"] == 52.55
+    assert len(found) == 5
+
+
+def test_a_metric_where_lower_is_better(tmp_path: Path) -> None:
+    row = replace(ROW, metric="mse", reported=0.167, measured=0.0015, n=1, split="test")
+    assert (row.reported_text, row.measured_text, row.difference_text) == ("0.167", "0.0015", "-0.166")
+    assert "mean squared error (lower is better)" in drawn([row, replace(row, layers=8)], tmp_path / "x.svg")
+
+
+def test_compare_prints_a_table(run: Run) -> None:
+    code, out, err = run("compare", "star-*", "--task", "pmnist", "--paper", "star")
+    assert (code, err) == (0, "")
+    header, first, *_ = out.splitlines()
+    assert header.split() == ["MODEL", "FIGURE", "REPORTED", "MEASURED", "DIFFERENCE", "N", "TRAINED", "BY", "SEED"]
+    assert first.split()[:7] == [
+        "star-16x64-pmnist",
+        "star,",
+        "Table",
+        "1",
+        "92.4",
+        "%",
+        _measured("star-16x64-pmnist"),
+    ]
+    assert "10,000" in first
+
+
+def test_compare_as_json(run: Run) -> None:
+    code, out, _ = run("compare", "--measured", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert {row["model"] for row in rows} == {name for name in registry.models() if results.of(name).measured()}
+    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference"}
+    assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--paper", "strar"], "No paper is called 'strar'. Did you mean star"),
+        (["--task", "mnits"], "No task is called"),
+        (["nothing-*", "--plot", "a.svg"], "nothing to plot"),
+        (["--plot", "a.doc"], "a.doc cannot be drawn: its ending must be one of"),
+        (["--plot", "a"], "its ending must be"),
+    ],
+)
+def test_wrong_comparisons_exit_with_2(
+    run: Run, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("compare", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_runs_of_ones_own(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    run("train", name, "--out", str(tmp_path / "runs" / name), "--device", "cpu", "--epochs", "1")
+    run("eval", str(tmp_path / "runs" / name), "--record", "--device", "cpu")
+    code, out, err = run("compare", "--runs", str(tmp_path / "nowhere"))
+    assert (code, out, "There is no folder" in err) == (2, "", True)
+    code, out, _ = run("compare", "--runs", str(tmp_path / "runs"), "--measured", "--json")
+    (row,) = json.loads(out)
+    assert (code, row["model"], row["n"], row["epochs_done"], row["epochs"]) == (0, name, 10_000, 1, 1)
+    assert run("compare", "--measured", "--json")[1] == "[]\n"
+
+
+def drawn(rows: list[Row], path: Path) -> str:
+    from zoo.publishing import plots
+
+    plots.against_depth(rows, path)
+    assert "stroke-dasharray" in path.read_text()
+    return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())  # the text, whatever lines it is in
+
+
+def test_the_plot_shows_both_and_says_the_setting(tmp_path: Path) -> None:
+    rows = [
+        replace(ROW, model=f"{kind}-{n}", kind=kind, layers=n, paper="star", table="Table 3", reported=0.9 - n / 100)
+        for kind in ("lstm", "star") for n in (1, 2, 4)
+    ]  # fmt: skip
+    before = drawn(rows, tmp_path / "a.svg")
+    assert "Reported: Table 3 of Turkoglu et al. 2019. None of these measured yet." in before
+    known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3, "seed": 1}
+    after = drawn([rows[0], *(replace(r, **known) for r in rows[1:])], tmp_path / "b.svg")
+    for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
+        assert text in after
+    assert "(r, 2 of 3 epochs, seed 1)" in after
+    assert "on a stand-in for x" in drawn([replace(r, **known, stand_in="x") for r in rows], tmp_path / "c.svg")
+    assert drawn(rows, tmp_path / "d.svg") == before
+    assert (tmp_path / "d.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
+    single = [*rows, replace(ROW, kind="gru", units=77, paper="star", table="Table 1", reported=0.5)]
+    assert "gru" not in drawn(single, tmp_path / "e.svg")
+    assert "77 units" in drawn(single[-1:], tmp_path / "f.svg")
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "SVG"])
+def test_the_ending_decides_the_format(ending: str, tmp_path: Path) -> None:
+    from zoo.publishing import plots
+
+    path = tmp_path / "folder" / f"plot.{ending}"
+    plots.against_depth([replace(ROW, reported=0.5)], path)
+    start = {"png": b"\x89PNG", "pdf": b"%PDF", "SVG": b"<?xml"}[ending]
+    assert path.read_bytes().startswith(start)
+    with pytest.raises(RequestError, match="nothing to plot"):
+        plots.against_depth([], path)
+
+
+def test_without_matplotlib_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run("compare", "--plot", str(tmp_path / "a.svg"))
+    assert code == 2
+    assert "pip install 'rnnzoo[plots]'" in err
+
+
+def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
+    for paper in comparison.documents():
+        page = pages.comparison_page(paper, comparison.rows(paper=paper))
+        figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
+        assert page.count("\n| `") + page.count("\n| [`") == len(figures)
+        assert f"({paper}.svg)" in page
+        assert f"docs/{paper}.md" in (generated.assets.path("README.md")).read_text()
+    assert (
+        f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
+        in (pages.comparison_page("star", comparison.rows(paper="star")))
+    )
+
+
+def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert generated.stale_drawings() == {}
+    rows = comparison.rows(paper="star")
+    changed = [replace(rows[0], measured=0.5), *rows[1:]]
+    assert comparison.digest(changed) != comparison.digest(rows)
+    monkeypatch.setattr(comparison, "rows", lambda **_: changed)
+    assert len(generated.stale_drawings()) == len(comparison.documents())
+
+
+def test_compare_never_imports_torch() -> None:
+    code = """
+import sys
+sys.argv = ["rnnzoo", "compare"]
+from rnnzoo_cli.main import main
+try:
+    main()
+except SystemExit as stopped:
+    assert not stopped.code
+assert not {"torch", "matplotlib", "numpy"} & set(sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_the_difference_is_measured_less_reported(run: Run) -> None:
+    (row,) = json.loads(run("compare", "star-16x64-pmnist", "--json")[1])
+    assert row["difference"] == row["measured"] - row["reported"] != 0
+
+
+def test_figures_of_other_weights_are_not_shown(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    folder = tmp_path / name
+    loading.save(build(name, device="cpu"), folder)
+    results.write(folder, results.Results().record(evaluate(folder, device="cpu", limit=5)))
+    for seed, n in ((0, 1), (1, 0)):
+        loading.save(build(name, device="cpu", seed=seed), folder)
+        assert len(comparison.rows(measured=True, of=comparison.in_folder(tmp_path))) == n
+        assert len(json.loads(run("show", str(folder), "--json")[1])["measured"]) == n

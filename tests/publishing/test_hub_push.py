@@ -1,0 +1,756 @@
+"""Pushing and verifying over real HTTP with the real client; tests named f01 to f33 are rows of the fault table."""
+
+import json
+import re
+import shutil
+import threading
+import time
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import flip
+from hubs import NAME, OTHER, PINNED, PUSHED, REPO, ROOT, Here, Run, finish
+from huggingface_hub import constants
+from loopback import READ, WRITE, Seen, git_oid
+
+from zoo import load, registry
+from zoo.checkpoints import hub, results, tensors
+from zoo.checkpoints.hub.digests import pin
+from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
+from zoo.networks import golden, loading
+from zoo.networks.builder import build
+from zoo.networks.network import Network
+from zoo.publishing import cards, pushing, verification
+from zoo.registry import lock
+from zoo.registry.schema import Weights
+from zoo.utils import paths
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
+PUTS = r"/_cdn/|/commit/|/preupload/|objects/batch|repos/create|/branch/|/tag/"
+
+
+def push(here: Here, *names: str, **options: object) -> list[pushing.Pushed]:
+    return pushing.push(names or (NAME,), here.way(**options))
+
+
+def sent(here: Here) -> list[Seen]:
+    """What was asked that changes, or prepares to change, the Hub."""
+    return [s for s in here.hub.asked(PUTS) if s.method in ("POST", "PUT", "DELETE")]
+
+
+def log(here: Here, repo: str = REPO) -> list[str]:
+    return here.hub.repos[repo].log
+
+
+# what works
+
+
+def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run) -> None:
+    (here.card / "notes.txt").write_text("my own")
+    before = (here.root / "registry.yaml").read_text()
+    code, out, err = run("push", NAME, "--json")
+    assert code == 0, err
+    (row,) = json.loads(out)
+    assert len(log(here)) == 2  # the Hub's first, and ours
+    files = here.hub.repos[REPO].commits[row["commit"]]
+    assert set(files) == PUSHED | {".gitattributes"}
+    content = here.content()
+    assert all(files[name] == content[name] for name in PUSHED)
+    assert (row["created"], row["pinned"], set(row["files"])) == (True, True, PUSHED)
+    assert f"registry.yaml pins {REPO}@{row['commit']} now" in err
+    weights = registry.find(NAME).weights
+    assert (weights.repo, weights.revision) == (REPO, row["commit"])
+    after = (here.root / "registry.yaml").read_text()
+    assert [line for line in after.splitlines() if line not in before] == [f"    revision: {row['commit']}"]
+    shutil.rmtree(here.card)
+    assert hub.pull(NAME, ask=here.ask).verified
+
+
+def test_the_same_bytes_again_make_no_commit(here: Here, run: Run) -> None:
+    first = push(here)[0]
+    here.hub.seen.clear()
+    again = push(here)[0]
+    assert (again.commit, again.created, again.pinned) == (first.commit, False, False)
+    assert sent(here) == []
+    assert "unchanged" in run("push", NAME)[1]
+
+
+def test_a_dry_run_checks_all_and_sends_nothing(here: Here, run: Run) -> None:
+    code, out, _ = run("push", NAME, "--dry-run")
+    assert code == 0
+    assert "would push" in out
+    assert sent(here) == []
+    assert here.hub.repos == {}
+    assert registry.find(NAME).weights.revision is None
+    push(here)
+    assert "unchanged" in run("push", NAME, "--dry-run")[1]
+
+
+def test_namespace_private_branch_tag_and_pull_request(here: Here, run: Run) -> None:
+    done = push(here, namespace="alice", private=True, revision="dev/x", tag="v1")[0]
+    repo = here.hub.repos[f"alice/{NAME}"]
+    assert repo.private
+    assert (repo.refs["dev/x"], repo.tags["v1"]) == (done.commit, done.commit)
+    assert PUSHED.isdisjoint(repo.commits[repo.refs["main"]])
+    assert registry.find(NAME).weights.repo == f"alice/{NAME}"
+    main = repo.refs["main"]
+    proposed = push(here, namespace="alice", create_pr=True)[0]
+    assert proposed.pull_request == f"{here.hub.endpoint}/alice/{NAME}/discussions/1"
+    assert (repo.refs["main"], proposed.pinned) == (main, False)
+    assert registry.find(NAME).weights.revision == done.commit
+    for options in (("--create-pr", "--tag", "v2"), ("--revision", "a" * 40), ("--namespace", "a/b")):
+        assert run("push", NAME, *options)[0] == 2
+
+
+def test_several_models_and_nothing_is_sent_if_one_cannot_be(here: Here, run: Run) -> None:
+    (here.root / "cards" / OTHER / "README.md").write_text("mine")
+    code, out, err = run("push", "*")
+    assert (code, out) == (1, "")
+    assert f"{OTHER}/README.md is not what the registry and the results say: make generated; not pushed" in err
+    assert here.hub.requests() == []
+
+
+def test_a_pin_that_cannot_be_written_is_said(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "PACKAGED", True)
+    done = push(here)[0]
+    assert (done.created, done.pinned) == (True, False)
+    assert f"Its pin is now {REPO}, revision {done.commit}" in "\n".join(here.said)
+
+
+def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
+    files = {name: registry.find(name).weights.files for name in (NAME, OTHER)}
+    weights = {n: Weights(repo=f"rnnzoo/{n}", revision="1" * 40, files=files[n]) for n in files}
+    threads = [threading.Thread(target=lock.write, args=item) for item in weights.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {n: w.revision for n, w in registry.read(here.root / "registry.yaml").weights.items()} == dict.fromkeys(
+        files, "1" * 40
+    )
+
+
+def test_a_pin_leaves_every_other_section_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin, path = registry.find(registry.list_models(pretrained=True)[0]).weights, tmp_path / "registry.yaml"
+    monkeypatch.setattr(paths, "path", lambda *parts: tmp_path.joinpath(*parts))
+    monkeypatch.setattr(registry, "read", lambda at: types.SimpleNamespace(weights={}))
+    for before, after in (("a: 1\n", ""), ("a: 1\n\n", "\n# last\nb:\n  c: 2\n"), ("", "b: 2\n")):
+        for there in ("weights:\n  x:\n    repo: a/b\n\n  y:\n    repo: a/c\n", "weights: {}\n"):
+            path.write_text(f"{before}{there}{after}")
+            lock.write(NAME, pin)
+            assert path.read_text() == f"{before}{lock._section({NAME: pin})}{after}"
+    path.write_text("a: 1\n")
+    lock.write(NAME, pin)
+    assert path.read_text() == f"a: 1\n\n{lock._section({NAME: pin})}"
+
+
+# what is not pushed
+
+
+def links(folder: Path, secret: Path) -> dict[str, Callable[[], None]]:
+    def replace(name: str) -> None:
+        shutil.move(folder / name, folder.parent / name)
+        (folder / name).symlink_to(folder.parent / name)
+
+    def whole() -> None:
+        shutil.move(folder, folder.parent / "elsewhere")
+        folder.symlink_to(folder.parent / "elsewhere")
+
+    return {
+        "weights": lambda: replace(tensors.FILE), "card": lambda: replace("README.md"), "folder": whole,
+        "outside": lambda: (folder / "a.txt").symlink_to(secret), "dangling": lambda: (folder / "a").symlink_to("nowhere"),
+        "directory": lambda: (folder / "sub").symlink_to(secret.parent),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["weights", "card", "folder", "outside", "dangling", "directory"])
+def test_f18_links_are_refused_and_named(here: Here, run: Run, what: str) -> None:
+    secret = here.root.parent / "private" / "secret.txt"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    links(here.card, secret)[what]()
+    code, out, err = run("push", NAME)
+    assert (code, out) == (1, "")
+    assert re.search(rf"{re.escape(str(here.card))}\S* is a symbolic link", err)
+    assert here.hub.requests() == []
+
+
+def adopt(here: Here, network: Network) -> None:
+    """Make a network's weights the pinned ones, with golden outputs and without figures, as adopting does."""
+    loading.save(network, here.card)
+    files = {name: pin(here.card / name) for name in PINNED}
+    lock.write(NAME, registry.find(NAME).weights.followed_by(files))
+    results.write(here.card, results.Results())
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_f25_values_that_are_not_finite_are_not_pushed(here: Here, value: float) -> None:
+    network = build(NAME, device="cpu")
+    with torch.no_grad():
+        network.head.bias[3] = value
+    adopt(here, network)
+    with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; not pushed"):
+        push(here)
+    with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; not pushed"):
+        network.push_to_hub("alice/mine")
+    assert here.hub.requests() == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_f25_in_every_type_that_can_hold_them(tmp_path: Path, dtype: torch.dtype) -> None:
+    good, bad = torch.ones(3, dtype=dtype), torch.tensor([1, float("nan"), 1], dtype=dtype)
+    loading.write_tensors(tmp_path / "x", {"good": good, "bad": bad, "n": torch.ones(2, dtype=torch.int64)})
+    assert tensors.not_finite(tmp_path / "x") == ["bad"]
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_bytes_that_differ_from_their_pin_are_not_pushed(here: Here, name: str) -> None:
+    path = here.card / name
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(CheckpointError, match=f"{name} has another sha256, by its pin.*not pushed"):
+        push(here)
+    assert here.hub.requests() == []
+
+
+def test_what_is_unpinned_or_has_figures_of_other_weights_is_not_pushed(here: Here, run: Run) -> None:
+    path = here.card / "results.json"
+    path.write_text(path.read_text().replace(registry.find(NAME).weights.files[tensors.FILE].sha256, "0" * 64))
+    with pytest.raises(CheckpointError, match=r"results\.json has figures of other weights"):
+        push(here)
+    text = (here.root / "registry.yaml").read_text()
+    (here.root / "registry.yaml").write_text(text.partition("\nweights:")[0] + "\nweights: {}\n")
+    registry.registry.cache_clear()
+    registry.models.cache_clear()
+    code, _, err = run("push", NAME)
+    assert code == 1
+    assert f"{NAME} has no weights to push" in err
+    assert here.hub.requests() == []
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: b"\xef\xbb\xbf" + text, lambda text: text.replace(b"\n", b"\r\n"), lambda text: text + b"\xff",
+    lambda text: text.partition(b"---\n\n")[2], lambda text: text.replace(b"# rnn", b"# <b>rnn</b>"),
+], ids=["byte order mark", "carriage returns", "not UTF-8", "no front matter", "html"])  # fmt: skip
+def test_f31_a_card_that_is_not_ours_to_the_byte_is_not_pushed(here: Here, change: Callable[[bytes], bytes]) -> None:
+    path = here.card / "README.md"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"README\.md is not what the registry and the results say"):
+        push(here)
+
+
+def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here) -> None:
+    from ruamel.yaml import YAML
+
+    entry = registry.find(NAME)
+    odd = "--- | [red]a[/red] <script> # é\u2028: {x}"
+    task = entry.task.model_copy(update={"title": odd})
+    text = cards.card(replace(entry, task=task), results.of(NAME), cards.counts(NAME))
+    front = YAML(typ="safe", pure=True).load(text.split("\n---\n")[0].removeprefix("---\n"))
+    assert front["model-index"][0]["results"][0]["dataset"]["name"] == odd
+    path = here.root / "registry.yaml"
+    path.write_text(path.read_text().replace("title: row-by-row MNIST", 'title: "two\\nlines"'))
+    with pytest.raises(RegistryError, match=r"tasks\.mnist-rows\.title"):
+        registry.read(path)
+
+
+# F9: others
+
+
+def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: Here, run: Run) -> None:
+    push(here)
+    theirs = here.hub.add(REPO, {"README.md": b"theirs"})
+    for seed in (5, 6):  # twice, before anybody pushes
+        adopt(here, build(NAME, device="cpu", seed=seed))
+    assert registry.find(NAME).weights.revision is None
+    code, out, err = run("push", NAME)
+    assert (code, out) == (1, "")
+    assert f"commit {theirs} is not the pinned" in err
+    assert "the remote has changed. Look at it, then pull, or push again with --force" in err
+    assert here.hub.repos[REPO].refs["main"] == theirs
+    code, _, _ = run("push", NAME, "--force")
+    assert code == 0
+    assert log(here)[-2] == theirs
+
+
+def test_f09_other_weights_go_on_top_of_those_before_them(here: Here) -> None:
+    first = push(here)[0]
+    for seed in (6, 5):  # once more, before they are pushed
+        adopt(here, build(NAME, device="cpu", seed=seed))
+        assert registry.find(NAME).weights.replaces == first.commit
+    second = push(here)[0]
+    assert (second.created, second.pinned, registry.find(NAME).weights.replaces) == (True, True, None)
+    assert log(here)[1:] == [first.commit, second.commit]
+
+
+def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, run: Run) -> None:
+    theirs = here.hub.add(REPO, {"README.md": b"theirs"})
+    code, _, err = run("push", NAME)
+    assert (code, here.hub.repos[REPO].refs["main"]) == (1, theirs)
+    assert f"commit {theirs} has files of these names, and the registry pins no commit: the remote has changed" in err
+    assert sent(here) == []
+    assert push(here, force=True)[0].created
+
+
+def test_f09_of_several_none_is_pushed_if_one_has_moved_on(here: Here, run: Run) -> None:
+    here.hub.add(f"rnnzoo/{OTHER}", {"README.md": b"theirs"})
+    for order in ((NAME, OTHER), (OTHER, NAME)):
+        code, _, err = run("push", *order)
+        assert (code, f"rnnzoo/{OTHER}: commit" in err) == (1, True)
+    assert sent(here) == []
+
+
+def test_of_several_those_that_were_pushed_before_a_failure_are_named(here: Here) -> None:
+    here.hub.fault("POST", f"{OTHER}/commit/", "status", times=99, status=403)
+    with pytest.raises(HubError):
+        push(here, NAME, OTHER)
+    done = registry.find(NAME).weights.revision
+    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which registry.yaml pins now." in here.said
+    here.said.clear()
+    with pytest.raises(HubError):
+        push(here, NAME, OTHER)
+    assert not [text for text in here.said if "was pushed" in text]  # the same bytes were there
+    assert registry.find(OTHER).weights.revision is None
+
+
+def test_f09_a_commit_in_between_is_noticed_by_the_server(here: Here, run: Run) -> None:
+    here.hub.fault("POST", "/commit/", "then", do=lambda: here.hub.add(REPO, {"theirs": b"1"}))
+    code, _, err = run("push", NAME)
+    assert code == 1
+    assert "the remote has changed" in err
+    assert here.hub.repos[REPO].commits[here.hub.repos[REPO].refs["main"]].keys() >= {"theirs"}
+    assert PUSHED.isdisjoint(here.hub.repos[REPO].commits[here.hub.repos[REPO].refs["main"]])
+    assert registry.find(NAME).weights.revision is None
+
+
+def test_f09_a_commit_in_between_of_the_same_bytes_is_as_good_as_ours(here: Here) -> None:
+    here.hub.fault("POST", "/commit/", "then", do=lambda: here.hub.add(REPO, here.content()))
+    done = push(here)[0]
+    assert (done.commit, done.created, done.pinned) == (here.hub.repos[REPO].refs["main"], False, True)
+    assert len(log(here)) == 2
+
+
+def test_f09_two_pushes_of_the_same_at_once_make_one_commit(here: Here) -> None:
+    done = [finish(process) for process in [here.spawn("push", NAME), here.spawn("push", NAME)]]
+    assert [code for code, _, _ in done] == [0, 0], done
+    assert len(log(here)) == 2
+    assert registry.read(here.root / "registry.yaml").weights[NAME].revision == log(here)[-1]
+
+
+def test_killed_while_pushing_nothing_is_half_there_and_the_next_push_succeeds(here: Here) -> None:
+    here.hub.fault("POST", "/commit/", "stall", seconds=3.0)
+    process = here.spawn("push", NAME)
+    end = time.monotonic() + 60
+    while not here.hub.asked("/commit/") and time.monotonic() < end:
+        time.sleep(0.02)
+    process.kill()
+    finish(process)
+    assert PUSHED.isdisjoint(here.hub.repos[REPO].commits[here.hub.repos[REPO].refs["main"]])
+    assert registry.read(here.root / "registry.yaml").weights[NAME].revision is None
+    done = push(here)[0]
+    assert done.created
+    assert done.pinned
+
+
+# F10: who may
+
+
+def test_f10_without_a_token_nobody_is_asked(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    code, out, err = run("push", NAME)
+    assert (code, out) == (1, "")
+    assert "There is no token to push with. Make one with write access: hf auth login" in err
+    assert here.hub.requests() == []
+
+
+@pytest.mark.parametrize(("token", "namespace", "words"), [
+    ("hf_wrong0123456789abcdef", None, "the Hub does not accept your token"),
+    (READ, None, "The token of bob can only read"),
+    (WRITE, "google", "alice is not in google; --namespace alice pushes to your own"),
+])  # fmt: skip
+def test_f10_who_may_not_write_sends_nothing(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, token: str, namespace: str | None, words: str
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    code, out, err = run("push", NAME, *(["--namespace", namespace] if namespace else []))
+    assert (code, out) == (1, "")
+    assert words in err
+    assert token not in err
+    assert sent(here) == []
+
+
+def test_f10_a_repository_that_this_user_may_not_write_to(here: Here, run: Run) -> None:
+    here.hub.add(f"google/{NAME}", {"a": b"1"})
+    code, _, err = run("push", NAME, "--namespace", "google")
+    assert code == 1
+    assert "your token may not do that" in err
+    assert "You have no write access" in err
+    assert sent(here) == []
+
+
+# F12: failures
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("GET", "whoami"), ("GET", "auth-check"), ("POST", "repos/create"), ("POST", "validate-yaml"), ("POST", "preupload"),
+    ("POST", "objects/batch"), ("PUT", "/_cdn/"), ("POST", "/_verify"), ("POST", "/commit/"), ("POST", "paths-info"),
+    ("POST", "/tag/"), ("GET", "/refs"),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["status", "reset"])
+def test_f12_a_failure_that_passes_is_tried_again(here: Here, method: str, path: str, kind: str) -> None:
+    here.hub.add(REPO, {"a": b"1"}) if path == "/refs" else None
+    here.hub.fault(method, path, kind, status=500)
+    done = push(here, tag="v1")[0]
+    assert done.created
+    assert len(log(here)) == 2
+    assert here.hub.repos[REPO].tags == {"v1": done.commit}
+    assert here.hub.unspent() == []
+
+
+def test_f12_a_commit_whose_answer_is_lost_is_found(here: Here) -> None:
+    here.hub.fault("POST", "/commit/", "lost")
+    done = push(here)[0]
+    assert done.commit == here.hub.repos[REPO].refs["main"]
+    assert len(log(here)) == 2
+    assert registry.find(NAME).weights.revision == done.commit
+    assert here.hub.unspent() == []
+
+
+def test_f12_a_failure_that_stays_ends_and_pins_nothing(here: Here, run: Run) -> None:
+    here.hub.fault("POST", "/commit/", "status", times=99, status=500)
+    code, _, err = run("push", NAME)
+    assert code == 1
+    assert re.search(r"fails \(500\)", err.splitlines()[-1])
+    assert registry.find(NAME).weights.revision is None
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"commitUrl": 3}, {"commitUrl": "x", "commitOid": "../../x"}])
+def test_an_answer_that_makes_no_sense_is_said_to(here: Here, run: Run, answer: object) -> None:
+    here.hub.fault("POST", "/commit/", "json", times=99, data=answer)
+    code, _, err = run("push", NAME)
+    assert code == 1
+    assert re.search("makes no sense|not hexadecimal", err)
+    assert "Traceback" not in err
+    assert registry.find(NAME).weights.revision is None
+
+
+@pytest.mark.parametrize("other", [lambda kept: b"other", lambda kept: kept[:-1] + b"?"], ids=["shorter", "as long"])
+def test_a_server_that_keeps_other_bytes_is_not_pinned(here: Here, other: Callable[[bytes], bytes]) -> None:
+    def swap() -> None:
+        for oid, kept in here.hub.large.items():
+            here.hub.large[oid] = other(kept)
+
+    here.hub.fault("POST", "/commit/", "then", do=swap)
+    with pytest.raises(HubError, match="are not those that were sent"):
+        push(here)
+    assert registry.find(NAME).weights.revision is None
+
+
+# F29, F30: the token
+
+
+def test_f29_the_token_is_nowhere(here: Here) -> None:
+    """Not in any output of any verb, not in the repository, the cache or the zoo, and not at another origin."""
+    texts = []
+    for arguments in (
+        ("--debug", "push", NAME, "--json"), ("push", NAME, "--token", WRITE), ("pull", WRITE), ("login-status", "--json"),
+    ):  # fmt: skip
+        code, out, err = finish(here.spawn(*arguments, HF_DEBUG="1"))
+        texts += [out, err]
+        assert code in (0, 1, 2)
+    texts += here.said
+    assert WRITE.removeprefix("hf_") not in "".join(texts)
+    for path in here.root.parent.rglob("*"):
+        assert not path.is_file() or WRITE.encode() not in path.read_bytes(), path
+    for seen in here.hub.seen:
+        assert WRITE.encode() not in seen.body
+        assert WRITE not in seen.path
+        assert seen.token is None or seen.host.startswith("127.0.0.1"), seen.path
+    assert {s.path.partition("/_")[2][:3] for s in here.hub.seen if s.host.startswith("localhost")} == {"cdn", "ver"}
+
+
+def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
+    found = results.of(NAME)
+    (before,) = found.evaluations
+    spoiled = before.model_copy(update={"command": "rnnzoo eval --token hf_abcdefghijklmnopqrst"})
+    results.write(here.card, results.Results(evaluations=(spoiled,)))
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+    with pytest.raises(CheckpointError, match=r"what looks like a token in (README\.md|results\.json)"):
+        push(here)
+    with pytest.raises(RequestError, match="looks like a token in the message"):
+        build(NAME, device="cpu").push_to_hub("alice/mine", message="hf_abcdefghijklmnopqrst")
+    assert here.hub.requests() == []
+
+
+# F33: tags
+
+
+def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
+    first = push(here, tag="v1")[0]
+    assert push(here, tag="v1")[0].created is False
+    adopt(here, build(NAME, device="cpu", seed=5))
+    here.hub.seen.clear()
+    code, _, err = run("push", NAME, "--tag", "v1")
+    assert code == 1
+    assert f"tag v1 is at commit {first.commit} already, and tags stay" in err
+    assert sent(here) == []
+    assert here.hub.repos[REPO].tags == {"v1": first.commit}
+
+
+# verify
+
+
+def checks(found: verification.Verified) -> dict[str, bool]:
+    return {check.what: check.ok for check in found.checks}
+
+
+def test_verify_is_a_table_for_people_and_json_for_programs(here: Here, run: Run) -> None:
+    code, out, err = run("verify", "--all")
+    assert (code, err) == (0, "")
+    assert out.count(" ok ") == 12
+    data = json.loads(run("verify", NAME, "--json")[1])
+    assert [c["what"] for c in data[0]["checks"]] == ["bytes", "config", "tensors", "parameters", "outputs", "card"]
+    assert here.hub.seen == []
+    for arguments in (("verify",), ("verify", NAME, "--all"), ("verify", "nothing")):
+        assert run(*arguments)[0] == 2
+
+
+def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = registry.find(OTHER)
+    monkeypatch.setattr(registry, "find", lambda name: replace(entry, name=name, weights=None))
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: pytest.fail("looked at"))
+    code, _, err = run("verify", NAME, OTHER)
+    assert (code, f"These have no weights to verify: {NAME}, {OTHER}." in err) == (1, True)
+
+
+def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) -> None:
+    network = load(here.card, device="cpu")
+    with torch.no_grad():
+        network.head.bias[0] += 1e-2
+    loading.save(network, here.card)
+    files = {name: pin(here.card / name) for name in PINNED}
+    lock.write(NAME, Weights(repo=REPO, files=files))
+    found = checks(verification.verify(NAME, say=here.said.append))
+    assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
+
+
+def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
+    with (here.card / "README.md").open("a") as file:
+        file.write("More.")
+    counts = here.root / "counts.json"
+    counts.write_text(counts.read_text().replace("[", "[1"))
+    cards._table_of_counts.cache_clear()
+    found = checks(verification.verify(NAME, say=here.said.append))
+    assert [what for what, ok in found.items() if not ok] == ["parameters", "card"]
+    cards._table_of_counts.cache_clear()
+
+
+@pytest.mark.parametrize("change", [
+    lambda files: files.pop("config.json"), lambda files: files.update({tensors.FILE: b"other"}),
+    lambda files: files.update({tensors.FILE: files[tensors.FILE][:-1] + b"!"}),
+    lambda files: files.update({"config.json": files["config.json"][:-1] + b"!"}),
+], ids=["missing", "another size", "another content", "another content of a small file"])  # fmt: skip
+def test_verify_of_a_remote_that_has_other_bytes(
+    here: Here, run: Run, change: Callable[[dict[str, bytes]], object]
+) -> None:
+    assert (
+        checks(verification.verify(NAME, remote=True, say=here.said.append))["remote"] is False
+    )  # no commit is pinned yet
+    commit = push(here)[0].commit
+    assert checks(verification.verify(NAME, remote=True, say=here.said.append))["remote"]
+    change(here.hub.repos[REPO].commits[commit])
+    code, out, _ = run("verify", NAME, "--remote")
+    assert code == 1
+    assert "Do not trust that server" in out
+
+
+def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) -> None:
+    code, out, _ = run("verify", NAME, "--metrics")
+    assert code == 0, out
+    (before,) = results.of(NAME).evaluations
+    better = before.model_copy(update={"value": before.value + 0.002})
+    results.write(here.card, results.Results(evaluations=(better,)))
+    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+    code, out, err = run("verify", NAME, "--metrics")
+    assert code == 1
+    assert re.search(r"metrics +FAILED +test accuracy .* recorded .* 0\.002 apart, 0\.001 is allowed", out)
+    assert "are not what they are said to be" in err
+    for kept, words in (
+        ((before.model_copy(update={"dataset_sha256": {"x": "0" * 64}}),), "on other data than recorded"),
+        ((), f"No figure is recorded. rnnzoo eval {NAME} --record"),
+    ):
+        results.write(here.card, results.Results(evaluations=kept))
+        code, out, _ = run("verify", NAME, "--metrics")
+        assert (code, words in out) == (1, True)
+
+
+def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    push(here)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    here.hub.seen.clear()
+    code, out, _ = run("verify", NAME, "--remote")
+    assert (code, "Offline: the Hub was not asked. Unset HF_HUB_OFFLINE." in out) == (1, True)
+    assert here.hub.requests() == []
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("pull", "hf://a/b@main", "--revision", "dev"), "two different revisions"),
+    (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
+    (("cache", "rm", "hf://a/b@main"), "removed whole"),
+    (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
+    (("list", "--remote", "--task", "mnist-rows"), "knows no --task, --cell or --pretrained"),
+])  # fmt: skip
+def test_what_makes_no_sense_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert here.hub.requests() == []
+
+
+def test_a_folder_has_no_revisions(here: Here) -> None:
+    with pytest.raises(RequestError, match="is a folder, which has no revisions"):
+        load(here.card, revision="main")
+
+
+def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: Here, tmp_path: Path) -> None:
+    network, path = load(here.card, device="cpu"), here.card / golden.FILE
+    before = path.read_bytes()
+    golden.write(network, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == before
+    for backend in ("plain", "auto"):
+        network.backend = backend
+        off, allowed = golden.deviation(network, path)
+        assert off < allowed / 10
+    other = build(OTHER, device="cpu")
+    assert golden.deviation(other, path)[0] > 0.01
+    parts = loading.read_tensors(path)
+    for name, value in (
+        ("output", parts["output"][:, :3].clone()),
+        ("input", parts["input"][..., :3].clone()),
+        ("tolerance", torch.ones(2)),
+    ):
+        loading.write_tensors(tmp_path / "odd", {**parts, name: value})
+        with pytest.raises(CheckpointError):
+            golden.deviation(network, tmp_path / "odd")
+    loading.write_tensors(tmp_path / "odd", {"output": parts["output"]})
+    with pytest.raises(CheckpointError, match="needs input, lengths, output and tolerance"):
+        golden.deviation(network, tmp_path / "odd")
+
+
+# networks of one's own
+
+
+def test_a_network_goes_to_the_hub_and_comes_back(here: Here) -> None:
+    network = build(NAME, device="cpu", seed=7).eval()
+    where = network.push_to_hub("alice/mine", message="Mine")
+    files = here.hub.repos["alice/mine"].commits[where.rpartition("@")[2]]
+    assert set(files) == {".gitattributes", "README.md", *PINNED}
+    assert b'load("hf://alice/mine")' in files["README.md"]
+    assert network.push_to_hub("alice/mine") == where
+    assert len(log(here, "alice/mine")) == 2
+    for name in ("alice/mine", where, f"hf://alice/mine@{where.rpartition('@')[2]}"):
+        loaded = Network.from_pretrained(name, device="cpu")
+        assert all(torch.equal(t, network.state_dict()[n]) for n, t in loaded.state_dict().items())
+    here.hub.add("alice/mine", {"README.md": b"my own words"})
+    with torch.no_grad():
+        network.head.bias += 1
+    again = network.push_to_hub("alice/mine")
+    assert here.hub.repos["alice/mine"].commits[again.rpartition("@")[2]]["README.md"] == b"my own words"
+    assert Network.from_pretrained("alice/mine", revision="main", device="cpu").head.bias[0] == network.head.bias[0]
+    assert Network.from_pretrained(str(here.card), device="cpu").config.name == NAME
+    assert Network.from_pretrained(NAME, device="cpu").config.name == NAME
+    with pytest.raises(RequestError, match="is not the name of a repository"):
+        network.push_to_hub("mine")
+
+
+def test_a_network_goes_to_a_branch_a_pull_request_or_a_private_repository(here: Here) -> None:
+    network = build(NAME, device="cpu", seed=7).eval()
+    network.push_to_hub("alice/mine", private=True)
+    repo = here.hub.repos["alice/mine"]
+    main = repo.refs["main"]
+    assert repo.private
+    with torch.no_grad():
+        network.head.bias += 1
+    assert network.push_to_hub("alice/mine", create_pr=True) == f"{here.hub.endpoint}/alice/mine/discussions/1"
+    assert repo.refs["main"] == main
+    main = here.hub.add("alice/mine", {"README.md": b"my own words"})
+    where = network.push_to_hub("alice/mine", revision="dev")
+    assert repo.refs["main"] == main
+    assert repo.commits[repo.refs["dev"]]["README.md"] == b"my own words"
+    assert repo.refs["dev"] == where.rpartition("@")[2]
+    loaded = Network.from_pretrained("alice/mine", revision="dev", device="cpu")
+    assert torch.equal(loaded.head.bias, network.head.bias)
+
+
+def test_a_pull_request_whose_answer_is_lost_is_not_made_twice(here: Here) -> None:
+    here.hub.add("alice/mine", {"a": b"1"})
+    here.hub.fault("POST", "/commit/", "lost")
+    here.hub.fault("POST", "/commit/", "reset", times=9)
+    with pytest.raises(NetworkError, match="may be there all the same: look before you try again"):
+        build(NAME, device="cpu").push_to_hub("alice/mine", create_pr=True)
+    assert len([s for s in here.hub.asked("/commit/") if s.method == "POST"]) == 1
+
+
+def test_a_pickled_file_is_never_taken(here: Here) -> None:
+    content = here.content()
+    here.hub.add("alice/pickled", {"config.json": content["config.json"], "pytorch_model.bin": b"\x80\x04."})
+    with pytest.raises(HubError, match="has no such file"):
+        Network.from_pretrained("alice/pickled")
+    assert here.hub.asked("pytorch_model") == []
+    assert git_oid(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+
+
+def failed(run: Run, what: str, *flags: str) -> str:
+    """What `rnnzoo verify` says is wrong in one of its checks."""
+    code, out, _ = run("verify", NAME, *flags, "--json")
+    rows = {check["what"]: check for check in json.loads(out)[0]["checks"]}
+    assert (code, rows[what]["ok"]) == (1, False)
+    return rows[what]["text"]
+
+
+def test_verify_counts_the_parameters_that_the_results_say(here: Here, run: Run) -> None:
+    training = results.read(ROOT / "cards" / "rnn-1x128-mnist-rows").training  # of a larger network
+    results.write(here.card, results.of(NAME).model_copy(update={"training": training}))
+    assert f"results.json says {training.parameters:,}" in failed(run, "parameters")
+
+
+def test_verify_measures_every_figure(here: Here, run: Run) -> None:
+    (right,) = results.of(NAME).evaluations
+    wrong = right.model_copy(update={"value": right.value + 0.002})
+    for kept in ((wrong, right), (right, wrong)):
+        results.write(here.card, results.Results(evaluations=kept))
+        failed(run, "metrics", "--metrics")
+
+
+def test_verify_reads_every_copy(here: Here, run: Run) -> None:
+    here.publish(keep=True)
+    hub.pull(NAME, ask=replace(here.ask, force=True))
+    file = here.card / tensors.FILE  # what the cache has is whole
+    flip(file)
+    assert str(file) in failed(run, "bytes")
+
+
+def test_a_repository_is_made_as_private_as_was_said(here: Here, run: Run) -> None:
+    for flags, private in ((("--private",), True), ((), False)):
+        name = (NAME, OTHER)[private]
+        assert run("push", name, "--namespace", "alice", "--revision", "dev", *flags)[0] == 0
+        repo = here.hub.repos[f"alice/{name}"]
+        assert (repo.private, "dev" in repo.refs) == (private, True)
+
+
+def test_a_deviation_of_small_outputs_is_not_a_share_of_them(tmp_path: Path) -> None:
+    network = build("rnn-1x128-mnist-rows", device="cpu").eval()
+    with torch.no_grad():
+        network.head.weight *= 0.1
+    golden.write(network, tmp_path / golden.FILE)
+    parts = loading.read_tensors(tmp_path / golden.FILE)
+    assert parts["output"].abs().max() < 0.9
+    loading.write_tensors(tmp_path / "odd", {**parts, "output": parts["output"] + 0.01})
+    assert golden.deviation(network, tmp_path / "odd")[0] == pytest.approx(0.01, rel=1e-2)

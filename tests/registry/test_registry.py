@@ -1,0 +1,737 @@
+"""The shipped registry says what the papers print, and the loader refuses everything else with a file and a line."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+
+from zoo import list_models, registry, spec
+from zoo.cells import CELLS
+from zoo.errors import RegistryError, UnknownNameError, ZooError
+from zoo.registry.schema import Recipe, Registry
+from zoo.utils import paths
+
+# Table 3 of "Gating revisited": layers; vRNN, LSTM, LSTM with only the forget gate, RHN, STAR on MNIST, then on pMNIST
+STAR_TABLE_3 = """
+1   43.1 92.2 98.8 95.5 98.0   77.3 91.4 92.5 88.8 88.7
+2   10.1 98.4 99.1 98.4 98.5   72.1 91.8 92.6 89.5 91.1
+4   11.3 99.0 99.2  0   99.1   18.5 91.5 91.5  0   90.5
+8   11.0 19.3 99.1  0   99.1    9.7 92.8 93.1  0   92.5
+12  11.0 11.0  9.9  0   99.0    9.8 11.3 90.9  0   92.8
+16  11.1 11.0 11.3  0   99.0    9.7 11.3 11.3  0   92.6
+"""
+# Table 1 of "Gating revisited", the rows of cells that the registry has: MNIST, pMNIST
+STAR_TABLE_4 = """
+1 81.5 82.4 83.1 72.5 81.8 66.3 68.2 68.3 68.0 68.1
+2 83.5 85.3 85.4 59.5 85.1 68.5 70.1 70.0 69.5 70.6
+4 84.9 85.5 86.1 70.3 86.3 68.8 70.0 70.0 70.3 71.9
+8 85.2 47.2 85.3 67.8 86.5 33.8 33.8 69.4 70.4 71.0
+12 84.6 47.2 84.8 69.0 86.3 33.7 33.8 34.9 70.1 70.7
+16 84.2 42.5 47.5 68.6 86.1 33.7 33.8 34.8 50.6 38.7
+"""  # cells of STAR_CELLS per time step, then per sequence
+RIN_TABLE_3 = """
+51.9 48.4 50.3 48.2 50
+18.7 18.7 19 15.8 20
+18.5 15.3 22.9 19.1 20
+71.2 72.6 71.6 75.8 61
+16.4 18.9 36.4 33.7 70
+50.3 50.3 52.3 49 48
+48.8 48.8 48.9 48 49
+33.6 33.6 33.6 33.6 45
+64.6 64.7 63.8 63.2 64
+45.1 43.7 45.1 43.9 44
+71.6 67.8 78.4 68.8 72
+70.6 71.4 75.3 73 74
+94.4 94.2 94.4 93.9 94
+36.7 17.6 23.2 19.7 27
+54.8 54.1 26.7 54.9 21
+48.8 49 25.8 46.6 23
+53.9 53.4 52 60.5 51
+92.6 46.9 93 91.3 52
+10.5 10.9 9.9 10 8
+98 98.2 97.3 97.4 91
+"""  # RIN, IRNN, LSTM, Jing et al. 2017, Weston et al. 2015; a row for each of the 20 tasks
+STAR_TABLE_1 = """
+rnn-1x128   24.3 44.0
+lstm-4x128  99.0 91.5
+irnn-1x100  97.0 82.0
+urnn-1x512  95.1 91.4
+urnn-full-1x512  96.9 94.1
+rnn-soft-orthogonal-1x128  94.1 91.4
+antisymmetric-gated-1x128  98.8 93.1
+star-4x128  99.1 90.5
+star-16x64  99.0 92.4
+"""
+# Table 1 of "Overcoming the vanishing gradient problem in plain recurrent networks": RIN, IRNN, LSTM, twice
+RIN_TABLE_1 = """
+1x100  91.64 83.55 24.10   78.89 62.11 28.49
+1x200  94.60 92.86 47.13   85.03 73.73 30.63
+2x100  93.69 92.15 39.50   83.37 76.31 41.31
+2x200  94.82 94.78 22.27   85.31 83.78 55.44
+3x100  94.15 94.03 54.98   84.15 78.78 38.61
+3x200  95.19 95.05 61.20   83.41 84.24 53.29
+"""
+RIN_DT = {"rin-dt-1x100-smnist": 95.41, "rin-dt-1x100-pmnist": 86.23}  # the last row of the same table
+
+STAR_CELLS = ("rnn", "lstm", "lstm-f", "rhn", "star")
+RIN_CELLS = ("rin", "irnn", "lstm")
+TASKS = ("smnist", "pmnist")
+
+SMALL = """\
+papers:
+  p: {title: Title, authors: Author, year: 1990}
+CITED
+datasets:
+  d:
+    title: Data
+    license: cc0-1.0
+    hub: owner/data
+    hub_files: {train: train.parquet}
+    validation: 5
+    citation: Citation
+    sha256: {file: DIGEST}
+tasks:
+  t:
+    title: Task
+    family: mnist
+    dataset: d
+    layout: pixels
+    input: [1]
+    steps: 784
+    outputs: 10
+    readout: last
+    pipeline_tag: other
+recipes:
+  r:
+    paper: p
+    optimizer: {name: adam, lr: 1e-3}
+    precision: no
+    batch: 10
+    epochs: 1
+models:
+  star-1x2-t:
+    cell: star
+    layers: 1
+    units: 2
+    task: t
+    recipe: r
+    reported: [{paper: p, table: One, percent: 50}]
+grids:
+  g:
+    cell: [rnn, lstm]
+    layers: [1]
+    units: [3]
+    task: [t]
+    recipe: r
+    reported:
+      - paper: p
+        table: Two
+        percent: {t: {1x3: [60.5, null]}}
+weights: {}
+"""
+CITED = [
+    f"  {paper}: {{title: Origin, authors: Author, year: 1990}}" for paper in sorted({c.paper for c in CELLS.values()})
+]
+SMALL = SMALL.replace("CITED", "\n".join(CITED)).replace("DIGEST", "a" * 64)
+
+PIN = """\
+weights:
+  star-1x2-t:
+    repo: owner/name
+    revision: COMMIT
+    files:
+      model.safetensors: {sha256: DIGEST, size: 10}
+      config.json: {sha256: DIGEST, size: 11}
+"""
+PINNED = SMALL.replace("weights: {}\n", PIN.replace("COMMIT", "b" * 40).replace("DIGEST", "c" * 64))
+
+UNITS = "    units: 2\n"
+
+
+def edited(old, new, text=SMALL):
+    """`text` with its one `old` replaced."""
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def read(folder, text):
+    path = folder / "registry.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return registry.read(path)
+
+
+def refusal(folder, text):
+    """The message of the RegistryError that refuses `text`; it must point at the line that has HERE in it, if any."""
+    with pytest.raises(RegistryError) as caught:
+        read(folder, text)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / 'registry.yaml'}:")
+    lines = text.splitlines() if isinstance(text, str) else []
+    for number in (n for n, line in enumerate(lines, 1) if "HERE" in line):
+        assert message.startswith(f"{folder / 'registry.yaml'}:{number}:"), message
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty folder in place of the one that registry.yaml and cards/ are in."""
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    registry.registry.cache_clear()  # conftest.py clears them again afterwards
+    registry.models.cache_clear()
+    return tmp_path
+
+
+def reported(paper, table):
+    """Model name to figure, for one printed table."""
+    return {
+        name: figure.percent
+        for name, model in registry.models().items()
+        for figure in model.reported
+        if (figure.paper, figure.table) == (paper, table)
+    }
+
+
+def printed(table, cells, row):
+    """Model name to figure, from rows of a label and one figure for each task and cell."""
+    figures = {}
+    for label, *numbers in map(str.split, table.strip().splitlines()):
+        assert len(numbers) == len(TASKS) * len(cells)
+        columns = [f"{cell}-{row.format(label)}-{task}" for task in TASKS for cell in cells]
+        figures |= zip(columns, map(float, numbers), strict=True)
+    return figures
+
+
+# the shipped registry
+
+
+def test_every_entry_of_the_papers_tables_has_a_model():
+    star = {f"{c}-{n}x128-{t}" for c in STAR_CELLS for n in (1, 2, 4, 8, 12, 16) for t in TASKS}
+    rin = {f"{c}-{n}x{u}-{t}" for c in RIN_CELLS for n in (1, 2, 3) for u in (100, 200) for t in TASKS}
+    others = {f"{prefix}-{task}" for prefix in ("star-16x64", "rin-dt-1x100") for task in TASKS}
+    assert len(star) == 60
+    assert len(rin) == 36
+    assert (star | rin | others) - set(registry.models()) == set()
+
+
+def test_reported_figures_are_the_printed_ones():
+    assert reported("star", "Table 3") == printed(STAR_TABLE_3, STAR_CELLS, "{}x128")
+    assert reported("rin", "Table 1") == printed(RIN_TABLE_1, RIN_CELLS, "{}") | RIN_DT
+    rows = [line.split() for line in STAR_TABLE_1.strip().splitlines()]
+    assert reported("star", "Table 1") == {
+        f"{prefix}-{task}": float(figure) for prefix, *pair in rows for task, figure in zip(TASKS, pair, strict=True)
+    }
+
+
+def test_table_4_and_the_thesis_are_the_printed_ones():
+    rows = (line.split() for line in STAR_TABLE_4.strip().splitlines())
+    assert reported("star", "Table 4") == {
+        f"{cell}-{layers}x128-{task}": float(figure)
+        for layers, *figures in rows
+        for (task, cell), figure in zip(product(("tum-steps", "tum"), STAR_CELLS), figures, strict=True)
+    }
+    assert reported("chen", "section 4.2.1") == {"rnn-1x50-toxic-short": 98.12, "rnn-1x50-toxic-long": 96.15}
+    assert {f.split for m in registry.models().values() for f in m.reported if f.paper == "chen"} == {"train"}
+
+
+def test_the_answers_to_questions_are_the_printed_ones():
+    columns = [tuple(map(float, line.split())) for line in RIN_TABLE_3.strip().splitlines()]
+    assert len(columns) == 20
+    for column, (table, cell) in enumerate(
+        [("Table 3", "rin"), ("Table 3", "irnn"), ("Table 3", "lstm"), ("Table 3 (Jing et al. 2017, of no size given)", "goru"),
+         ("Table 3 (Weston et al. 2015, of no size given)", "lstm")]
+    ):  # fmt: skip
+        found = {k: v for k, v in reported("rin", table).items() if k.startswith(f"{cell}-1x100")}
+        assert found == {f"{cell}-1x100-babi-{n:02}": row[column] for n, row in enumerate(columns, 1)}
+        assert round(sum(found.values()) / 20, 1) == (52.5, 48.9, 51.0, 52.3, 49.2)[column]  # it prints 52.6 for 52.55
+
+
+def test_no_table_reports_two_figures_of_one_model():
+    for name, model in registry.models().items():
+        sources = [(figure.paper, figure.table) for figure in model.reported]
+        assert len(set(sources)) == len(sources), name
+
+
+def test_names_are_derived_from_the_entries():
+    for key, model in registry.registry().models.items():
+        assert key == model.name
+    for name, model in registry.models().items():
+        start = ("bi" if model.bidirectional else "") + ("conv" if model.kernel else "") + model.cell
+        end = f".{model.tag}" if model.tag else ""
+        assert name == f"{start}-{model.layers}x{model.units}-{model.task}{end}"
+        assert name == registry.find(name).config.name
+
+
+def test_every_model_builds_without_memory():
+    from zoo.networks.builder import build
+
+    for name in registry.models():
+        network = build(name, device="meta")
+        assert network.config.name == name
+        assert {p.device.type for p in network.parameters()} == {"meta"}
+
+
+def test_sections_are_sorted():
+    for section in Registry.model_fields:
+        keys = list(getattr(registry.registry(), section))
+        assert keys == sorted(keys), section
+
+
+# finding and listing
+
+
+def test_find_collects_what_an_entry_refers_to():
+    entry = spec("star-16x64-pmnist")
+    assert (entry.model.cell, entry.model.layers, entry.model.units) == ("star", 16, 64)
+    assert (entry.task.steps, entry.task.input, entry.task.outputs) == (784, (1,), 10)
+    assert entry.dataset.hub == "ylecun/mnist"
+    assert entry.recipe.follows == "star-mnist"
+    assert entry.documented == registry.registry().recipes["star-mnist"]
+    assert set(entry.papers) == {"star"}
+    assert spec("lstm-phased-1x128-pmnist").documented is None
+
+
+@pytest.mark.parametrize("name", ["star-16x64-pmist", "STAR-16x64-pmnist", "star-16x46-pmnist", "star16x64pmnist"])
+def test_find_suggests_near_matches(name):
+    with pytest.raises(UnknownNameError) as caught:
+        spec(name)
+    message = str(caught.value)
+    assert repr(name) in message
+    assert "Did you mean" in message
+    assert "star-16x64-pmnist" in message
+    assert isinstance(caught.value, KeyError)
+    assert isinstance(caught.value, ValueError)
+    assert len([n for n in registry.models() if re.search(rf"{re.escape(n)}( or |\?)", message)]) <= 3
+
+
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", "a" * 300, "../../etc/passwd", "a\0b"])
+def test_find_suggests_nothing_for_what_is_like_nothing(name):
+    with pytest.raises(UnknownNameError, match="No model is called") as caught:
+        spec(name)
+    assert "Did you mean" not in str(caught.value)
+    assert "rnnzoo list" in str(caught.value)
+
+
+def test_list_models():
+    everything = list_models()
+    assert everything == sorted(registry.models())
+    assert list_models("star-16x64-[ps]mnist") == ["star-16x64-pmnist", "star-16x64-smnist"]
+    assert list_models("rin-[12]x100-smnist") == ["rin-1x100-smnist", "rin-2x100-smnist"]
+    assert list_models("STAR-*") == list_models([]) == []
+    assert list_models(["star-16x64-*", "rin-2x100-*"], exclude="*-pmnist") == ["rin-2x100-smnist", "star-16x64-smnist"]
+    assert list_models("star-16x64-*", exclude=("*-p*", "*-s*")) == []
+    assert list_models(task="pmnist") == [name for name in everything if "-pmnist" in name]
+    assert list_models(cell="rin-dt") == [name for name in everything if name.startswith("rin-dt-")]
+    assert "lstm-f-1x128-smnist" not in list_models(cell="lstm", task="smnist")
+    assert "lstm-1x128-smnist" in list_models(cell="lstm", task="smnist")
+    assert list_models("*-pmnist", task="smnist") == []
+
+
+@pytest.mark.parametrize(("key", "near"), [("task", "pmnist"), ("cell", "star")])
+def test_list_models_of_an_unknown_task_or_cell(key, near):
+    with pytest.raises(UnknownNameError, match=rf"No {key} is called 'x{near}'\. Did you mean .*{near}"):
+        list_models(**{key: f"x{near}"})
+
+
+def test_list_models_with_and_without_weights(home):
+    (home / "registry.yaml").write_text(PINNED)
+    assert list_models() == ["lstm-1x3-t", "rnn-1x3-t", "star-1x2-t"]
+    assert list_models(pretrained=True) == ["star-1x2-t"]
+    assert list_models(pretrained=False) == ["lstm-1x3-t", "rnn-1x3-t"]
+
+
+def test_a_broken_registry_is_an_error_of_every_function(home):
+    (home / "registry.yaml").write_text("models: 3\n")
+    for use in (list_models, lambda: spec("star-1x2-t"), registry.models):
+        with pytest.raises(RegistryError):
+            use()
+
+
+def test_listing_and_showing_import_nothing_heavy():
+    heavy = ("torch", "numpy", "huggingface_hub", "accelerate", "pyarrow", "PIL")
+    code = (
+        "import sys, zoo; assert zoo.list_models(); zoo.spec('star-16x64-pmnist').config;"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_zoo_of_ones_own(tmp_path):
+    (tmp_path / "registry.yaml").write_text(SMALL)
+    command = [sys.executable, "-c", "import zoo; print(*zoo.list_models())"]
+    own = os.environ | {"RNNZOO_ROOT": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
+    assert done.stdout.split() == ["lstm-1x3-t", "rnn-1x3-t", "star-1x2-t"]
+
+
+# the strict loader
+
+
+def test_a_small_registry_loads(tmp_path):
+    small = read(tmp_path, SMALL)
+    assert small.recipes["r"].optimizer.lr == 0.001
+    assert small.recipes["r"].precision == "no"
+    assert [(m.name, [f.percent for f in m.reported]) for m in small.grids["g"].models()] == [
+        ("rnn-1x3-t", [60.5]),
+        ("lstm-1x3-t", []),
+    ]
+    assert read(tmp_path, SMALL.replace("\n", "\r\n")) == small
+    assert read(tmp_path, b"\xef\xbb\xbf" + SMALL.encode()) == small
+
+
+YAML_FAULTS = {
+    "key twice": (edited(UNITS, UNITS + "    units: 3  # HERE\n"), "duplicate key"),
+    "model twice": (edited("grids:", "  star-1x2-t: {}  # HERE\ngrids:"), "duplicate key"),
+    "section twice": (SMALL + "papers: {}  # HERE\n", "duplicate key"),
+    "anchor": (edited(UNITS, "    units: &two 2  # HERE\n"), "anchors and aliases"),
+    "anchor on a key": (edited("models:", "&m models:  # HERE"), "anchors and aliases"),
+    "alias": (
+        edited(UNITS, "    units: *one\n").replace("    layers: 1\n", "    layers: &one 1  # HERE\n"),
+        "anchors and aliases",
+    ),
+    "undefined alias": (edited(UNITS, "    units: *one  # HERE\n"), "alias"),
+    "alias bomb": (
+        "a: &a [x, x, x, x, x, x, x, x, x]  # HERE\n"
+        + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+        "anchors and aliases",
+    ),
+    "self-reference": ("&a [*a]  # HERE\n", "anchors and aliases"),
+    "merge key": (edited("    cell: star\n", "    <<: {cell: star}  # HERE\n"), "merge|<<"),
+    "overridden merge key": (edited(UNITS, UNITS + "    <<: {units: 3}  # HERE\n"), "merge|<<"),
+    "tab": (edited(UNITS, "\tunits: 2  # HERE\n"), r"'\\t'"),
+    "root is a list": ("- a  # HERE\n- b\n", "dictionary|mapping"),
+    "root is a word": ("hello  # HERE\n", "dictionary|mapping"),
+    "root is null": ("null  # HERE\n", "dictionary|mapping"),
+    "two documents": (SMALL + "---  # HERE\na: 1\n", "another document"),
+    "python object": (edited(UNITS, "    units: !!python/object/apply:os.system [ls]  # HERE\n"), "tag"),
+    "python name": (edited(UNITS, "    units: !!python/name:os.system  # HERE\n"), "tag"),
+    "own tag": (edited(UNITS, "    units: !two 2  # HERE\n"), "tag"),
+    "unclosed bracket": (edited("[1]\n    steps: 784", "[1\n    steps: 784  # HERE"), "expected"),
+    "mapping as key": (edited(UNITS, UNITS + "    ? {a: b}  # HERE\n    : 3\n"), "unhashable"),
+    "too deep": (edited(UNITS, f"    units: {'[' * 30}{']' * 30}  # HERE\n"), "nested too deeply"),
+    "control character": (edited(UNITS, "    units: 2\a  # HERE\n"), "character"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), YAML_FAULTS.values(), ids=YAML_FAULTS)
+def test_faults_of_the_yaml(tmp_path, text, words):
+    assert re.search(words, refusal(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "\n\n"])
+def test_an_empty_file(tmp_path, text):
+    assert re.search("empty|dictionary", refusal(tmp_path, text))
+
+
+def test_nesting_that_would_overflow_the_stack(tmp_path):
+    assert "nested too deeply" in refusal(tmp_path, "papers: " + "[" * 3000)
+
+
+def test_a_file_over_a_megabyte(tmp_path):
+    read(tmp_path, SMALL + "#" * (1_000_000 - len(SMALL)))
+    assert "1,000,000" in refusal(tmp_path, SMALL + "#" * (1_000_001 - len(SMALL)))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_file_that_is_not_utf8(tmp_path, encoding):
+    assert "UTF-8" in refusal(tmp_path, edited("title: Data", "title: D\xe4ta").encode(encoding))
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(RegistryError, match=r"nowhere\.yaml: cannot be read \(No such file"):
+        registry.read(tmp_path / "nowhere.yaml")
+    with pytest.raises(RegistryError, match="cannot be read"):
+        registry.read(tmp_path)
+
+
+UNKNOWN_KEYS = {
+    "recepies": ("recipes", SMALL + "recepies: {}  # HERE\n"),
+    "titel": ("title", edited("  p: {", "  p: {\n    titel: x,  # HERE\n    ")),
+    "licence": ("license", edited("    hub: owner", "    licence: x  # HERE\n    hub: owner")),
+    "output": ("outputs", edited("    outputs: 10\n", "    outputs: 10\n    output: 10  # HERE\n")),
+    "epoch": ("epochs", edited("    epochs: 1\n", "    epochs: 1\n    epoch: 1  # HERE\n")),
+    "beta": ("betas", edited("name: adam,", "name: adam,\n      beta: 1,  # HERE\n     ")),
+    "warm-up": ("warmup", edited("    batch: 10\n", "    batch: 10\n    schedule:\n      warm-up: 3  # HERE\n")),
+    "unit": ("units", edited(UNITS, UNITS + "    unit: 2  # HERE\n")),
+    "gate-bias": ("gate_bias", edited(UNITS, UNITS + "    init:\n      input: zero\n      gate-bias: one  # HERE\n")),
+    "tabel": ("table", edited("percent: 50}", "percent: 50,\n      tabel: x  # HERE\n    }")),
+    "revison": ("revision", edited("    files:\n", "    revison: x  # HERE\n    files:\n", PINNED)),
+    "sizes": ("size", edited("size: 10}", "size: 10,\n        sizes: 1}  # HERE", PINNED)),
+    "layer": ("layers", edited("    layers: [1]\n", "    layers: [1]\n    layer: [1]  # HERE\n")),
+    "percents": ("percent", edited("        table: Two\n", "        table: Two\n        percents: {}  # HERE\n")),
+}
+
+
+@pytest.mark.parametrize("key", UNKNOWN_KEYS)
+def test_an_unknown_key_and_the_nearest_valid_one(tmp_path, key):
+    near, text = UNKNOWN_KEYS[key]
+    assert f"unknown key {key!r}; the nearest valid one is {near!r}" in refusal(tmp_path, text)
+
+
+def test_an_unknown_key_that_is_no_word(tmp_path):
+    assert "unknown key 5" in refusal(tmp_path, edited(UNITS, UNITS + "    5: 2  # HERE\n"))
+
+
+VALUES = {
+    "    units: 2": "two | '2' | true | 2.0 | 2.5 | [2] | null | no | 0 | -1 | 1000000000 | .nan | .inf | 1e30",
+    "    layers: 1": "0 | -1 | 1025 | 1.0 | yes | '1'",
+    "    validation: 5": "0 | -1 | 1.0 | true",
+    "    steps: 784": "0 | 1000001 | .inf",
+    "    outputs: 10": "0 | 16385 | false",
+    "    input: [1]": "1 | [0] | [-1] | [1.5] | ['1'] | [true] | one",
+    "    readout: last": "first | 1 | null",
+    "    batch: 10": "0 | -1 | 1e1 | true | 100000",
+    "    epochs: 1": "0 | 1000000",
+    "    precision: no": "off | false | 32",
+    "    title: Task": "3 | '' | null | [Task]",
+    "    task: t": "T | a b | ../t | 3",
+}
+VALUE_CASES = [(line, value) for line, values in VALUES.items() for value in values.split(" | ")]
+
+
+@pytest.mark.parametrize(("line", "value"), VALUE_CASES, ids=[f"{a.split(':')[0].strip()}={b}" for a, b in VALUE_CASES])
+def test_a_value_of_the_wrong_type_or_out_of_range(tmp_path, line, value):
+    key = line.split(":")[0]
+    message = refusal(tmp_path, edited(f"{line}\n", f"{key}: {value}  # HERE\n"))
+    assert re.search(rf"\.{key.strip()}(\.\d)?: ", message)
+
+
+@pytest.mark.parametrize("extra", [
+    "clip: 0", "clip: -1.0", "clip: .nan", "clip: .inf", "clip: yes", "seed: -1", "seed: 2147483648", "truncate: 0",
+    "optimizer: {name: adam, lr: 0}", "optimizer: {name: adam, lr: .inf}", "optimizer: {name: adam, lr: .nan}",
+    "optimizer: {name: adam, lr: no}", "optimizer: {name: adam, lr: '1e-3'}", "optimizer: {name: adam, lr: true}",
+    "optimizer: {name: adam, lr: -1e-3}", "optimizer: {name: adamw, lr: 1e-3}", "optimizer: {lr: 1e-3}",
+    "optimizer: {name: adam, lr: 1e-3, betas: [0.9]}", "optimizer: {name: adam, lr: 1e-3, betas: [0.9, 1.0]}",
+    "optimizer: {name: adam, lr: 1e-3, betas: [0.9, .nan]}", "schedule: {name: linear}", "schedule: {warmup: -1}",
+    "schedule: {final: 1.5}", "schedule: {final: .nan}", "schedule: {power: .inf}", "schedule: cosine",
+    "schedule: {epochs: 0}", "then: [{after: 1}]", "then: [{after: -1, lr: 0.1}]", "then: [{after: 1, lr: 0.1, shift: 0}]", "then: {}",
+    "shift: 1.5", "affine: 10", "affine: {degrees: -1}", "affine: {degrees: 181}", "affine: {degrees: .nan}", "affine: {scale: 1}",
+    "affine: {shear: 90}", "affine: {shear: 0}", "affine: {}", "affine: {turn: 5}",
+])  # fmt: skip
+def test_a_recipe_with_an_odd_value(tmp_path, extra):
+    base = edited("    optimizer: {name: adam, lr: 1e-3}\n", "") if extra.startswith("optimizer") else SMALL
+    assert "recipes.r." in refusal(tmp_path, base.replace("    batch: 10\n", f"    batch: 10\n    {extra}  # HERE\n"))
+
+
+@pytest.mark.parametrize("extra", [
+    "dropout: 1.0", "dropout: -0.1", "dropout: .nan", "zoneout: 1", "recurrent_dropout: .inf", "layer_norm: 1",
+    "layer_norm: no", "standardize: yes", "bidirectional: both", "bidirectional: true", "kernel: 0", "kernel: 33",
+    "init: {input: orthogonl}", "init: {gate_bias: ones}", "init: {recurrent: normal-x}", "init: orthogonal",
+    "init: {input: uniform--1}", "tag: No", "tag: ''", "options: 3", "options: {1: 2}", "notes: ''",
+])  # fmt: skip
+def test_a_model_with_an_odd_value(tmp_path, extra):
+    assert "models.star-1x2-t." in refusal(tmp_path, edited(UNITS, f"{UNITS}    {extra}  # HERE\n"))
+
+
+# these look at several keys together, so they point at the entry
+@pytest.mark.parametrize(("extra", "words"), [
+    ("kernel: 4", "odd kernels"), ("options: {shfit: 1}", "no option 'shfit'; it has: shift"),
+    ("options: {shift: one}", "finite number"), ("options: {shift: .nan}", "finite number"),
+    ("options: {shift: .inf}", "finite number"), ("options: {shift: true}", "finite number"),
+    ("options: {shift: [1]}", "finite number"), (f"options: {{shift: 1{'0' * 400}}}", "finite number"),
+])  # fmt: skip
+def test_a_model_that_does_not_fit_together(tmp_path, extra, words):
+    text = edited(UNITS, f"{UNITS}    {extra}\n").replace("star-1x2-t:", "star-1x2-t:  # HERE")
+    assert words in refusal(tmp_path, text)
+
+
+def test_an_option_with_a_word_that_is_not_allowed(tmp_path):
+    text = edited("star-1x2-t:", "gru-1x2-t:  # HERE").replace("cell: star", "cell: gru\n    options: {reset: never}")
+    assert "'reset' is 'never'; it can be 'before' or 'after'" in refusal(tmp_path, text)
+
+
+def test_an_unknown_cell(tmp_path):
+    text = edited("star-1x2-t:", "star-1x2-t:  # HERE").replace("cell: star", "cell: sttar")
+    assert "No cell is called 'sttar'. Did you mean star" in refusal(tmp_path, text)
+
+
+def test_a_pattern_without_its_number(tmp_path):
+    fine = read(tmp_path, edited(UNITS, UNITS + "    init: {input: uniform-0.1, recurrent: normal-1e-3}\n"))
+    assert fine.models["star-1x2-t"].init.recurrent == "normal-1e-3"
+    assert "uniform-" in refusal(tmp_path, edited(UNITS, UNITS + "    init: {input: uniform-}  # HERE\n"))
+
+
+def test_a_missing_key_points_at_its_entry(tmp_path):
+    message = refusal(tmp_path, edited(UNITS, "").replace("star-1x2-t:", "star-1x2-t:  # HERE"))
+    assert "units" in message
+    assert "required" in message
+
+
+@pytest.mark.parametrize("key", ["star-1x3-t", "star-1x2-u", "star-1x2-t.x", "bistar-1x2-t"])
+def test_a_name_that_is_not_the_derived_one(tmp_path, key):
+    text = edited("  star-1x2-t:", f"  {key}:  # HERE")
+    assert "the name derived from this entry is 'star-1x2-t'" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["STAR-1x2-t", "star_1x2_t", "-s", "a/b", "..", "'a b'", "a" * 81, "1", "null", "[a]"])
+def test_a_key_that_cannot_be_a_name(tmp_path, key):
+    message = refusal(tmp_path, edited("  star-1x2-t:", f"  {key}:"))
+    assert "models." in message
+    assert "the name derived" not in message
+
+
+def test_a_name_declared_by_a_grid_and_an_entry(tmp_path):
+    text = edited("[rnn, lstm]", "[rnn, star]").replace("units: [3]", "units: [2]").replace("1x3:", "1x2:")
+    assert "'star-1x2-t' is declared twice" in refusal(tmp_path, text.replace("  g:", "  g:  # HERE"))
+
+
+def test_a_name_declared_twice_by_one_grid_and_by_two(tmp_path):
+    text = edited("[rnn, lstm]", "[rnn, rnn]").replace("  g:", "  g:  # HERE")
+    assert "'rnn-1x3-t' is declared twice" in refusal(tmp_path, text)
+    second = "  h:  # HERE\n    cell: [rnn]\n    layers: [1]\n    units: [3]\n    task: [t]\n    recipe: r\n"
+    assert "'rnn-1x3-t' is declared twice" in refusal(tmp_path, edited("weights:", second + "weights:"))
+
+
+UNKNOWN_REFERENCES = {
+    "task": edited("    task: t\n", "    task: tt  # HERE\n").replace("star-1x2-t:", "star-1x2-tt:"),
+    "recipe": edited("    recipe: r\n    reported: [", "    recipe: rr  # HERE\n    reported: ["),
+    "paper": edited("    paper: p\n    optim", "    paper: pp  # HERE\n    optim"),
+    "dataset": edited("    dataset: d\n", "    dataset: dd  # HERE\n"),
+    "task family": edited("    family: mnist\n", "    family: mmnist  # HERE\n"),
+    "reported paper": edited("    reported: [{paper: p,", "    reported: [{paper: pp,  # HERE\n     "),
+    "recipe to follow": edited("    batch: 10\n", "    batch: 10\n    follows: rr  # HERE\n    why: Because\n"),
+    "task of a grid": edited("    task: [t]\n", "    task: [tt]  # HERE\n").replace("{t: {1x3", "{tt: {1x3"),
+    "recipe of a grid": edited("    recipe: r\n    reported:\n", "    recipe: rr  # HERE\n    reported:\n"),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN_REFERENCES)
+def test_a_reference_to_what_is_not_there(tmp_path, what):
+    kind = what.removesuffix(" of a grid").removesuffix(" to follow").removeprefix("reported ")
+    assert re.search(rf"No {kind} is called '(tt|rr|pp|dd|mmnist)'", refusal(tmp_path, UNKNOWN_REFERENCES[what]))
+
+
+def test_every_cell_has_its_paper(tmp_path):
+    text = re.sub("  star: .*\n", "", SMALL)
+    assert text != SMALL
+    assert re.search("No paper .*is called 'star'", refusal(tmp_path, text))
+
+
+def test_near_matches_of_a_reference(tmp_path):
+    assert "Did you mean mnist" in refusal(tmp_path, UNKNOWN_REFERENCES["task family"])
+
+
+def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
+    many = SMALL.replace("    batch: 10\n", "    batch: 10\n    EXTRA\n").replace("epochs: 1\n", "epochs: 9\n")
+    for extra in ("schedule: {epochs: 8}", "then: [{after: 3, lr: 0.1, schedule: {epochs: 5}}]"):
+        assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
+    short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 3, "schedule": {"epochs": 3}}
+    assert len(Recipe.model_validate({**short, "then": [{"after": 5, "lr": 0.1}]}).stages) == 1  # it ends before
+
+
+@pytest.mark.parametrize("extra", ["classes: [a]", "target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]"])
+def test_classes_that_are_not_the_outputs(tmp_path, extra):
+    text = edited("    outputs: 10\n", f"    outputs: 10\n    {extra}\n").replace("  t:\n", "  t:  # HERE\n")
+    assert "are not one for each of 10 outputs" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("begins", [(2, 1), (2, 2)])
+def test_stages_out_of_order(tmp_path, begins):
+    then = ", ".join(f"{{after: {after}, lr: 0.1}}" for after in begins)
+    text = edited("    batch: 10\n", f"    batch: 10\n    then: [{then}]\n").replace("  r:\n", "  r:  # HERE\n")
+    assert "begins after the one before it" in refusal(tmp_path, text)
+
+
+def test_stages_of_older_checkpoints():
+    given = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 4}
+    stage = {"after": 2, "lr": 0.1}
+    assert Recipe.model_validate({**given, "then": stage}) == Recipe.model_validate({**given, "then": [stage]})
+    assert Recipe.model_validate({**given, "then": None}) == Recipe.model_validate(given)
+
+
+def test_a_recipe_that_follows_itself(tmp_path):
+    text = edited("    batch: 10\n", "    batch: 10\n    follows: r  # HERE\n    why: Because\n")
+    assert "a recipe cannot follow itself" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("given", ["follows: r", "why: Because"])
+def test_a_departure_without_its_reason_or_its_origin(tmp_path, given):
+    text = edited("    batch: 10\n", f"    batch: 10\n    {given}\n").replace("  r:\n", "  r:  # HERE\n")
+    assert "'follows' and 'why' go together" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("1x3: [60.5, null]", "1x3: [60.5]", "'1x3' does not fit"),
+    ("1x3: [60.5, null]", "1x4: [60.5, null]", "'1x4' does not fit"),
+    ("1x3: [60.5, null]", "2x3: [60.5, null]", "'2x3' does not fit"),
+    ("1x3: [60.5, null]", "x3: [60.5, null]", "x3"),
+    ("{t: {1x3", "{u: {1x3", "'u' is not in this grid"),
+    ("[60.5, null]", "[sixty, null]", "number"),
+    ("[60.5, null]", "[true, null]", "number"),
+    ("[60.5, null]", "[150, null]", "less than or equal to 100"),
+    ("[60.5, null]", "[-1, null]", "greater than or equal to 0"),
+    ("[60.5, null]", "[.nan, null]", "finite number|less than"),
+    ("cell: [rnn, lstm]", "cell: [rnn, lsstm]", "lsstm"),
+    ("layers: [1]\n    units: [3]", "layers: [1, 2000]\n    units: [3]", "2000|1024"),
+    ("layers: [1]\n    units: [3]", "layers: [1]\n    units: [3, 0]", "greater than or equal to 1"),
+    ("cell: [rnn, lstm]", "cell: rnn", "tuple|list"),
+])  # fmt: skip
+def test_a_grid_that_does_not_fit_together(tmp_path, old, new, words):
+    message = refusal(tmp_path, edited(old, new))
+    assert re.search(r"registry\.yaml:\d+:\d+: grids\.g", message)
+    assert re.search(words, message.partition("grids.g")[2])
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("repo: owner/name", "repo: name"), ("repo: owner/name", "repo: ../name"), ("repo: owner/name", "repo: /etc/x"),
+    ("repo: owner/name", "repo: owner/na/me"), ("revision: b", "revision: "), ("revision: b", "revision: g"),
+    ("model.safetensors:", "model.bin:"), ("model.safetensors:", "../model.safetensors:"), (", size: 10}", "}"),
+    ("size: 10}", "size: 0}"), ("size: 10}", "size: 1000000001}"), ("size: 10}", "size: '10'}"),
+    ("model.safetensors: {sha256: c", "model.safetensors: {sha256: C"),
+    ("model.safetensors: {sha256: c", "model.safetensors: {sha256: "),
+])  # fmt: skip
+def test_a_pin_that_is_not_a_pin(tmp_path, old, new):
+    read(tmp_path, PINNED)
+    assert ": weights.star-1x2-t." in refusal(tmp_path, edited(old, new, PINNED))
+
+
+def test_a_pin_of_one_file_of_two(tmp_path):
+    text = re.sub("      config.json: .*\n", "", PINNED)
+    assert text != PINNED
+    assert "both model.safetensors and config.json" in refusal(tmp_path, text)
+
+
+def test_a_pin_of_a_model_that_is_not_there(tmp_path):
+    text = edited("  star-1x2-t:\n    repo", "  star-1x2-u:  # HERE\n    repo", PINNED)
+    assert "No model is called 'star-1x2-u'. Did you mean star-1x2-t" in refusal(tmp_path, text)
+
+
+# every way in which YAML can turn a scalar into something else
+@pytest.mark.parametrize("scalar", [
+    "!!int two", "!!float two", "!!bool maybe", "!!null x", "!!timestamp x", "!!binary x", "!!set {a}", "!!omap [a: 1]",
+    "2001-99-99", "2001-01-01", "2001-01-01T25:00:00Z", "0x_", "0b2", "0o9", "9" * 5000, "1" + "0" * 4000, "=", "<<",
+])  # fmt: skip
+def test_a_scalar_that_is_not_what_it_says(tmp_path, scalar):
+    refusal(tmp_path, edited(UNITS, f"    units: {scalar}  # HERE\n"))
+
+
+@pytest.mark.parametrize("escape", [r"\U00110000", r"\UFFFFFFFF", r"\xZZ"])
+def test_an_escape_that_is_no_character(tmp_path, escape):
+    refusal(tmp_path, edited("title: Task", f'title: "{escape}"'))
+
+
+def test_damage_anywhere_is_read_or_refused(tmp_path):
+    source = random.Random(0)
+    alphabet = b"\0\t\n\r !\"#%&'*+,-.0123456789:<=>?@[]_`{|}~abcx\x80\xc3\xff"
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(200):
+        damaged = bytearray(SMALL.encode())
+        for _ in range(source.randint(1, 3)):
+            at = source.randrange(len(damaged))
+            damaged[at : at + source.randint(0, 2)] = bytes(source.choices(alphabet, k=source.randint(0, 3)))
+        try:
+            read(tmp_path, bytes(damaged))
+            outcomes["read"] += 1
+        except RegistryError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 5
+
+
+def test_its_error_is_one_of_the_zoos():
+    assert issubclass(RegistryError, ZooError)
+    assert RegistryError.exit_code == 2

@@ -1,0 +1,385 @@
+"""Training many: one process each, failures apart, interruption, resumption, skipping; here and on a Ray cluster."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rnnzoo_cli import many
+from rnnzoo_cli.output import board
+from ruamel.yaml import YAML
+
+from zoo import registry
+from zoo.checkpoints import results
+from zoo.errors import RequestError, TrainingError
+from zoo.training import jobs, ray_cluster
+from zoo.training.trainer import train
+
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+NAMES = [f"{cell}-1x8-mnist-rows" for cell in ("gru", "irnn", "rnn")]
+PATTERN = "*-1x8-mnist-rows"
+
+
+@pytest.fixture
+def three(small_zoo: Zoo) -> Callable[..., None]:
+    """A small zoo of three models, of which the second diverges if `bad`."""
+
+    def make(recipe: dict[str, Any] | None = None, bad: bool = False) -> None:
+        path = small_zoo(recipe) / "registry.yaml"
+        yaml = YAML(typ="safe", pure=True)
+        data = yaml.load(path.read_text())
+        data["recipes"]["bad"] = {**data["recipes"]["small"], "optimizer": {"name": "sgd", "lr": 1e30}}
+        entry = data["models"]["rnn-1x8-mnist-rows"]
+        for name, kind in zip(NAMES, ("small", "bad" if bad else "small", "small"), strict=True):
+            data["models"][name] = {**entry, "cell": name.partition("-")[0], "recipe": kind}
+        with path.open("w") as file:
+            yaml.dump(data, file)
+        registry.registry.cache_clear()
+        registry.models.cache_clear()
+
+    return make
+
+
+def epochs_done(folder: Path) -> int:
+    training = jobs.training(folder)
+    return training.epochs_done if training else 0
+
+
+def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
+    three(bad=True)
+    out = str(tmp_path / "runs")
+    code, text, _ = run("train", PATTERN, "--out", out, "--device", "cpu", "--stop-after", "1", "--json")
+    assert code == 1
+    assert [(r["state"], r["epochs_done"]) for r in json.loads(text)] == [("done", 1), ("failed", 0), ("done", 1)]
+    code, text, err = run("train", PATTERN, "--jobs", "2", "--out", out, "--device", "cpu", "--json")
+    rows = json.loads(text)
+    assert code == 1
+    assert [(r["name"], r["state"], r["exit_code"], r["epochs_done"]) for r in rows] == [
+        (NAMES[0], "done", 0, 3), (NAMES[1], "failed", 1, 0), (NAMES[2], "done", 0, 3),
+    ]  # fmt: skip
+    assert "diverged in step" in rows[1]["text"]
+    assert f"1 of 3 runs failed: {NAMES[1]}. " in err
+    assert f"{NAMES[0]}: running" in err
+    assert f"{NAMES[1]}: failed, irnn-1x8-mnist-rows diverged" in err
+    log = (tmp_path / "runs" / NAMES[0] / jobs.LOG).read_text()
+    command = f"$ rnnzoo train {NAMES[0]} --out {out}/{NAMES[0]} --device cpu"
+    assert [line for line in log.splitlines() if line.startswith("$")] == [f"{command} --stop-after 1", command]
+    assert log.count("validation loss") == 3
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob(f"runs/{NAMES[0]}/*")}
+    code, text, _ = run("train", PATTERN, "--out", out, "--device", "cpu")
+    assert code == 1
+    assert [line.split()[1] for line in text.splitlines()[1:]] == ["skipped", "failed", "skipped"]
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob(f"runs/{NAMES[0]}/*")}
+
+
+def test_a_run_that_cannot_be_started_is_one_failure(tmp_path: Path) -> None:
+    class Full(jobs.Processes):
+        def start(self, job: jobs.Job) -> None:
+            raise OSError(28, "No space left on device")
+
+    job = jobs.Job("a", tmp_path / "a", ("true",), {})
+    state = jobs.run([job], Full(1))["a"]
+    assert (state.phase, state.code) == ("failed", 1)
+    assert "No space left" in state.text
+
+
+def test_every_job_gets_what_the_command_line_changes(
+    run: Run, three: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three()
+    seen: list[jobs.Job] = []
+
+    def done(todo: Sequence[jobs.Job], *rest: object) -> dict[str, jobs.State]:
+        seen.extend(todo)
+        return {job.name: jobs.State("done") for job in todo}
+
+    monkeypatch.setattr(jobs, "run", done)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RNNZOO_DATA", "data")
+    given = ("--epochs", "2", "--batch-size", "40", "--seed", "3")
+    assert run("train", PATTERN, "--out", str(tmp_path), *given)[0] == 0
+    assert [job.arguments for job in seen] == [("train", name, "--out", str(tmp_path / name), *given) for name in NAMES]
+    assert {job.environment["RNNZOO_DATA"] for job in seen} == {str(tmp_path / "data")}
+
+
+def test_interrupted_they_all_save_and_go_on_later(run: Run, three: Callable[..., None], tmp_path: Path) -> None:
+    three({"epochs": 100})
+    out = tmp_path / "runs"
+    arguments = ["train", "[gi]*-rows", "--jobs", "2", "--out", str(out), "--device", "cpu"]
+    command = [sys.executable, "-m", "rnnzoo_cli", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        wait_for(lambda: epochs_done(out / NAMES[0]) and epochs_done(out / NAMES[1]), process)
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert [line.split()[:2] for line in text.splitlines()[1:]] == [[name, "stopped"] for name in NAMES[:2]]
+    assert (out / NAMES[0] / "training.safetensors").exists()
+    assert run(*arguments)[0] == 0
+    train(registry.find(NAMES[0]), tmp_path / "whole", device="cpu")
+    weights = (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert weights == (out / NAMES[0] / "model.safetensors").read_bytes()
+
+
+def wait_for(happened: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+def test_runs_do_not_outlive_what_started_them(three: Callable[..., None], tmp_path: Path) -> None:
+    three({"epochs": 5000})
+    folder = tmp_path / "runs" / NAMES[0]
+    command = [sys.executable, "-m", "rnnzoo_cli", "train", NAMES[0], "--jobs", "1", "--out", str(tmp_path / "runs")]
+    with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.DEVNULL, text=True) as process:
+        wait_for(lambda: epochs_done(folder), process)
+        process.kill()
+    before, deadline = -1, time.monotonic() + 60
+    while before != (now := epochs_done(folder)) and time.monotonic() < deadline:
+        before = now
+        time.sleep(4)
+    assert before == now < 5000
+
+
+class Scripted:
+    """Workers that do nothing, and report exit codes."""
+
+    slots: int | None = 2
+
+    def __init__(self, codes: dict[str, int]):
+        self.codes, self.going, self.most, self.stops = codes, list[jobs.Job](), 0, 0
+
+    def start(self, job: jobs.Job) -> None:
+        self.going.append(job)
+        self.most = max(self.most, len(self.going))
+        job.log.write_text(f"$ rnnzoo train {job.name}\ntrain {job.name}: 1/2 epoch 1/2\n\n")
+
+    def ended(self) -> Sequence[tuple[jobs.Job, int, str]]:
+        over, self.going = self.going[:1], self.going[1:]
+        return [(job, self.codes[job.name], "") for job in over]
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+@pytest.mark.parametrize(("given", "threads"), [((), "5"), (("--jobs", "2"), "2"), (("--threads-per-job", "3"), "3")])
+def test_cores_are_shared(
+    run: Run,
+    three: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: Sequence[str],
+    threads: str,
+) -> None:
+    three()
+    seen: list[jobs.Job] = []
+    monkeypatch.setattr(many, "_cores", lambda: 5)
+    monkeypatch.setattr(
+        many.jobs, "run", lambda todo, *rest: seen.extend(todo) or {j.name: jobs.State("done") for j in todo}
+    )
+    assert run("train", PATTERN, "--out", str(tmp_path / "runs"), *given)[0] == 0
+    assert [job.name for job in seen] == NAMES
+    assert {job.environment["OMP_NUM_THREADS"] for job in seen} == {threads}
+
+
+def test_a_job_that_is_interrupted_while_it_starts_has_stopped(tmp_path: Path) -> None:
+    """Before Python sees to SIGINT, the signal kills the process."""
+    workers, job = jobs.Processes(1), jobs.Job("a", tmp_path, ("train", "a"), {})
+    for number, code in ((signal.SIGINT, jobs.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
+        process = subprocess.Popen(["sh", "-c", f"trap - INT; kill -{number.value} $$"])
+        process.wait()
+        workers.running.append((job, process))
+        assert workers.ended() == [(job, code, "")]
+
+
+def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task of a Ray cluster does there, and what becomes of it, without a cluster."""
+    job = jobs.Job("a", tmp_path / "a", ("train", "a"), {})
+    with pytest.raises(TrainingError, match="is not on this machine"):
+        ray_cluster._run(job)
+    job.folder.mkdir()
+    job.log.touch()
+    for code, outcome in ((0, 0), (1, 1), (None, jobs.INTERRUPTED)):
+        state = jobs.State("done", text="so", code=code)
+        monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
+        assert ray_cluster._run(job) == (outcome, "so")
+    state = jobs.State("failed", text="killed by signal 9", code=-9)
+    monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers: {todo[0].name: state})
+    with pytest.raises(ray_cluster.KilledError, match="killed by signal 9"):
+        ray_cluster._run(job)
+
+
+@pytest.fixture
+def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[jobs.Job]:
+    monkeypatch.setattr(jobs, "POLL_SECONDS", 0.0)
+    return [jobs.Job(name, tmp_path / name, ("train", name), {}) for name in "abcd"]
+
+
+def test_states_of_jobs(four: list[jobs.Job]) -> None:
+    workers, seen = Scripted({"a": 0, "b": 1, "c": -9, "d": 130}), list[dict[str, jobs.State]]()
+    states = jobs.run(four, workers, lambda at: seen.append(dict(at)))
+    assert [states[name].phase for name in "abcd"] == ["done", "failed", "failed", "stopped"]
+    assert states["c"].text.startswith("killed by signal 9")
+    assert states["b"].text == "1/2 epoch 1/2"
+    assert workers.most == 2
+    assert seen[0]["b"] == jobs.State("running", text="1/2 epoch 1/2")
+    assert seen[0]["d"] == jobs.State()
+
+
+def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: list[jobs.Job]) -> None:
+    class Stubborn(Scripted):
+        def ended(self) -> Sequence[tuple[jobs.Job, int, str]]:
+            if self.stops < 2:
+                os.kill(os.getpid(), signal.SIGINT)
+                return []
+            return super().ended()
+
+    workers = Stubborn(dict.fromkeys("abcd", 130))
+    states = jobs.run(four, workers)
+    assert workers.stops == 2
+    assert {state.phase for state in states.values()} == {"stopped"}
+    assert not (four[2].folder).exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry, folder = registry.find(NAMES[2]), tmp_path / "run"
+    assert not jobs.finished(entry, entry.recipe, folder)
+    train(entry, folder, device="cpu")
+    assert jobs.finished(entry, entry.recipe, folder)
+    for change in ({"epochs": 2}, {"seed": 1}):
+        assert not jobs.finished(entry, entry.recipe_with(change), folder)
+    kept = (folder / "model.safetensors").rename(tmp_path / "kept")
+    assert not jobs.finished(entry, entry.recipe, folder)
+    kept.rename(folder / "model.safetensors")
+    assert jobs.finished(entry, entry.recipe, folder)
+    (folder / "config.json").write_text("{}")
+    assert not jobs.finished(entry, entry.recipe, folder)
+    (folder / results.FILE).write_text("{")
+    assert not jobs.finished(entry, entry.recipe, folder)
+    with pytest.raises(RequestError, match="batch: Input should be less than"):
+        entry.recipe_with({"batch": 20_000})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing-*"], "No model is called 'nothing-*'"),
+        (["star-16x64-pmnst", "--jobs", "2"], "Did you mean star-16x64-pmnist"),
+        (["star-*", "--batch-size", "20000"], "The recipe cannot be changed to that"),
+        (["star-*", "--gpus-per-job", "1"], "--gpus-per-job needs --ray"),
+        (["star-*", "--jobs", "0"], "--jobs"),
+    ],
+)
+def test_wrong_requests_begin_nothing(
+    run: Run, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("train", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_launcher_starts_one_model_only(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    code, _, err = run("train", "star-*")
+    assert code == 2
+    assert "leave out the launcher" in err
+
+
+def test_without_ray_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, err = run("train", "star-*", "--ray", "local", "--out", str(tmp_path))
+    assert code == 2
+    assert "pip install 'rnnzoo[ray]'" in err
+
+
+def test_the_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with board("train x*") as show:
+        show(
+            {"xa": ("running", "epoch 1/2"), "xb": ("waiting", ""), "xc": ("failed", "diverged"), "xd": ("waiting", "")}
+        )
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    for text in ("train x*: 1 running, 2 waiting, 1 failed", "xa", "epoch 1/2", "xc", "diverged"):
+        assert text in shown.err
+    assert "xb" not in shown.err
+
+
+@pytest.mark.slow
+def test_a_local_ray_of_two_workers(three: Callable[..., None], tmp_path: Path) -> None:
+    """Two at a time; one is killed and tried again, one diverges and is not, and all are as on this machine."""
+    pytest.importorskip("ray")
+    three({"epochs": 300}, bad=True)
+    out = tmp_path / "runs"
+    command = [sys.executable, "-m", "rnnzoo_cli", "train", PATTERN, "--ray", "local", "--jobs", "2", "--json"]
+    with subprocess.Popen(
+        [*command, "--out", str(out), "--device", "cpu"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(lambda: epochs_done(out / NAMES[0]), process)
+        (unit,) = pids(f"train {NAMES[0]} --out {out}/")
+        os.kill(unit, signal.SIGKILL)
+        text, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert [row["state"] for row in json.loads(text)] == ["done", "failed", "done"]
+    begun = [(out / name / jobs.LOG).read_text().count("$ rnnzoo train") for name in NAMES]
+    assert begun == [2, 1, 1]
+    train(registry.find(NAMES[0]), tmp_path / "whole", device="cpu")
+    weights = (tmp_path / "whole" / "model.safetensors").read_bytes()
+    assert weights == (out / NAMES[0] / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_interrupted_ray_saves_first(three: Callable[..., None], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    three({"epochs": 5000})
+    out = tmp_path / "runs"
+    command = [sys.executable, "-m", "rnnzoo_cli", "train", PATTERN, "--ray", "local", "--jobs", "2", "--json"]
+    with subprocess.Popen(
+        [*command, "--out", str(out), "--device", "cpu"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(lambda: epochs_done(out / NAMES[0]) and epochs_done(out / NAMES[1]), process)
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert [row["state"] for row in json.loads(text)] == ["stopped"] * 3
+    assert pids(f"train {NAMES[0]} --out {out}/") == []
+    assert (out / NAMES[0] / "training.safetensors").exists()
+
+
+def pids(words: str) -> list[int]:
+    """Processes whose command line has these words, one behind the other."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if f" -m rnnzoo_cli {words}" in command:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_the_summary_is_of_the_best_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training = results.of("rnn-1x128-mnist-rows").training
+    training = training.model_copy(update={"history": (*training.history, training.history[0])})
+    results.write(tmp_path / "m", results.Results(training=training))
+    many._summarise({"m": jobs.State("done")}, tmp_path, True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["best_epoch"], row["validation_loss"]) == (training.best.epoch, training.best.validation_loss)

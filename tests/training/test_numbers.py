@@ -1,0 +1,173 @@
+"""That a number is of what it says: the rows of a history and a recorded figure, against what is computed by hand."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TRAIN, VALIDATION
+from torch import Tensor
+
+from zoo import registry
+from zoo.data import mnist, task_data
+from zoo.data.base import Split, SplitName
+from zoo.diagnostics import recorder
+from zoo.errors import TrainingError
+from zoo.networks import loading
+from zoo.networks.builder import build
+from zoo.training.evaluation import evaluate
+from zoo.training.trainer import STATE, train
+
+NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
+Zoo = Callable[..., Path]
+Run = Callable[..., tuple[int, str, str]]
+
+WHOLE = {"optimizer": {"name": "sgd", "lr": 1.0}, "batch": TRAIN, "epochs": 1, "clip": None}
+"""A recipe whose epoch is one step down the gradient of all training examples."""
+
+
+def gradient(truncate: int | None = None) -> dict[str, Tensor]:
+    """Of the loss over all training examples, where training starts from."""
+    entry = registry.find(NAME)
+    net = build(entry.config, device="cpu", seed=0).train()
+    net.truncate = truncate
+    x, y, _ = task_data(entry.task, entry.dataset).split("train").batch(torch.arange(TRAIN))
+    names, values = zip(*net.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(torch.nn.functional.cross_entropy(net(x), y), values), strict=True))
+
+
+@pytest.fixture
+def training_batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], int]]:
+    """The examples of every batch that is trained on, and the seed of what is drawn for it."""
+    seen: list[tuple[list[int], int]] = []
+    batch = Split.batch
+
+    def noted(self: Split, indices: Tensor, *given: Any) -> Any:
+        if len(self) == TRAIN:
+            seen.append((indices.tolist(), torch.initial_seed()))
+        return batch(self, indices, *given)
+
+    monkeypatch.setattr(Split, "batch", noted)
+    return seen
+
+
+# what is trained on, and how
+
+
+def test_an_epoch_sees_every_example_once_in_an_order_of_its_own(
+    small_zoo: Zoo, tmp_path: Path, training_batches: list[tuple[list[int], int]]
+) -> None:
+    small_zoo({"epochs": 2, "batch": 20})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    orders = [[i for batch, _ in epoch for i in batch] for epoch in (training_batches[:8], training_batches[8:])]
+    assert [sorted(order) for order in orders] == [list(range(TRAIN))] * 2
+    assert orders[0] != orders[1]
+    assert list(range(TRAIN)) not in orders
+    assert len({seed for _, seed in training_batches}) == 16  # of dropout and of augmentation
+
+
+def test_dropout_acts_in_training_and_rests_in_validation(small_zoo: Zoo, tmp_path: Path) -> None:
+    losses = set()
+    for dropout in (0.5, 0.0):
+        small_zoo({"epochs": 1}, dropout=dropout, layers=2)
+        folder = tmp_path / f"dropout {dropout}"
+        (row,) = train(registry.find(DEEPER), folder, device="cpu").history
+        measured = evaluate(folder, split="validation", device="cpu")
+        assert (row.validation_loss, row.validation_metric) == (measured.loss, measured.value)
+        losses.add(row.train_loss)
+    assert len(losses) == 2
+
+
+def test_a_recipe_truncates(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo(WHOLE | {"truncate": 5})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    found = loading.read_tensors(tmp_path / "run" / loading.WEIGHTS)
+    begun = build(registry.find(NAME).config, device="cpu", seed=0).state_dict()
+    for name, slope in gradient(truncate=5).items():
+        torch.testing.assert_close(found[name], begun[name] - slope, rtol=1e-5, atol=1e-6)
+    assert any(not torch.allclose(slope, gradient()[name]) for name, slope in gradient(truncate=5).items())
+
+
+def test_data_of_another_size_do_not_continue_a_run(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 2})
+    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
+    split = mnist.MNIST.split
+
+    def shorter(self: mnist.MNIST, name: SplitName) -> Split:
+        whole = split(self, name)
+        return replace(whole, raw=whole.raw[:-1])
+
+    monkeypatch.setattr(mnist.MNIST, "split", shorter)
+    with pytest.raises(TrainingError, match="another data"):
+        train(registry.find(NAME), tmp_path, device="cpu")
+
+
+# the rows of a history
+
+
+def test_the_validation_figures_are_what_eval_measures_of_the_validation_split(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    (row,) = train(registry.find(NAME), tmp_path, device="cpu").history
+    measured = evaluate(tmp_path, split="validation", device="cpu")
+    assert measured.n == VALIDATION
+    assert (measured.loss, measured.value) == (row.validation_loss, row.validation_metric)
+
+
+def test_the_training_figures_are_means_over_their_own_epoch(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo(WHOLE | {"epochs": 2})
+    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
+    before = evaluate(tmp_path, split="train", device="cpu")
+    row = train(registry.find(NAME), tmp_path, device="cpu").history[1]
+    assert (row.train_loss, row.train_metric) == pytest.approx((before.loss, before.value), rel=1e-5)
+
+
+def test_the_gradient_norm_is_the_mean_of_its_epoch_before_clipping(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo(WHOLE | {"optimizer": {"name": "sgd", "lr": 1e-9}, "epochs": 2, "clip": 1e-3})
+    found = train(registry.find(NAME), tmp_path, device="cpu")
+    norm = torch.cat([slope.flatten() for slope in gradient().values()]).norm().item()
+    assert [row.gradient_norm for row in found.history] == pytest.approx([norm, norm], rel=1e-4)
+
+
+def test_the_seconds_of_a_run_that_goes_on_are_those_of_all_its_parts(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2})
+    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
+    tensors = loading.read_tensors(tmp_path / STATE)
+    facts = json.loads(bytes(tensors["facts"].tolist())) | {"seconds": 1000.0}
+    tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
+    loading.write_tensors(tmp_path / STATE, tensors)
+    assert train(registry.find(NAME), tmp_path, device="cpu").history[-1].seconds >= 1000
+
+
+def test_diagnostics_are_of_the_first_validation_examples(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    entry = registry.find(NAME)
+    (row,) = train(entry, tmp_path, device="cpu", diagnose=["gradients"]).history
+    first = task_data(entry.task, entry.dataset).split("validation").batch(torch.arange(VALIDATION))
+    expected = recorder("gradients")(loading.load(tmp_path, device="cpu"), *first, "class")
+    assert row.diagnostics["gradients"] == pytest.approx(expected, rel=1e-5)
+
+
+# figures
+
+
+def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_files(
+    small_zoo: Zoo, run: Run, tmp_path: Path
+) -> None:
+    small_zoo()
+    entry = registry.find(NAME)
+    net = build(NAME, device="cpu")
+    loading.save(net, tmp_path)
+    for split, n in (("train", TRAIN), ("validation", VALIDATION)):
+        code, out, _ = run("eval", str(tmp_path), "--split", split, "--device", "cpu", "--json")
+        found, data = json.loads(out), task_data(entry.task, entry.dataset).split(split)
+        assert (code, found["split"], found["n"]) == (0, split, n)
+        x, y, _ = data.batch(torch.arange(n))
+        assert found["loss"] == pytest.approx(torch.nn.functional.cross_entropy(net.eval()(x), y).item(), rel=1e-5)
+        assert found["dataset_sha256"] == data.digests != {}
+    test = evaluate(tmp_path, limit=5, device="cpu")
+    assert test.dataset_sha256 == task_data(entry.task, entry.dataset).split("test").digests != data.digests

@@ -1,0 +1,116 @@
+"""MNIST (LeCun, Cortes & Burges), read pixel by pixel, in a fixed permutation of the pixels, or row by row.
+
+The bytes come from the package (the test images), from `data_folder` (the original IDX files, gzipped or not, or
+the parquet files of the Hub's ylecun/mnist), or from the Hub. Wherever they come from, they must decode to exactly the
+values of the original IDX files, whose published sha256 the registry pins.
+"""
+
+import hashlib
+import io
+import math
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..checkpoints import hub
+from ..errors import DataError, MissingExtraError, RequestError
+from ..registry.schema import Dataset, Task
+from .base import Split, SplitName, TaskData, data_folder, refuse_layout, unpacked
+
+PACKAGED = Path(__file__).resolve().parent / "files"
+IMAGE = (28, 28)
+LAYOUTS = ("pixels", "permuted-pixels", "rows")
+PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed6742aa9ed"
+
+
+class MNIST(TaskData):
+    """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28)."""
+
+    def __init__(self, task: Task, dataset: Dataset):
+        super().__init__(task, dataset)
+        self._files: dict[str, Tensor] = {}
+        refuse_layout(task, dataset, *LAYOUTS)
+
+    def read(self, name: SplitName) -> Split:
+        part = "t10k" if name == "test" else "train"
+        images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+        held = self.dataset.validation
+        chosen = {"test": slice(None), "validation": slice(held), "train": slice(held, None)}[name]
+        digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
+        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare, image=IMAGE)
+
+    def _prepare(self, raw: Tensor) -> Tensor:
+        """(batch, 784), or (batch, ..., 28, 28), bytes to (batch, time, features) in [0, 1]."""
+        x = raw.flatten(1)
+        if raw.dtype != torch.uint8 or x.shape[1] != math.prod(IMAGE):
+            raise RequestError(
+                f"MNIST's images are (batch, 28, 28) of torch.uint8; got {tuple(raw.shape)}, {raw.dtype}."
+            )
+        x = x.float() / 255
+        if self.task.layout == "permuted-pixels":
+            x = x[:, permutation().to(x.device)]
+        return x.unflatten(1, (self.task.steps, *self.task.input))
+
+    def _file(self, name: str) -> Tensor:
+        """The values of one original IDX file, verified, read once."""
+        if name in self._files:
+            return self._files[name]
+        places = self._places(name)
+        for path in places:
+            if path.exists():
+                content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
+                if hashlib.sha256(content).hexdigest() != self.dataset.sha256[name]:
+                    raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
+                return self._files.setdefault(name, _values(content))
+        raise DataError(f"MNIST's {name} was not found in {places[0].parent if places else data_folder(self.dataset)}.")
+
+    def _places(self, name: str) -> list[Path]:
+        if name.startswith("t10k"):
+            return [PACKAGED / f"{name}.gz"]
+        folder, parquet = data_folder(self.dataset), self.dataset.hub_files["train"]
+        local = [folder / f"{name}.gz", folder / name, folder / Path(parquet).name]
+        if any(path.exists() for path in local):
+            return local
+        try:
+            return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
+        except DataError as error:
+            raise DataError(f"MNIST's {name} was not found in {folder}. {error}") from error
+
+
+@cache
+def permutation() -> Tensor:
+    """The 784 pixel positions, in order, of permuted MNIST as JANET's and STAR's authors used it; int64."""
+    content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
+    if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
+        raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")
+    return torch.frombuffer(bytearray(content[-784 * 8 :]), dtype=torch.int64)
+
+
+def _from_parquet(path: Path, images: bool) -> bytes:
+    """The IDX file that column `image` (PNG bytes) or `label` of a parquet file in the layout of ylecun/mnist was made of."""
+    try:
+        import pyarrow.parquet as parquet
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("pyarrow and pillow", "data") from error
+    try:
+        column = parquet.read_table(path, columns=["image" if images else "label"]).column(0).to_pylist()
+        if not images:
+            return _header(len(column)) + bytes(column)
+        pixels = (Image.open(io.BytesIO(row["bytes"])).convert("L").tobytes() for row in column)
+        return _header(len(column), 28, 28) + b"".join(pixels)
+    except Exception as error:  # pyarrow and pillow have many, SyntaxError and NotImplementedError among them
+        raise DataError(f"{path}: not a parquet file in the layout of ylecun/mnist ({error}).") from error
+
+
+def _header(*sizes: int) -> bytes:
+    """Header of an IDX file of unsigned bytes: two zeros, type 8, rank, sizes (big-endian)."""
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes)
+
+
+def _values(content: bytes) -> Tensor:
+    """The values of an IDX file of unsigned bytes, which the caller has verified to be one."""
+    sizes = [int.from_bytes(content[at : at + 4], "big") for at in range(4, 4 + 4 * content[3], 4)]
+    return torch.frombuffer(bytearray(content[-math.prod(sizes) :]), dtype=torch.uint8).reshape(sizes)

@@ -1,0 +1,107 @@
+"""How the fused scans see a cell: which matrix products a step makes, and the name of what happens between them.
+
+A plan repeats no equation of a cell; the pointwise functions it names do (native/cells.h), and the tests hold them equal
+to the cell's own step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
+from ...cells.base import Cell, Map
+from ...cells.elman import IRNN, RNN
+from ...cells.gru import GRU
+from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
+from ...cells.rhn import RHN
+from ...cells.rin import RIN, RINDT
+from ...cells.star import STAR
+from ...cells.unitary import SoftOrthogonalRNN
+
+
+@dataclass(frozen=True)
+class Product:
+    """A recurrent map, added to the pre-activations from `block` on.
+
+    phase: the part of a step before which it is computed. In phase 0 it maps the old h, later what the phase before made.
+    """
+
+    map: Map
+    block: int = 0
+    phase: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pointwise functions `name`, over blocks of pre-activations: those of the input maps, then those of biases alone."""
+
+    name: str
+    products: tuple[Product, ...]
+    blocks: int
+    phases: int = 1
+    option: float = 0.0
+
+
+def _plan(cell: Any, name: str, *products: Product, extra: int = 0, phases: int = 1, option: float = 0.0) -> Plan:
+    return Plan(name, products, len(cell.inputs) + extra, phases, option)
+
+
+def _antisymmetric(cell: Antisymmetric) -> Plan:
+    return _plan(cell, "antisymmetric", Product(cell.recurrent), option=cell.epsilon)
+
+
+def _gated_antisymmetric(cell: GatedAntisymmetric) -> Plan:
+    return _plan(cell, "antisymmetric-gated", Product(cell.recurrent, block=2), extra=1, option=cell.epsilon)
+
+
+def _gru(cell: GRU) -> Plan:
+    if cell.before:
+        return _plan(cell, "gru", Product(cell.gates), Product(cell.candidate, block=2, phase=1), phases=2)
+    return _plan(cell, "gru-after", Product(cell.gates), Product(cell.candidate, block=3), extra=1)
+
+
+def _rnn(cell: RNN) -> Plan:
+    return _plan(cell, f"{cell.activation.__name__}-rnn", Product(cell.recurrent))
+
+
+def _rhn(cell: RHN) -> Plan:
+    products = [Product(m, block=3 * i, phase=i) for i, m in enumerate(cell.recurrent)]  # type: ignore[arg-type]
+    return _plan(cell, "rhn", *products, extra=3 * (len(products) - 1), phases=len(products))
+
+
+def _star(cell: STAR) -> Plan:
+    return _plan(cell, "shifted-star" if cell.shift else "star", Product(cell.recurrent, block=1), option=cell.shift)
+
+
+def _rin_dt(cell: RINDT) -> Plan:
+    return _plan(cell, "rin-dt", Product(cell.recurrent), Product(cell.transition, block=1, phase=1), extra=1, phases=2)
+
+
+PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
+    RNN: _rnn,
+    SoftOrthogonalRNN: _rnn,
+    IRNN: _rnn,
+    RIN: lambda cell: _plan(cell, "rin", Product(cell.recurrent)),
+    RINDT: _rin_dt,
+    STAR: _star,
+    LSTM: lambda cell: _plan(cell, "lstm", Product(cell.recurrent)),
+    CoupledLSTM: lambda cell: _plan(cell, "lstm-coupled", Product(cell.recurrent)),
+    ForgetLSTM: lambda cell: _plan(cell, "lstm-f", Product(cell.recurrent)),
+    GRU: _gru,
+    RHN: _rhn,
+    Antisymmetric: _antisymmetric,
+    GatedAntisymmetric: _gated_antisymmetric,
+}
+
+
+def plan(cell: Cell) -> Plan | None:
+    """The plan of a cell, or None if no fused scan knows it. A subclass may compute something else, so it has none."""
+    make = PLANS.get(type(cell))
+    return make(cell) if make else None
+
+
+def planned(cell: Cell) -> Plan:
+    """The plan of a cell that is known to have one."""
+    made = plan(cell)
+    assert made is not None
+    return made

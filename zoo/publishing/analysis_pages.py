@@ -1,0 +1,253 @@
+"""The pages of docs/diagnostics: each figure of a document beside ours, and whether they agree, in numbers. No torch.
+
+What a document found is written here by hand, with a test of it on our numbers; the numbers come from zoo.publishing.studies.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ..diagnostics.base import Stored
+from ..diagnostics.drawing import Shown
+from ..registry import registry
+from ..utils import paths
+from ..utils.markdown import markdown
+from . import claims
+from .cards import citation
+from .claims import Claim, Results
+
+FOLDER = ("docs", "diagnostics")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a document, made again."""
+
+    paper: str
+    name: str
+    """Of the picture's file."""
+    title: str
+    study: str
+    note: str
+    """What we did, and where it differs from what the paper did."""
+    how: str
+    """Function of zoo.diagnostics.drawing."""
+    claims: tuple[Claim, ...]
+    parts: tuple[str, ...] | None = None
+    """Headings of the study's parts that it shows; none: all."""
+    arrays: tuple[str, ...] | None = None
+
+
+SMALL = "12 layers of 32 units, 10 steps (the paper does not give its sizes)"
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "star", "jacobian", "Sections 3.1 and 4: singular values at the zero state", "star-jacobian",
+        "One layer of 32 units at x = h = 0 with orthogonal weights, in float64; the LSTM's c is held.", "curves",
+        (Claim("vRNN: all singular values of both Jacobians are 1", claims.singular("rnn", 1.0)),
+         Claim("LSTM: they drop to 0.25", claims.singular("lstm", 0.25)),
+         Claim("STAR: they are 0.5", claims.singular("star", 0.5))),
+    ),
+    Figure(
+        "star", "fig2", "Fig. 2: mean gradient magnitude", "star-lattice",
+        f"{SMALL}; an error of length 1 arrives at every output, so that the colours of one row compare.", "maps",
+        (Claim("vRNN: amplified towards earlier steps and lower layers", claims.ratio("rnn", 1.0, np.inf)),
+         Claim("LSTM: attenuated", claims.ratio("lstm", 0.0, 0.01)),
+         Claim("LSTM: propagates relatively well through time, vanishes quickly through layers", claims.lstm_through_time),
+         Claim("STAR: approximately preserved (here: within a factor of five)", claims.ratio("star", 0.2, 5.0))),
+        parts=("rnn", "lstm", "star"), arrays=("mean",),
+    ),
+    Figure(
+        "star", "fig6", "Fig. 6: mean gradient magnitude of LSTM w/f, GRU and STAR", "star-lattice", SMALL + ".", "maps",
+        (Claim("GRU and LSTM w/f mitigate the attenuation to some degree", claims.mitigated),),
+        parts=("lstm-f", "gru", "star"), arrays=("mean",),
+    ),
+    Figure(
+        "star", "fig7", "Fig. 7: mean-normalised standard deviation", "star-lattice", SMALL + ".", "maps",
+        (Claim("GRU and LSTM w/f vary much more over runs than STAR", claims.much_spread),),
+        parts=("lstm-f", "gru", "star"), arrays=("spread",),
+    ),
+    Figure(
+        "star", "fig2-weights", "Fig. 2 without biases", "star-lattice-weights",
+        "The paper's parameters include biases. Without them the LSTM's picture hides what happens: the lower "
+        "layers' small errors meet large inputs, the upper layers' large errors inputs that vanished on their way up.", "maps",
+        (Claim("LSTM: attenuated; here of the weights alone", claims.ratio("lstm", 0.0, 0.01)),),
+        arrays=("mean",),
+    ),
+    Figure(
+        "star", "fig3", "Fig. 3: gradient norms of 12 layers on pixel-by-pixel MNIST", "star-training",
+        "12 layers of 128 units, 784 steps, Adam 1e-3 as there, but batches of 20 and 40 updates instead of a whole epoch "
+        "of batches of 100.", "curves",
+        (Claim("vRNN: the propagation increases the gradients", claims.first_norms("rnn", 1.0, np.inf)),
+         Claim("LSTM: it shrinks them", claims.first_norms("lstm", 0.0, 0.1)),
+         Claim("STAR's singular values are between the two's (section 4); its gradients here", claims.between),
+         Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
+         Claim("RHN: the gradients explode within the first epoch", claims.explodes("rhn")),
+         Claim("STAR alone learns in the first epoch", claims.early_loss)),
+    ),
+    Figure(
+        "rin", "fig1", "Fig. 1: average estimation error on the adding problem", "rin-adding",
+        "128 test sequences of 200 steps. The paper shows an LSTM that was trained on the problem; IRNN and RIN are added.",
+        "curves",
+        (Claim("LSTM: average estimation errors are close to 0",
+               claims.learnt("lstm-1x100-adding-200", 1 / 6, claims.only("lstm", claims.close_to_zero("last")))),),
+    ),
+    Figure(
+        "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
+        "128 test images by rows, 28 steps, where the paper has 784 steps of a pixel and 200 units; no IRNN is trained "
+        "on rows, so a plain RNN stands beside LSTM and RIN.", "curves",
+        (Claim("all networks keep the level of activation on an average: eq. 3 is close to 0", claims.close_to_zero("previous")),
+         Claim("the variance grows significantly at the last steps in RIN", claims.late_variance)),
+    ),
+    Figure(
+        "chen", "fig51", "Fig. 5.1 and 5.2: Noh's indicator over epochs", "chen-epochs",
+        "Long toxic comments, here those of more than 90 words, with the last 30 % replaced, 50 units, 20 epochs as in section "
+        "4.4.1, but of 900 comments, where the thesis has 2,000; 64 validation comments.", "curves",
+        (Claim("the RNN's is in general significantly larger than LSTM's and GRU's", claims.over_epochs),),
+    ),
+    Figure(
+        "chen", "fig53", "Fig. 5.3: Noh's indicator over steps, trained", "chen-steps",
+        "Toxic comments, 200 units, 16 test comments of up to 200 words, where the thesis has 300 steps.", "curves",
+        (Claim("RNN above LSTM and GRU throughout, GRU the smallest", claims.throughout),
+         Claim("RNN above both at the last step: of the same networks", claims.larger(", trained")),
+         Claim("... before training", claims.larger(", untrained")),
+         Claim("... of 1 x 128 trained on MNIST by rows", claims.larger(", MNIST rows")),
+         Claim("... there with random signs for v", claims.larger(", MNIST rows, v of signs"))),
+        parts=("rnn, trained", "lstm, trained", "gru, trained"),
+    ),
+    Figure(
+        "chen", "fig53-start", "Noh's indicator over steps, untrained and on MNIST by rows", "chen-steps",
+        "Before training, and of networks of 128 units trained on MNIST by rows.", "curves", (),
+        parts=("rnn, untrained", "lstm, untrained", "gru, untrained", "rnn, MNIST rows", "lstm, MNIST rows",
+               "gru, MNIST rows"),
+    ),
+    Figure(
+        "chen", "gates", "Section 5.2: gradients of the memory by each gate's weights", "chen-gates",
+        "Networks of 128 units trained on MNIST by rows; the thesis argues with upper bounds for scalars, |w| <= 1.", "curves",
+        (Claim("GRU's are smaller than or equal to the RNN's, for every gate", claims.gates("gru", below=True)),
+         Claim("LSTM's, of its cell state, are not always: with all gates open their bounds are larger",
+               claims.gates("lstm", below=False))),
+    ),
+    Figure(
+        "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
+        "The picture is of networks trained on whole comments and asked about comments with one end replaced by \"the\", which "
+        "the thesis does not do. It trains on altered comments, as the networks below were; more of them are in [what was "
+        "measured](../measured.md).", "curves",
+        (Claim("the RNN does worse where the last 20 words are replaced (section 4.2.1; of training figures)",
+               claims.better(["rnn-1x50-toxic-parts-long"], ["rnn-1x50-toxic-parts-late"])),
+         Claim("LSTM and GRU do better than the RNN where the last 30 % is replaced (section 4.4.1)",
+               claims.better([f"{cell}-1x50-toxic-parts-diluted" for cell in ("lstm", "gru")],
+                             ["rnn-1x50-toxic-parts-diluted"]))),
+    ),
+    Figure(
+        "chen", "fig33", "Fig. 3.3-3.5: the sigmoid network on Pima", "chen-feedforward",
+        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the thesis "
+        "names none; 500 training rows. The thesis does not say that it standardised the features, and the size of its "
+        "hidden outputs says that it did not; verdicts are of the features as they are.", "curves",
+        (Claim("A: gradients are close to zero on the lower layers", claims.inputs("sigmoid", claims.lower_vanish)),
+         Claim("B: little improvement over the first 60 epochs", claims.inputs("sigmoid", claims.little)),),
+        parts=("sigmoid",), arrays=("gradient", "loss", "accuracy", "outputs"),
+    ),
+    Figure(
+        "chen", "fig36", "Fig. 3.6: its hidden outputs after the last epoch", "chen-feedforward", "As above.", "histograms",
+        (Claim("C: on the lower layers, 1 and 2, a large proportion is near 0 and 1, less so on the third", claims.inputs("sigmoid", claims.saturated)),),
+        parts=("sigmoid",), arrays=("last",),
+    ),
+    Figure(
+        "chen", "fig37", "Fig. 3.7, 3.8 and 3.10: PReLU with tuned initialisation", "chen-feedforward",
+        "He-normal, uniform and LeCun-uniform, the thesis's choice; otherwise as above.", "curves",
+        (Claim("A: gradients are significant in magnitude", claims.significant),
+         Claim("B: loss improves significantly over the first 20 epochs", claims.inputs("prelu-tuned", claims.quick)),
+         Claim("C: hidden outputs are relatively stable after 20 epochs", claims.inputs("prelu-tuned", claims.stable))),
+        parts=("prelu-tuned",), arrays=("gradient", "loss", "accuracy", "outputs"),
+    ),
+    Figure(
+        "chen", "fig39", "Fig. 3.9: its hidden outputs after the last epoch", "chen-feedforward",
+        "As above.", "histograms",
+        (Claim("C: outputs of tens: means -33, 17 and -4 of the three layers; here of tens in layers 1 and 2", claims.means),),
+        parts=("prelu-tuned",), arrays=("last",),
+    ),
+    Figure(
+        "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
+        "128 units, 64 random starts, one Gaussian matrix made larger and smaller, whose norm is about twice its spectral "
+        "radius; the trained network is rnn-1x128-mnist-rows. Retold by Nguyen, \"Recurrent neural networks: for steering "
+        "through time\" (section 3.1), and in Yoon's lectures on deep learning (Seoul National University, 2019, part 10) of "
+        "the linear network h_t = W^T h_(t-1); both speak of the largest eigenvalue, the second also of the largest singular "
+        "value, which the bounds are of.", "curves",
+        (Claim("a largest eigenvalue below 1: errors vanish in the long run", claims.grows("radius 0.9", up=False)),
+         Claim("above 1: they can explode", claims.grows("radius 1.1", up=True)),
+         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", claims.bounded)),
+        arrays=("powers",),
+    ),
+)  # fmt: skip
+
+
+@cache
+def _study(path: Path) -> dict[str, Stored]:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    return {part["title"]: Stored.of(part["result"]) for part in data["shown"]}
+
+
+def study(name: str) -> dict[str, Stored] | None:
+    """The stored parts of a study by their headings, if it was computed."""
+    path = paths.path(*FOLDER, f"{name}.json")
+    return _study(path) if path.exists() else None
+
+
+def pictures() -> dict[Path, tuple[Shown, str]]:
+    """Path to what it shows, and how it is drawn, of every picture of the pages."""
+    found: dict[Path, tuple[Shown, str]] = {}
+    for figure in FIGURES:
+        results = study(figure.study)
+        if results is not None:
+            parts = [(p, results[p]) for p in figure.parts or results]
+            shown = [(p, r.only(*figure.arrays) if figure.arrays else r.only(*_drawn(r))) for p, r in parts]
+            found[paths.path(*FOLDER, f"{figure.paper}-{figure.name}.svg")] = shown, figure.how
+    return found
+
+
+def _drawn(result: Stored) -> list[str]:
+    """Arrays with a curve: not those of a single number."""
+    return [name for name, array in result.arrays.items() if array.axes]
+
+
+def pages() -> dict[Path, str]:
+    """Path to content of every page."""
+    papers = dict.fromkeys(figure.paper for figure in FIGURES)
+    return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
+
+
+def _page(key: str) -> str:
+    paper = registry().papers[key]
+    parts = [
+        f"# Why it does or does not train: {citation(paper)}",
+        f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
+        "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights; "
+        "pictures and verdicts are generated from them. Networks that were trained were trained once. The same of other "
+        "networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
+    ]
+    for figure in FIGURES:
+        results = study(figure.study)
+        if figure.paper == key and results is not None:
+            parts += [
+                f"## {figure.title}",
+                f"{figure.note}{_runs(results)}",
+                f"![{figure.title}]({key}-{figure.name}.svg)",
+                _verdicts(figure, results),
+            ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _runs(results: Results) -> str:
+    """How many random networks each part is of, where it is of many."""
+    counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
+    return f" Each of {counts.pop():,} random networks." if len(counts) == 1 else ""
+
+
+def _verdicts(figure: Figure, results: Results) -> str:
+    if not figure.claims:
+        return ""
+    return markdown(("the paper found", "here", "agrees"), [claim.cells(results) for claim in figure.claims])

@@ -1,0 +1,173 @@
+"""Models, grids of them, what documents report of them, and the pins of their weights: the registry."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from ...cells import cell_row
+from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
+from .data import Dataset, Paper, Task
+from .networks import Architecture, Embedding, Head, Init, Kernel, Merge
+from .recipes import Recipe
+
+Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
+
+
+class Reported(Spec):
+    """A figure a document prints, and where."""
+
+    paper: Key
+    table: Text
+    percent: Percent
+    """Accuracy in percent, as printed."""
+    split: Literal["train", "test"] = "test"
+    """What it was measured on."""
+
+
+FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
+
+
+class PinnedFile(Spec):
+    sha256: Sha256
+    size: Annotated[int, Field(ge=1, le=10**9)]
+
+
+class Weights(Spec):
+    """The pin of a published checkpoint: these bytes, wherever they come from."""
+
+    repo: Repo
+    revision: Commit | None = None
+    """Full commit on the Hub; none while only the packaged copy exists."""
+    replaces: Commit | None = None
+    """Of bytes that are not on the Hub, the commit that has those before them, if any: what a push may put them on."""
+    files: dict[FileName, PinnedFile]
+    """model.safetensors and config.json; vocabulary.txt where the input is text; check.safetensors, the golden outputs."""
+
+    @model_validator(mode="after")
+    def _all_files(self) -> "Weights":
+        if not {"model.safetensors", "config.json"} <= set(self.files):
+            raise ValueError("'files' must pin both model.safetensors and config.json")
+        return self
+
+    def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
+        """The pin of other bytes of the same repository, which nobody has pushed."""
+        return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
+
+
+class Model(Architecture):
+    """One entry of the registry: an architecture on a task."""
+
+    task: Key
+    tag: Tag | None = None
+    """Names another recipe or initialiser of the same architecture and task."""
+    recipe: Key
+    reported: Seq[Reported] = ()
+    notes: Text | None = None
+    """What a reader of the card must know, such as limits."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.prefix}-{self.task}" + (f".{self.tag}" if self.tag else "")
+
+    @property
+    def architecture(self) -> Architecture:
+        return Architecture(**{field: getattr(self, field) for field in Architecture.model_fields})
+
+    @property
+    def reported_text(self) -> str | None:
+        """The figures that are reported of the test set, each once."""
+        return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in self.reported if r.split == "test")) or None
+
+
+class ReportedTable(Spec):
+    """A table of a document: for each task and each `LAYERSxUNITS`, one figure a cell (null: not in the table)."""
+
+    paper: Key
+    table: Text
+    split: Literal["train", "test"] = "test"
+    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
+
+
+class Variant(Spec):
+    """What the models of one tag have that the others of a grid have not; none: as they."""
+
+    options: dict[str, Any] | None = None
+    init: Init | None = None
+    recipe: Key | None = None
+
+
+class Grid(Spec):
+    """A family of models: every combination of `cell`, `bidirectional`, `layers`, `units`, `task` and `variants`."""
+
+    cell: Some[Key]
+    layers: Some[Layers]
+    units: Some[Count]
+    task: Some[Key]
+    recipe: Key
+    bidirectional: Some[Merge | None] = (None,)
+    kernel: Kernel | None = None
+    embedding: Embedding | None = None
+    head: Head | None = None
+    options: dict[str, Any] = {}
+    init: Init = Init()
+    standardize: bool = False
+    notes: Text | None = None
+    variants: Annotated[dict[Tag, Variant], Field(max_length=32)] = {}
+    """By tag; none: only models without a tag."""
+    reported: Seq[ReportedTable] = ()
+    """Of the networks of one direction and no tag."""
+
+    def models(self) -> list[Model]:
+        """Every combination, with what the tables report of it."""
+        return [
+            Model(
+                cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=own.recipe or self.recipe,
+                init=own.init or self.init, options=self.options if own.options is None else own.options,
+                bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
+                notes=self.notes,
+                reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
+            )
+            for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional
+            for layers in self.layers for units in self.units for tag, own in self._variants()
+        ]  # fmt: skip
+
+    def _variants(self) -> list[tuple[str | None, Variant]]:
+        return [*self.variants.items()] or [(None, Variant())]
+
+    def _reported(self, column: int, row: str, task: str) -> list[Reported]:
+        found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
+        figures = ((table, row[column]) for table, row in found if row)
+        return [
+            Reported(paper=t.paper, table=t.table, split=t.split, percent=float(f)) for t, f in figures if f is not None
+        ]
+
+    @model_validator(mode="after")
+    def _cells_exist(self) -> "Grid":
+        for cell in self.cell:
+            cell_row(cell)
+        return self
+
+    @model_validator(mode="after")
+    def _tables_fit(self) -> "Grid":
+        for table in self.reported:
+            for task, rows in table.percent.items():
+                if task not in self.task:
+                    raise ValueError(f"{table.table}: task {task!r} is not in this grid")
+                for row, figures in rows.items():
+                    layers, units = map(int, row.split("x"))
+                    if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
+                        raise ValueError(f"{table.table}, {task}: row {row!r} does not fit this grid")
+        return self
+
+
+class Registry(Spec):
+    """The whole of registry.yaml."""
+
+    papers: dict[Key, Paper]
+    datasets: dict[Key, Dataset]
+    tasks: dict[Key, Task]
+    recipes: dict[Key, Recipe]
+    models: dict[Key, Model]
+    grids: dict[Key, Grid]
+    weights: dict[Key, Weights]
+    """Pins of the published checkpoints, by model."""

@@ -1,0 +1,1 @@
+"""Training by a recipe, evaluation, and many runs side by side."""
