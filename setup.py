@@ -1,6 +1,6 @@
 """What pyproject.toml cannot declare: assets for the wheel, and the fused scans, which are optional.
 
-registry.yaml, counts.json and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each
+registry.yaml and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each
 width of vectors; where there is no compiler, or it refuses, the package installs without.
 """
 
@@ -33,8 +33,7 @@ class BuildWithAssets(build_py):
             shutil.rmtree(earlier, ignore_errors=True)
         super().run()
         shutil.copytree("cards", assets / "cards")
-        for name in ("registry.yaml", "counts.json"):
-            shutil.copy(name, assets)
+        shutil.copy("registry.yaml", assets)
 
 
 class BuildApart(build_ext):

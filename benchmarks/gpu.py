@@ -192,7 +192,7 @@ def main() -> None:
             )
             print(f"{name:30}{precision:>10}{stack:>8}{batch:>7}{said}", flush=True)
             data = {"machine": machine(), "setting": {"steps": STEPS, "rounds": arguments.rounds}, "rows": rows}
-            files.replace(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
+            files.atomic_write(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def write(path: Path, found: Sequence[Measured], rounds: int) -> None:
     contenders = [row.contender for row in found]
     head = json.dumps({"machine": machine(found[0].work, contenders), "rounds": rounds}, indent=1)
     rows = ",\n".join(json.dumps(row.data()) for row in found)  # a line each, for readable differences
-    files.replace(path, (head[: -len("\n}")] + ',\n "contenders": [\n' + rows + "\n ]\n}\n").encode())
+    files.atomic_write(path, (head[: -len("\n}")] + ',\n "contenders": [\n' + rows + "\n ]\n}\n").encode())
     say(f"Wrote {path}")
 
 

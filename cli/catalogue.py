@@ -99,7 +99,7 @@ def list_(
 
 def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json: bool) -> None:
     found = [r for r in remote if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
-    pinned = {pin.repo: pin.revision for pin in registry.registry().weights.values()}
+    pinned = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     if not found:
         say(f"{namespace} has no model of this library on the Hub that matches.")
     rows = [{**asdict(r), "pinned": pinned.get(r.repo) == r.revision is not None} for r in found]

@@ -22,7 +22,7 @@ def card(
     text = cards.of(registry.find(name))
     if write:
         path = paths.writable("cards", name, "README.md")
-        files.replace(path, text.encode())
+        files.atomic_write(path, text.encode())
         say(f"Wrote {path}")
     emit({"name": name, "card": text}, as_json, text.rstrip("\n"))
 

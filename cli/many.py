@@ -11,7 +11,7 @@ from zoo.training import jobs, ray_cluster
 
 from .output import board, columns, emit
 
-OPTIONS = {"epochs": "--epochs", "batch": "--batch-size", "seed": "--seed"}
+OPTIONS = {"epochs": "--epochs", "batch_size": "--batch-size", "seed": "--seed"}
 SHARED = ("RNNZOO_ROOT", "RNNZOO_DATA")
 
 

@@ -10,7 +10,7 @@ import typer
 from zoo import registry
 from zoo.checkpoints import hub
 from zoo.checkpoints.hub.settings import SCHEME
-from zoo.checkpoints.hub.upload import Way
+from zoo.checkpoints.hub.upload import PushOptions
 from zoo.errors import CheckpointError, RequestError, UnknownNameError, ZooError
 from zoo.publishing import pushing, verification
 
@@ -48,7 +48,7 @@ def pull(
     wanted, many = expand(names, pretrained=True), len(names) > 1 or is_pattern(names[0])
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
-    ask = hub.Ask(force=force, offline=offline, timeout=timeout, say=say)
+    ask = hub.PullOptions(force=force, offline=offline, timeout=timeout, log=say)
     for name in wanted:
         target = to and (to / name.removeprefix(SCHEME).replace("/", "--") if many else to)
         try:
@@ -110,7 +110,7 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Push models to the Hub, each in one commit, and pin the commits in registry.yaml for review (for maintainers)."""
-    way = Way(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
+    way = PushOptions(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
     rows = pushing.push(expand(names, pretrained=True), way)
     for row in rows:
         if row.pinned:
@@ -143,7 +143,7 @@ def verify(
     for name in chosen:
         with progress(f"verify {name}") as bar:
             rows.append(verification.verify(
-                name, metrics=metrics, remote=remote, timeout=timeout, say=say,
+                name, metrics=metrics, remote=remote, timeout=timeout, log=say,
                 report=lambda done, n: bar(done, n, f"{done}/{n}"),
             ))  # fmt: skip
     table = [(r.name, check.what, "ok" if check.ok else "FAILED", check.text) for r in rows for check in r.checks]

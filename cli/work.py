@@ -53,7 +53,7 @@ def evaluate(
         )  # fmt: skip
     published = name in registry.models() or found.seed is not None  # or made by its recipe
     reported = registry.models()[found.model].reported if published and found.model in registry.models() else ()
-    papers = registry.registry().papers
+    papers = registry.load_registry().papers
     rows = [
         (
             f"measured, {found.split}",
@@ -99,7 +99,7 @@ def train(
 
     One model on several processes or machines: accelerate launch ITS-OPTIONS -m rnnzoo_cli train NAME
     """
-    given = {"epochs": epochs, "batch": batch_size, "seed": seed}
+    given = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     records = [part.strip() for part in diagnose.split(",") if part.strip()]
     if jobs or ray or is_pattern(name):

@@ -3,6 +3,7 @@
 import copy
 import gzip
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -19,52 +20,38 @@ os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messag
 
 from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
-from ruamel.yaml import YAML
 
 from zoo import registry
 from zoo.data import mnist
 from zoo.networks import builder
-from zoo.registry.schema import Registry
+from zoo.registry import load_lock, lock, yaml
 from zoo.utils import paths
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
-RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 3, "clip": 1.0}
+RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch_size": 20, "epochs": 3, "max_grad_norm": 1.0}
 TRAIN, VALIDATION = 160, 40
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _parsed_once() -> Any:
-    """Reading a registry takes half a second, and hundreds of tests come back to the same ones: a few are remembered."""
-    read, known = registry.read, dict[bytes, Registry]()
-
-    def remembered(path: Path) -> Registry:
-        content = path.read_bytes() if path.is_file() else b""
-        found = known.pop(content, None) or read(path)  # what is refused is not remembered
-        known[content] = found
-        if len(known) > 10:
-            del known[next(iter(known))]
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "read", remembered)
-        yield
 
 
 @pytest.fixture(autouse=True)
 def _own_registry() -> Any:
     """What a test has read of another registry is forgotten after it."""
-    ours = registry.registry()
+    ours = registry.load_registry()
     yield
-    if registry.registry() is not ours:
-        for cached in (registry.registry, registry.models, builder.counts):
-            cached.cache_clear()
+    if registry.load_registry() is not ours:
+        clear_caches()
+
+
+def clear_caches() -> None:
+    """Forget what was read of a registry and counted of its models."""
+    registry.clear_caches()
+    builder.counts.cache_clear()
 
 
 @cache
 def declared() -> dict[str, Any]:
     """What registry.yaml says, in lists and dictionaries."""
-    return YAML(typ="safe", pure=True).load((Path(__file__).parent.parent / "registry.yaml").read_text())
+    return yaml.parse((Path(__file__).parent.parent / "registry.yaml").read_text()).content
 
 
 @pytest.fixture
@@ -77,11 +64,13 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def make(recipe: dict[str, Any] | None = None, **model: Any) -> Path:
         root = tmp_path / "own"
         data = copy.deepcopy(declared())
-        data["recipes"]["small"] = {**RECIPE, **(recipe or {})}
         entry = {"cell": "rnn", "layers": 1, "units": 8, "task": "mnist-rows", "recipe": "small", **model}
         ways = "bi" if entry.get("bidirectional") else ""
-        data["models"] = {f"{ways}{entry['cell']}-{entry['layers']}x{entry['units']}-{entry['task']}": entry}
-        data["grids"], data["weights"] = {}, {}
+        name = f"{ways}{entry['cell']}-{entry['layers']}x{entry['units']}-{entry['task']}"
+        small = {"title": "Small", "recipes": {"small": {**RECIPE, **(recipe or {})}}, "models": {name: entry}}
+        recipes = {key: value for study in data["studies"].values() for key, value in study["recipes"].items()}
+        data["studies"] = {"small": small, "others": {"title": "Others", "recipes": recipes}}
+        digests = dict(load_lock().datasets)
         dataset = data["datasets"]["mnist"]
         dataset["validation"] = VALIDATION
         (tmp_path / "data" / "mnist").mkdir(parents=True, exist_ok=True)
@@ -90,15 +79,15 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             n = TRAIN + VALIDATION
             content = content[:4] + n.to_bytes(4, "big") + content[8 : head + n * size]
             (tmp_path / "data" / "mnist" / f"train-{kind}-ubyte").write_bytes(content)
-            dataset["sha256"][f"train-{kind}-ubyte"] = hashlib.sha256(content).hexdigest()
+            digests["mnist"] = {**digests["mnist"], f"train-{kind}-ubyte": hashlib.sha256(content).hexdigest()}
         root.mkdir(exist_ok=True)
-        with (root / "registry.yaml").open("w") as file:
-            YAML(typ="safe", pure=True).dump(data, file)
+        (root / "registry.yaml").write_text(json.dumps(data))  # which is YAML too
+        (root / "cards").mkdir(exist_ok=True)
+        (root / "cards" / "lock.json").write_bytes(lock.dump(lock.Lock(datasets=digests)))
         monkeypatch.setattr(paths, "ROOT", root)
         monkeypatch.setenv("RNNZOO_ROOT", str(root))
         monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
-        for cached in (registry.registry, registry.models, builder.counts):
-            cached.cache_clear()
+        clear_caches()
         return root
 
     return make

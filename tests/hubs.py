@@ -17,18 +17,17 @@ import pytest
 from huggingface_hub import constants, file_download
 from huggingface_hub.utils import _http
 from loopback import WRITE, Loopback
-from ruamel.yaml import YAML
 
 from zoo import registry
 from zoo.cells import CELLS
 from zoo.checkpoints import configs, hub, results, tensors
 from zoo.checkpoints.hub import client
 from zoo.checkpoints.hub.digests import pin
-from zoo.checkpoints.hub.upload import Way
+from zoo.checkpoints.hub.upload import PushOptions
 from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.publishing import cards
-from zoo.registry import lock
+from zoo.registry import load_lock, lock, yaml
 from zoo.registry.schema import Weights
 from zoo.training import evaluation
 from zoo.utils import paths
@@ -40,21 +39,19 @@ PUSHED = {*PINNED, "README.md", "results.json"}
 ROOT = Path(__file__).parent.parent
 
 
-def clear() -> None:
-    for cached in (registry.registry, registry.models):
-        cached.cache_clear()
-
-
 def small_registry() -> dict[str, object]:
     """What the real one has of row-by-row MNIST, and two models."""
-    data = YAML(typ="safe", pure=True).load((ROOT / "registry.yaml").read_text())
-    task = data["tasks"]["mnist-rows"]
-    recipe = {"optimizer": {"name": "adam", "lr": 0.01}, "batch": 20, "epochs": 1}
+    data = yaml.parse((ROOT / "registry.yaml").read_text()).content
+    task = {**data["task_grids"]["mnist"]["shared"], **data["task_grids"]["mnist"]["tasks"]["mnist-rows"]}
+    recipe = {"optimizer": {"name": "adam", "lr": 0.01}, "batch_size": 20, "epochs": 1}
     entry = {"layers": 1, "units": 8, "task": "mnist-rows", "recipe": "r"}
     return {
         "papers": {CELLS[cell].paper: data["papers"][CELLS[cell].paper] for cell in ("rnn", "gru")}, "datasets": {task["dataset"]: data["datasets"][task["dataset"]]},
-        "tasks": {"mnist-rows": task}, "recipes": {"r": recipe},
-        "models": {OTHER: {"cell": "gru", **entry}, NAME: {"cell": "rnn", **entry}}, "grids": {}, "weights": {},
+        "tasks": {"mnist-rows": task},
+        "studies": {"small": {
+            "title": "Small", "recipes": {"r": recipe},
+            "models": {OTHER: {"cell": "gru", **entry}, NAME: {"cell": "rnn", **entry}},
+        }},
     }  # fmt: skip
 
 
@@ -69,28 +66,29 @@ def hub_server() -> Iterator[Loopback]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A zoo with two models, adopted, measured and with their cards; on no Hub yet."""
     root = tmp_path_factory.mktemp("template")
-    with (root / "registry.yaml").open("w") as file:
-        YAML(typ="safe", pure=True).dump(small_registry(), file)
+    (root / "registry.yaml").write_text(json.dumps(small_registry()))
+    digests = {"mnist": load_lock().datasets["mnist"]}
     before, paths.ROOT = paths.ROOT, root
-    clear()
+    registry.clear_caches()
     try:
+        lock.update(lambda old: old.model_copy(update={"datasets": digests}))
         for seed, name in enumerate((NAME, OTHER)):
             home = root / "cards" / name
             network = build(name, device="cpu", seed=seed).eval()
             loading.save(network, home)
             golden.write(network, home / golden.FILE)
             weights = {"repo": f"rnnzoo/{name}", "files": {file: pin(home / file) for file in PINNED}}
-            lock.write(name, Weights.model_validate(weights))
+            lock.pin(name, Weights.model_validate(weights))
             results.write(home, results.Results(evaluations=(evaluation.evaluate(name, device="cpu"),)))
-        counts = {name: [cards.counts(name).parameters, cards.counts(name).multiply_adds] for name in (NAME, OTHER)}
-        (root / "counts.json").write_text(json.dumps(counts))
+        counts = {name: cards.counts(name) for name in (NAME, OTHER)}
+        lock.update(lambda old: old.model_copy(update={"counts": counts}))
         for name in (NAME, OTHER):
             entry = registry.find(name)
             text = cards.of(entry)
             (root / "cards" / name / "README.md").write_text(text)
     finally:
         paths.ROOT = before
-        clear()
+        registry.clear_caches()
     return root
 
 
@@ -110,11 +108,11 @@ class Here:
         return self.root / "cards" / NAME
 
     @property
-    def ask(self) -> hub.Ask:
-        return hub.Ask(say=self.said.append)
+    def ask(self) -> hub.PullOptions:
+        return hub.PullOptions(log=self.said.append)
 
-    def way(self, **options: object) -> Way:
-        return Way(**{"say": self.said.append, **options})
+    def way(self, **options: object) -> PushOptions:
+        return PushOptions(**{"log": self.said.append, **options})
 
     def content(self, name: str = NAME) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (self.root / "cards" / name).iterdir()}
@@ -129,7 +127,7 @@ class Here:
 
     def pin(self, commit: str, name: str = NAME) -> None:
         files = registry.find(name).weights.files
-        lock.write(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
+        lock.pin(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
 
     def blobs(self) -> list[Path]:
         """Every file of content in the cache, whole or not."""
@@ -169,7 +167,7 @@ def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pyte
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
-    clear()
+    registry.clear_caches()
     machine = Here(root, cache, hub_server, {**os.environ})
     quick = SimpleNamespace(**{name: getattr(time, name) for name in dir(time) if not name.startswith("_")})
     quick.sleep = machine.slept.append
@@ -177,7 +175,7 @@ def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pyte
         monkeypatch.setattr(module, "time", quick)
     yield machine
     huggingface_hub.close_session()
-    clear()
+    registry.clear_caches()
 
 
 Run = Callable[..., tuple[int, str, str]]

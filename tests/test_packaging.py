@@ -43,7 +43,7 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
         names = set(archive.namelist())
         archive.extractall(site)
     assert {"cli/main.py", "zoo/assets/cards/gone/README.md"}.isdisjoint(names)
-    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/counts.json", "zoo/py.typed"} <= names
+    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/cards/lock.json", "zoo/py.typed"} <= names
     assert any(name.startswith("zoo/kernels/scan_") for name in names) == compiler
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
     subprocess.run([sys.executable, "-c", PROBE], **run)

@@ -174,7 +174,7 @@ def test_examples_are_a_dataset(name: str) -> None:
 def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
     for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
-        assert bool(task.reads) != bool(task.vocabulary), name  # a tokenizer reads text
+        assert bool(task.input_description) != bool(task.vocabulary), name  # a tokenizer reads text
         named = task.target == "class" and task.family != "babi"  # where a class is a word of the tokenizer's
         assert bool(task.classes) == named, name
 
@@ -202,7 +202,7 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
         names: dict[str, Any] = {}
         exec(snippet(paths.path("cards", name, "README.md")), names)
         found = names["logits" if registry.find(name).task.target == "class" else "values"]
-        assert len(found) == (8 if registry.find(name).task.reads else len(names["lengths"]))
+        assert len(found) == (8 if registry.find(name).task.input_description else len(names["lengths"]))
 
 
 @pytest.mark.parametrize("name", ["bilstm-1x200-spooky", "rin-1x100-babi-03", "lstm-4x32-sits", "mlp-3x8-pima.tanh"])
@@ -247,7 +247,9 @@ def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
             assert found.classes == names
             assert not found.training
             assert found(torch.rand(2, 28, 28)).shape == (2, found.interface.outputs)
-            same_body = torch.equal(found.layers[0].ahead.input.weight, network.layers[0].ahead.input.weight)
+            same_body = torch.equal(
+                found.layers[0].forward_direction.input.weight, network.layers[0].forward_direction.input.weight
+            )
             assert same_body == pretrained
     fresh = [load(NAME, device="cpu", classes=3, pretrained=False, seed=seed).head.weight for seed in (1, 1, 2)]
     assert torch.equal(*fresh[:2])
@@ -348,7 +350,14 @@ def test_what_counts_operations_sees_them(network: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"truncate": -1}, {"truncate": 0}, {"recompute": 1.5}, {"recompute": True}, {"backend": "fast"}]
+    "given",
+    [
+        {"tbptt_steps": -1},
+        {"tbptt_steps": 0},
+        {"checkpoint_every": 1.5},
+        {"checkpoint_every": True},
+        {"backend": "fast"},
+    ],
 )
 def test_settings_that_make_no_sense(given: dict[str, Any]) -> None:
     own = build(NAME, device="cpu")

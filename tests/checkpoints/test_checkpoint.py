@@ -408,7 +408,7 @@ def pin(root, weights=None):
     (root / "registry.yaml").write_text(
         REGISTRY.replace("PAPERS", json.dumps(PAPERS)).replace("PINS", json.dumps(weights or {}))
     )
-    registry.registry.cache_clear()
+    registry.clear_caches()
     registry.models.cache_clear()
 
 
@@ -593,7 +593,7 @@ def test_published_weights_that_do_not_fit_their_config(home):
 def test_one_file_is_replaced_by_many_at_once(tmp_path):
     contents = [bytes([n]) * 100_000 for n in range(8)]
     with ThreadPoolExecutor(len(contents)) as pool:
-        list(pool.map(functools.partial(files.replace, tmp_path / "file"), contents * 8))
+        list(pool.map(functools.partial(files.atomic_write, tmp_path / "file"), contents * 8))
     assert (tmp_path / "file").read_bytes() in contents
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -63,8 +63,8 @@ def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     name = "star-16x64-pmnist"
     entry, found = registry.find(name), results.of(name)
     departs = "It departs from the paper's recipe, `star-mnist`."
-    assert f"{departs} {entry.recipe.why}" in cards.of(entry)  # today's words of the same recipe
-    other = found.training.recipe.model_copy(update={"epochs": 10, "why": "Once."})
+    assert f"{departs} {entry.recipe.deviation}" in cards.of(entry)  # today's words of the same recipe
+    other = found.training.recipe.model_copy(update={"epochs": 10, "deviation": "Once."})
     training = found.training.model_copy(update={"recipe": other, "epochs_done": 10})
     kept, count = found.model_copy(update={"training": training}), cards.counts(name)
     text = cards.card(replace(entry, weights=None), kept, count)

@@ -359,8 +359,8 @@ def test_train_takes_what_is_given_instead_of_the_recipe(run: Run, small_zoo: Zo
     given = ("--epochs", "1", "--batch-size", "40", "--seed", "7")
     assert run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", *given)[0] == 0
     training = results.read(tmp_path / "run").training
-    assert training.overrides == {"epochs": 1, "batch": 40, "seed": 7}
-    assert (training.epochs_done, training.recipe.batch, training.recipe.seed) == (1, 40, 7)
+    assert training.overrides == {"epochs": 1, "batch_size": 40, "seed": 7}
+    assert (training.epochs_done, training.recipe.batch_size, training.recipe.seed) == (1, 40, 7)
 
 
 def test_list_and_show_give_the_numbers_of_the_card(run: Run) -> None:

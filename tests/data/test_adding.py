@@ -36,11 +36,11 @@ def digest(n, steps, seed):
 def small(**changes):
     """The dataset with fewer examples."""
     digests = {f"200-{name}": digest(n, 200, seed) for seed, (name, n) in enumerate(SIZES.items())}
-    return registry.registry().datasets["adding"].model_copy(update={**SIZES, "sha256": digests} | changes)
+    return registry.load_registry().datasets["adding"].model_copy(update={**SIZES, "sha256": digests} | changes)
 
 
 def data(**changes):
-    return task_data(registry.registry().tasks["adding-200"], small(**changes))
+    return task_data(registry.load_registry().all_tasks["adding-200"], small(**changes))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def zoo(small_zoo, monkeypatch):
     """A zoo whose one model adds, on little data."""
     dataset = small()
     small_zoo({"epochs": 2}, cell="rin", task="adding-200")
-    registry.registry().datasets["adding"] = dataset
+    registry.load_registry().datasets["adding"] = dataset
     return monkeypatch
 
 
@@ -79,12 +79,12 @@ def test_splits_differ_and_other_values_than_pinned_are_refused():
     with pytest.raises(DataError, match="200-test was generated otherwise than pinned"):
         data(sha256=dict.fromkeys(small().sha256, "0" * 64)).split("test")
     with pytest.raises(RequestError, match="no layout"):
-        task_data(registry.registry().tasks["adding-200"].model_copy(update={"layout": "pixels"}), small())
+        task_data(registry.load_registry().all_tasks["adding-200"].model_copy(update={"layout": "pixels"}), small())
 
 
 @pytest.mark.parametrize("steps", [200, 300, 400])
 def test_the_test_set_is_the_pinned_one_and_answering_one_gives_a_sixth(steps):
-    task, dataset = registry.registry().tasks[f"adding-{steps}"], registry.registry().datasets["adding"]
+    task, dataset = registry.load_registry().all_tasks[f"adding-{steps}"], registry.load_registry().datasets["adding"]
     split = task_data(task, dataset).split("test")
     assert (len(split), dataset.train) == (10_000, 100_000)
     assert (split.targets - 1).square().mean() == pytest.approx(0.167, abs=0.005)
@@ -111,7 +111,7 @@ def test_scores_of_classes_and_of_values():
 
 def test_every_target_has_its_metric():
     assert {m.metric for m in TARGETS.values()} == set(METRICS)
-    assert {t.target for t in registry.registry().tasks.values()} <= set(TARGETS)
+    assert {t.target for t in registry.load_registry().all_tasks.values()} <= set(TARGETS)
     assert TARGETS["class"].text(0.98765) == "98.77 %"
     assert TARGETS["value"].text(0.000123456) == "0.000123"
 

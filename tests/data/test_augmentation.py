@@ -98,12 +98,12 @@ def test_the_first_stage_augments_as_its_recipe_says() -> None:
     own = {"affine": {"degrees": 5.0}, "shift": 3}
     recipe = {
         "optimizer": {"name": "adam", "lr": 0.1},
-        "batch": 1,
+        "batch_size": 1,
         "epochs": 9,
         **own,
-        "then": [{"after": 3, "lr": 0.1}],
+        "stages": [{"start_epoch": 3, "lr": 0.1}],
     }
-    first, last = (stage for stage, _ in Recipe.model_validate(recipe).stages)
+    first, last = (stage for stage, _ in Recipe.model_validate(recipe).timeline)
     assert (first.affine, first.shift) == (Affine(degrees=5.0), 3)
     assert first.augments
     assert not last.augments
@@ -130,10 +130,10 @@ def test_shifted_images() -> None:
 
 
 def test_a_recipe_says_how_it_augments() -> None:
-    recipe = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20}
+    recipe = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 20}
     assert "images" not in recipe_text(Recipe.model_validate(recipe))
-    then = [{"after": 3, "lr": 0.1, "affine": {"degrees": 15, "scale": 0.1, "shear": 7.5}, "shift": 2}]
-    text = recipe_text(Recipe.model_validate({**recipe, "shift": 1, "then": then}))
+    then = [{"start_epoch": 3, "lr": 0.1, "affine": {"degrees": 15, "scale": 0.1, "shear": 7.5}, "shift": 2}]
+    text = recipe_text(Recipe.model_validate({**recipe, "shift": 1, "stages": then}))
     first, later = text.split("; ")
     assert first.endswith(", images moved by up to 1 px")
     assert later.endswith(

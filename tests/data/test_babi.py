@@ -134,7 +134,7 @@ def test_gradients_reach_every_parameter():
     assert not net.embedding.weight.grad[0].any()
     whole = net.embedding.weight.grad.clone()
     net.zero_grad()
-    net.truncate = 1
+    net.tbptt_steps = 1
     net(X, LENGTHS).square().sum().backward()
     assert not torch.allclose(net.embedding.weight.grad, whole)
 
@@ -229,12 +229,12 @@ WORDS = "apple bathroom carrying garden hall here in is isnt john mary milk milk
 
 def dataset(**changes):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
-    known = registry.registry().datasets["babi"]
+    known = registry.load_registry().datasets["babi"]
     return known.model_copy(update={"sha256": digests, "validation": 1, **changes})
 
 
 def task(**changes):
-    known = registry.registry().tasks["babi-02"]
+    known = registry.load_registry().all_tasks["babi-02"]
     return known.model_copy(update={"vocabulary": 23, "outputs": 23, "steps": 30, **changes})
 
 
@@ -345,12 +345,15 @@ def zoo(small_zoo, tmp_path):
     """A zoo whose one model answers questions, and the data for it."""
     made, asked = dataset(), task()
     root = small_zoo(
-        {"epochs": 60, "batch": 3, "patience": 5}, cell="rin", task="babi-02", embedding={"size": 6, "trainable": True}
+        {"epochs": 60, "batch_size": 3, "patience": 5},
+        cell="rin",
+        task="babi-02",
+        embedding={"size": 6, "trainable": True},
     )
     (tmp_path / "data" / "babi_v1-2").mkdir(parents=True)
     archive(tmp_path / "data" / "babi_v1-2" / "tasks_1-20_v1-2.tar.gz")
-    registry.registry().datasets["babi"] = made
-    registry.registry().tasks["babi-02"] = asked
+    registry.load_registry().datasets["babi"] = made
+    registry.load_registry().all_tasks["babi-02"] = asked
     return root
 
 
@@ -369,8 +372,8 @@ def test_training_ends_when_it_has_converged(tmp_path):
     assert network.tokenizer.words[network(x, lengths).argmax()] in WORDS.split()
     measured = evaluate(out, device="cpu")
     assert (measured.metric, measured.n, measured.task) == ("accuracy", 1, "babi-02")
-    made = registry.registry().tasks["babi-02"]
-    registry.registry().tasks["babi-02"] = made.model_copy(update={"form": "sequence"})
+    made = registry.load_registry().all_tasks["babi-02"]
+    registry.load_registry().all_tasks["babi-02"] = made.model_copy(update={"form": "sequence"})
     with pytest.raises(RequestError, match="does not fit babi-02"):
         evaluate(out, device="cpu")
 
@@ -387,20 +390,20 @@ def test_the_card_says_how_to_ask():
 
 
 def test_tasks_are_the_twenty():
-    tasks = {key: t for key, t in registry.registry().tasks.items() if t.family == "babi"}
+    tasks = {key: t for key, t in registry.load_registry().all_tasks.items() if t.family == "babi"}
     assert list(tasks) == [f"babi-{n:02}" for n in range(1, 21)]
     for n, found in enumerate(tasks.values(), 1):
         assert found.layout.startswith(f"qa{n}-")
         assert found.vocabulary == found.outputs
         assert isinstance(found, Task)
-    assert len(registry.registry().datasets["babi"].sha256) == 40
+    assert len(registry.load_registry().datasets["babi"].sha256) == 40
 
 
 @pytest.mark.data
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("number", [1, 17, 19])
 def test_the_real_questions(number):
-    known = registry.registry()
+    known = registry.load_registry()
     data = task_data(known.tasks[f"babi-{number:02}"], known.datasets["babi"])
     train_, validation, test = (data.split(name) for name in ("train", "validation", "test"))
     assert len(train_) + len(validation) == len(test) == 1000

@@ -10,7 +10,7 @@ import torch
 
 from zoo import registry
 from zoo.data import task_data
-from zoo.data.base import dealt
+from zoo.data.base import split_by_hash
 from zoo.errors import DataError, RequestError
 from zoo.networks.builder import build
 from zoo.training.evaluation import measure
@@ -44,7 +44,8 @@ def data(name, content):
     """The task on this file, which is written by the caller."""
     pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "test": 10, "validation": 5}
     return task_data(
-        registry.registry().tasks[name], registry.registry().datasets["mato-grosso"].model_copy(update=pin)
+        registry.load_registry().all_tasks[name],
+        registry.load_registry().datasets["mato-grosso"].model_copy(update=pin),
     )
 
 
@@ -73,10 +74,12 @@ def test_places_are_not_parted(folder, name):
 
 def test_groups_are_dealt_in_the_order_of_the_digests_of_their_keys():
     groups = [f"place {i // 2}" for i in range(40)]
-    held = registry.registry().datasets["mato-grosso"].model_copy(update={"test": 4, "validation": 3})
+    held = registry.load_registry().datasets["mato-grosso"].model_copy(update={"test": 4, "validation": 3})
     order = sorted(range(20), key=lambda i: hashlib.sha256(f"place {i}".encode()).hexdigest())
     parts = {"test": order[:4], "validation": order[4:7], "train": order[7:]}
-    assert dealt(groups, held) == {name: [2 * i + k for i in part for k in (0, 1)] for name, part in parts.items()}
+    assert split_by_hash(groups, held) == {
+        name: [2 * i + k for i in part for k in (0, 1)] for name, part in parts.items()
+    }
 
 
 def test_other_arrays_are_a_data_error(folder):
@@ -88,12 +91,14 @@ def test_other_arrays_are_a_data_error(folder):
     with pytest.raises(DataError, match=r"was not found in .*github\.com/e-sensing"):
         data("sits", content).split("test")
     with pytest.raises(RequestError, match="no layout"):
-        task_data(registry.registry().tasks["sits"].model_copy(update={"layout": "rows"}), data("sits", b"").dataset)
+        task_data(
+            registry.load_registry().all_tasks["sits"].model_copy(update={"layout": "rows"}), data("sits", b"").dataset
+        )
 
 
 def test_figures_of_other_data_are_not_set_beside_these():
-    tasks = {key for key, task in registry.registry().tasks.items()
-             if registry.registry().datasets[task.dataset].stands_in_for}  # fmt: skip
+    tasks = {key for key, task in registry.load_registry().all_tasks.items()
+             if registry.load_registry().datasets[task.dataset].proxy_for}  # fmt: skip
     assert tasks == {
         "nmnist-small", "sits", "sits-steps", "toxic-parts", "toxic-parts-diluted", "toxic-parts-late", "toxic-parts-long",
         "toxic-parts-short",
@@ -104,7 +109,7 @@ def test_figures_of_other_data_are_not_set_beside_these():
 @pytest.mark.data
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_series():
-    known = registry.registry()
+    known = registry.load_registry()
     real = task_data(known.tasks["sits"], known.datasets["mato-grosso"])
     splits = [real.split(name) for name in ("train", "validation", "test")]
     assert sum(map(len, splits)) == 1892

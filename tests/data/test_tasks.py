@@ -50,13 +50,13 @@ FILES = {IMAGES: idx(PIXELS), LABELS: idx(DIGITS)}
 
 def dataset(**changes):
     """The registry's dataset with the digests of the small training set of this file."""
-    original = registry.registry().datasets["mnist"]
+    original = registry.load_registry().datasets["mnist"]
     digests = original.sha256 | {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     return original.model_copy(update={"sha256": digests, "validation": HELD} | changes)
 
 
 def task(name="smnist", **changes):
-    return registry.registry().tasks[name].model_copy(update=changes)
+    return registry.load_registry().all_tasks[name].model_copy(update=changes)
 
 
 def small(name="smnist"):
@@ -132,11 +132,11 @@ def write_parquet(folder, columns=None):
 def test_every_family_of_the_registry_has_its_reader():
     for entry in map(registry.find, registry.models()):
         assert task_data(entry.task, entry.dataset).task is entry.task
-    assert {t.family for t in registry.registry().tasks.values()} == set(TASKS)
+    assert {t.family for t in registry.load_registry().all_tasks.values()} == set(TASKS)
 
 
 def test_the_registry_pins_the_published_files():
-    assert dict(registry.registry().datasets["mnist"].sha256) == PUBLISHED
+    assert dict(registry.load_registry().datasets["mnist"].sha256) == PUBLISHED
 
 
 def test_the_test_split_is_in_the_package(monkeypatch):
@@ -156,7 +156,7 @@ def test_the_test_split_is_in_the_package(monkeypatch):
 
 @pytest.mark.parametrize(("name", "shape"), [("smnist", (784, 1)), ("pmnist", (784, 1)), ("mnist-rows", (28, 28))])
 def test_what_a_network_sees_of_the_test_images(name, shape):
-    split = task_data(task(name), registry.registry().datasets["mnist"]).split("test")
+    split = task_data(task(name), registry.load_registry().datasets["mnist"]).split("test")
     x, y, lengths = split.batch(torch.tensor([0, 9999, 1]), CPU)
     assert x.shape == (3, *shape)
     assert x.dtype == torch.float32
@@ -448,7 +448,7 @@ def test_the_real_training_images():
     assert (len(train), len(validation)) == (55_000, 5_000)
     assert train.digests == {name: PUBLISHED[name] for name in (IMAGES, LABELS)}
     pixels = torch.cat([validation.raw, train.raw]).double() / 255
-    for each in (t for t in registry.registry().tasks.values() if t.dataset == "mnist"):
+    for each in (t for t in registry.load_registry().all_tasks.values() if t.dataset == "mnist"):
         assert (each.mean, each.std) == (round(pixels.mean().item(), 4), round(pixels.std().item(), 4))
     counts = torch.cat([validation.targets, train.targets]).bincount().tolist()
     assert counts == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -457,7 +457,7 @@ def test_the_real_training_images():
 
 def test_data_that_cannot_be_had_are_said_to_be_so():
     for name in ("tum", "tum-steps", "toxic-short", "toxic-long"):
-        known = registry.registry()
+        known = registry.load_registry()
         with pytest.raises(DataError, match=r"cannot be had freely.*https://.*\.com"):
             task_data(known.tasks[name], known.datasets[known.tasks[name].dataset]).split("test")
 
@@ -478,11 +478,11 @@ class Mine(TaskData):
 
 
 def test_a_family_may_be_a_class_of_ones_own(small_zoo, run, tmp_path, monkeypatch):
-    path = small_zoo({"epochs": 2, "batch": 20}) / "registry.yaml"
+    path = small_zoo({"epochs": 2, "batch_size": 20}) / "registry.yaml"
     text = path.read_text()
     task = text.index("  mnist-rows:\n")
     path.write_text(text[:task] + text[task:].replace("family: mnist\n", "family: my_tasks:Mine\n", 1))
-    registry.registry.cache_clear()
+    registry.clear_caches()
     name, out = "rnn-1x8-mnist-rows", str(tmp_path / "run")
     code, _, err = run("train", name, "--out", out, "--device", "cpu")
     assert code == 1

@@ -14,13 +14,13 @@ from helpers import config, same
 from zoo import registry
 from zoo.cells import CELLS
 from zoo.checkpoints import hub, tokenizer
-from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, words_of
+from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, split_words
 from zoo.data import task_data
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build, counts, parameters
 from zoo.networks.kernels import interface
-from zoo.networks.layer import Rows
+from zoo.networks.layer import LazyEmbedding
 from zoo.publishing import release
 from zoo.registry.schema import Config, Task
 from zoo.training.evaluation import evaluate
@@ -47,8 +47,8 @@ LENGTHS = torch.tensor([4, 6])
 
 
 def test_words_are_lower_case_letters():
-    assert words_of("Don't PANIC, it’s 42 o'clock -- déjà_vu!") == ["dont", "panic", "its", "oclock", "déjà", "vu"]
-    assert words_of("1234 ...") == []
+    assert split_words("Don't PANIC, it’s 42 o'clock -- déjà_vu!") == ["dont", "panic", "its", "oclock", "déjà", "vu"]
+    assert split_words("1234 ...") == []
 
 
 def test_the_most_frequent_words_get_tokens():
@@ -135,7 +135,7 @@ def test_the_fused_scan_looks_vectors_up(trainable, ways, lengths, monkeypatch):
     for network in (net, exact):
         with monkeypatch.context() as patch:
             if network is net:
-                patch.setattr(Rows, "vectors", lambda rows: pytest.fail("all vectors were looked up"))
+                patch.setattr(LazyEmbedding, "vectors", lambda rows: pytest.fail("all vectors were looked up"))
             logits = network(X, lengths)
         loss = logits.square().sum()
         loss.backward()
@@ -144,7 +144,7 @@ def test_the_fused_scan_looks_vectors_up(trainable, ways, lengths, monkeypatch):
     assert not trainable or not net.embedding.weight.grad[0].any()
 
     # gradients of gradients, which go by the plain scan
-    used = net.embedding.weight if trainable else net.layers[0].ahead.input.weight
+    used = net.embedding.weight if trainable else net.layers[0].forward_direction.input.weight
     twice = []
     for network in (net, exact):
         weight = dict(network.named_parameters())[next(n for n, p in net.named_parameters() if p is used)]
@@ -175,7 +175,7 @@ def test_vectors_are_looked_up_again_when_states_are_recomputed():
     for every, times in ((None, 1), (2, 2 * 3)):
         net, calls = tokens(embedding={"trainable": True}).train(), []
         net.embedding.register_forward_hook(lambda *_, calls=calls: calls.append(1))
-        net.recompute = every
+        net.checkpoint_every = every
         net(X, LENGTHS).square().sum().backward()
         slopes.append(net.embedding.weight.grad)
         assert len(calls) == times
@@ -267,7 +267,7 @@ def test_an_architecture_that_does_not_fit_tokens_is_refused(change, problem):
 @pytest.mark.parametrize("change", [{"vocabulary": None}, {"input": (2,)}])
 def test_a_task_has_numbers_or_tokens(change):
     with pytest.raises(ValueError, match="either numbers"):
-        Task.model_validate({**registry.registry().tasks["spooky"].model_dump(), **change})
+        Task.model_validate({**registry.load_registry().all_tasks["spooky"].model_dump(), **change})
 
 
 # the datasets, as they are published, but small
@@ -334,7 +334,7 @@ def pinned(key, **changes):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT[key].items()}
     held = {"spooky": 20, "jigsaw-parts": 80}.get(key)
     sizes = {"validation": held, "test": held} if held else {}
-    return registry.registry().datasets[key].model_copy(update={"sha256": digests, **sizes} | changes)
+    return registry.load_registry().datasets[key].model_copy(update={"sha256": digests, **sizes} | changes)
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def folder(tmp_path, monkeypatch):
     """The small files below RNNZOO_DATA, one of them gzipped."""
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "data"))
     for key, content in CONTENT.items():
-        place = tmp_path / "data" / registry.registry().datasets[key].folder
+        place = tmp_path / "data" / registry.load_registry().datasets[key].folder
         place.mkdir(parents=True)
         for name, each in content.items():
             (place / f"{name}.gz").write_bytes(gzip.compress(each)) if name == "train.csv" else (
@@ -352,7 +352,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def task(name, **changes):
-    return registry.registry().tasks[name].model_copy(update={"vocabulary": 30, "steps": 12} | changes)
+    return registry.load_registry().all_tasks[name].model_copy(update={"vocabulary": 30, "steps": 12} | changes)
 
 
 @pytest.mark.usefixtures("folder")
@@ -421,7 +421,7 @@ def test_the_last_words_are_replaced(layout, left):
 
 @pytest.mark.parametrize(("name", "key"), [("spooky", "spooky"), ("toxic-parts", "jigsaw-parts")])
 def test_missing_and_other_files_are_data_errors(folder, name, key):
-    place = folder / registry.registry().datasets[key].folder
+    place = folder / registry.load_registry().datasets[key].folder
     path = min(place.iterdir())
     path.write_bytes(gzip.compress(b"something else") if path.suffix == ".gz" else b"something else")
     with pytest.raises(DataError, match="sha256 differs"):
@@ -448,9 +448,9 @@ def test_words_are_learnt_from_the_training_split_alone(folder):
 @pytest.fixture
 def text_zoo(folder, small_zoo, monkeypatch):
     """A zoo whose one model reads sentences, with its pretrained vectors, and what it is adopted into."""
-    root = small_zoo({"epochs": 3, "batch": 10}, cell="gru", task="spooky", embedding=EMBEDDING)
+    root = small_zoo({"epochs": 3, "batch_size": 10}, cell="gru", task="spooky", embedding=EMBEDDING)
     monkeypatch.setenv("RNNZOO_DATA", str(folder))
-    everything = registry.registry()
+    everything = registry.load_registry()
     everything.datasets.update({key: pinned(key) for key in CONTENT})
     everything.tasks["spooky"] = task("spooky")
     return root
@@ -484,7 +484,7 @@ def test_words_without_a_vector_deviate_as_those_with_one_do():
     entry = registry.find(NAME)
     network = build(entry.config, device="cpu")
     drawn = network.embedding.weight.detach().clone()
-    task_data(entry.task, entry.dataset).equip(network)
+    task_data(entry.task, entry.dataset).attach_tokenizer(network)
     at, found = network.tokenizer.tokens, network.embedding.weight
     known = found[[at[word] for word in ("the", "raven", "old", "monster", "wept") if word in at]]
     torch.testing.assert_close(found[at["dark"]], drawn[at["dark"]] * known.std())
@@ -511,7 +511,7 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
     assert release.adopt(out) == NAME
     text = (text_zoo / "registry.yaml").read_text()
     assert hashlib.sha256(kept).hexdigest() in text
-    registry.registry().tasks["spooky"] = task("spooky")
+    registry.load_registry().all_tasks["spooky"] = task("spooky")
     assert set(hub.resolve(registry.find(NAME))) == {"check.safetensors", "config.json", "model.safetensors", FILE}
     assert loading.load(NAME, device="cpu").tokenizer.content() == kept
 
@@ -519,7 +519,7 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
 def test_vectors_that_are_not_in_the_registry_are_refused(small_zoo):
     small_zoo(cell="gru", task="spooky", embedding={"size": 4, "pretrained": "glove-7b"})
     with pytest.raises(RegistryError, match="glove-7b"):
-        registry.registry()
+        registry.load_registry()
 
 
 @pytest.mark.data
@@ -530,14 +530,14 @@ def test_the_real_sentences():
         "toxic-parts": (8_320, 1_096, 1_744),
         "toxic-parts-long": (900, 114, 200),
     }
-    known = registry.registry()
+    known = registry.load_registry()
     for name, expected in sizes.items():
         data = task_data(known.tasks[name], known.datasets[known.tasks[name].dataset])
         assert tuple(len(data.split(part)) for part in ("train", "validation", "test")) == expected
         assert len(data.tokenizer) == 5_000
     network = build("gru-1x200-spooky", device="cpu")
     data = task_data(known.tasks["spooky"], known.datasets["spooky"])
-    data.equip(network)
+    data.attach_tokenizer(network)
     the = network.embedding.weight[data.tokenizer.tokens["the"]]
     assert the[:3].tolist() == pytest.approx([-0.038194, -0.24487, 0.72812])
 
@@ -546,7 +546,7 @@ def test_the_real_sentences():
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_what_the_registry_says_of_comments_that_are_in_two_parts():
     """The numbers of the data's title and caveat."""
-    known = registry.registry()
+    known = registry.load_registry()
     found, data = {}, known.datasets["jigsaw-parts"]
     for kind in ("", "-diluted", "-long", "-late", "-short"):
         reader = task_data(known.tasks[f"toxic-parts{kind}"], data)

@@ -112,7 +112,7 @@ def test_figures_of_table_5():
     recipe = registry.find("convstar-12x64-jester").recipe
     first, last = (recipe.optimizer.lr * optimizers.schedule(recipe.schedule, step, 1000) for step in (0, 1000))
     assert (first, last) == (1e-3, pytest.approx(1e-6))
-    assert (recipe.batch, recipe.epochs) == (8, 30)
+    assert (recipe.batch_size, recipe.epochs) == (8, 30)
     assert (recipe.optimizer.momentum, recipe.optimizer.weight_decay) == (0.9, 5e-5)
 
 
@@ -142,7 +142,7 @@ def clips(tmp_path, monkeypatch, content, **changes):
     (tmp_path / "nmnist_small").mkdir(exist_ok=True)
     (tmp_path / "nmnist_small" / FILE).write_bytes(content)
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
-    known = registry.registry()
+    known = registry.load_registry()
     pin = {"sha256": {FILE: hashlib.sha256(content).hexdigest()}, "validation": 5}
     return task_data(
         known.tasks["nmnist-small"].model_copy(update=changes), known.datasets["nmnist-small"].model_copy(update=pin)
@@ -187,7 +187,7 @@ def test_training_on_clips(tmp_path, monkeypatch):
     data = clips(tmp_path, monkeypatch, content)
     monkeypatch.setattr(trainer, "task_data", lambda task, dataset: data)
     entry = registry.find("convstar-1x8-nmnist-small")
-    found = trainer.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 2, "batch": 5})
+    found = trainer.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 2, "batch_size": 5})
     assert found.epochs_done == 2
     loaded = loading.load(tmp_path / "run", device="cpu")
     assert loaded.config.architecture.head == entry.model.head
@@ -219,7 +219,7 @@ def jester(tmp_path, monkeypatch):
     lines = [f"{number};{('No gesture', 'Swiping Left')[number % 2]}\n" for number in range(1, 11)]
     (root / "jester-v1-train.csv").write_text("".join(lines[:8]))
     (root / "jester-v1-validation.csv").write_text("".join(lines[8:]))
-    known = registry.registry()
+    known = registry.load_registry()
     return root, task_data(known.tasks["jester"], known.datasets["jester"].model_copy(update={"validation": 2}))
 
 
@@ -261,7 +261,7 @@ def test_gestures_that_are_not_there(jester):
 @pytest.mark.data
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_clips():
-    known = registry.registry()
+    known = registry.load_registry()
     data = task_data(known.tasks["nmnist-small"], known.datasets["nmnist-small"])
     splits = [data.split(name) for name in ("train", "validation", "test")]
     assert [len(split) for split in splits] == [900, 100, 100]

@@ -47,7 +47,7 @@ LENGTHS = torch.tensor([4, 2, 5])
 
 def states(net, x: Tensor, h0: Tensor, c0: Tensor | None = None) -> list[tuple[Tensor, ...]]:
     """States of a one-layer network by its own step."""
-    way = net.stack[0].ahead
+    way = net.stack[0].forward_direction
     state = (h0,) if c0 is None else (h0, c0)
     found = [state]
     for x_t in x.unbind(1):
@@ -89,7 +89,7 @@ def test_noh_ends_where_each_sequence_ends() -> None:
 def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:
     net = network("rnn activation=relu", layers=1)
     with torch.no_grad():
-        net.stack[0].ahead.cell.recurrent.weight.zero_()
+        net.stack[0].forward_direction.cell.recurrent.weight.zero_()
     assert np.isnan(noh(net, normal(2, 3, 2)).indicator.values).all()
 
 
@@ -122,7 +122,7 @@ def test_gates_are_gradients_of_one_sequence_each() -> None:
     net, x = network("gru reset=before", layers=1), normal(2, 4, 2)
     found = gates(net, x).norm
     assert found.axis("weights").ticks == ("input r", "input z", "input h", "gates 1", "gates 2", "candidate")
-    way = net.stack[0].ahead
+    way = net.stack[0].forward_direction
     v = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).sign() / math.sqrt(3)
     zero = torch.zeros(1, 3, dtype=torch.float64)
     norms = []
@@ -142,7 +142,7 @@ def test_saturation_counts_what_lies_at_the_ends() -> None:
     assert found.outputs.values.sum() == pytest.approx(1.0)
     assert found.outputs.values[0, 0] == pytest.approx(float((h < edges[1]).double().mean()))
     assert found.saturated.axis("function").ticks == ("1 sigmoid", "2 sigmoid", "3 tanh", "4 sigmoid", "5 tanh")
-    way, near = net.stack[0].ahead, 0
+    way, near = net.stack[0].forward_direction, 0
     zero = torch.zeros(3, 3, dtype=torch.float64)
     for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
         z = torch.tanh(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[2])
@@ -154,7 +154,7 @@ def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
     net = network("rnn activation=tanh", layers=1)
     weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
     with torch.no_grad():
-        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+        net.stack[0].forward_direction.cell.recurrent.weight.copy_(weight)
     found = eigenvalues(net, steps=60)
     np.testing.assert_allclose(found.modulus.values, [[0.75, 0.5, 0.25]])
     np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(weight).max()])
@@ -164,7 +164,7 @@ def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
 
 def test_the_matrix_of_rin_is_with_its_identity() -> None:
     net = network("rin", layers=1)
-    matrix = net.stack[0].ahead.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
+    matrix = net.stack[0].forward_direction.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
     found = eigenvalues(net)
     assert found.norm.axis("matrix").ticks == ("1 recurrent + I",)
     np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(matrix).max()])
@@ -172,7 +172,7 @@ def test_the_matrix_of_rin_is_with_its_identity() -> None:
 
 @pytest.mark.parametrize("what", ANALYSES)
 def test_the_document_of_an_analysis_is_in_the_registry(what: str) -> None:
-    assert getattr(ANALYSES[what].module, ANALYSES[what].result).paper in registry.registry().papers
+    assert getattr(ANALYSES[what].module, ANALYSES[what].result).paper in registry.load_registry().papers
 
 
 def test_dependency_replaces_the_end_of_every_sequence() -> None:
@@ -290,7 +290,7 @@ def test_the_course_of_a_feed_forward_network() -> None:
     optimizer = make_optimizer(recipe.optimizer, own)
     generator, gained = torch.Generator().manual_seed(recipe.seed), []
     for _ in range(2):
-        for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
+        for part in torch.randperm(len(x), generator=generator).split(recipe.batch_size):
             optimizer.zero_grad()
             F.cross_entropy(own(x[part]), y[part]).backward()
             optimizer.step()
@@ -313,14 +313,14 @@ def test_the_course_of_a_feed_forward_network() -> None:
 
 
 def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None:
-    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
     net, data, recipe, target = subject.course(name, subject.config_of(name))
     own = copy.deepcopy(net)
     found = evolution(net, data, recipe, target, updates=2)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
     for update in range(2):
-        x, y, lengths = data.batch(order[update * recipe.batch :][: recipe.batch], own.device)
+        x, y, lengths = data.batch(order[update * recipe.batch_size :][: recipe.batch_size], own.device)
         own.zero_grad()
         loss = F.cross_entropy(own(x, lengths), y)
         loss.backward()
@@ -446,7 +446,7 @@ def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> Non
 
 def test_pages_show_every_figure_and_verdict() -> None:
     shown = analysis_pages.pages()
-    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.registry().papers)
+    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.load_registry().papers)
     for figure in analysis_pages.FIGURES:
         path = paths.path(*analysis_pages.FOLDER, f"{figure.paper}.md")
         assert figure.title in shown[path], figure.study
@@ -520,7 +520,7 @@ def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
     net = network("rnn activation=tanh", layers=1)
     weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
     with torch.no_grad():
-        net.stack[0].ahead.cell.recurrent.weight.copy_(weight)
+        net.stack[0].forward_direction.cell.recurrent.weight.copy_(weight)
     h = torch.randn(3, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     once = float(((weight.T @ h).norm(dim=0) / h.norm(dim=0)).mean())
     assert eigenvalues(net, steps=60).powers.values[0][0] == pytest.approx(once)
@@ -529,7 +529,7 @@ def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
 def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
     net = network("lstm", layers=1)
     found = eigenvalues(net).norm
-    blocks = net.stack[0].ahead.cell.recurrent.weight.detach().split(3)
+    blocks = net.stack[0].forward_direction.cell.recurrent.weight.detach().split(3)
     assert found.axis("matrix").ticks == tuple(f"1 recurrent {gate}" for gate in "ifzo")
     np.testing.assert_allclose(found.values, [torch.linalg.svdvals(block).max() for block in blocks])
 
@@ -545,7 +545,7 @@ def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
 def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> None:
     net = network("rnn activation=tanh", layers=1)
     with torch.no_grad():
-        net.stack[0].ahead.cell.recurrent.weight.copy_(norm * torch.eye(3))
+        net.stack[0].forward_direction.cell.recurrent.weight.copy_(norm * torch.eye(3))
     assert eigenvalues(net).lines[0].endswith(words)
 
 
@@ -574,7 +574,7 @@ def test_dependency_replaces_words_by_a_frequent_one() -> None:
 def test_saturation_counts_the_steps_of_the_sequences() -> None:
     net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
     found = saturation(net, x, LENGTHS)
-    way, shut, zero = net.stack[0].ahead, 0, torch.zeros(3, 3, dtype=torch.float64)
+    way, shut, zero = net.stack[0].forward_direction, 0, torch.zeros(3, 3, dtype=torch.float64)
     for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
         f = torch.sigmoid(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[1])  # the first that is called
         shut += int(((f < 0.05) | (f > 0.95))[t < LENGTHS].sum())
@@ -585,7 +585,7 @@ def test_saturation_counts_the_steps_of_the_sequences() -> None:
 
 def test_saturation_counts_what_the_input_goes_through() -> None:
     net, x = network("star shift=0.0", layers=1), 3 * normal(3, 5, 2)
-    z = torch.tanh(net.stack[0].ahead.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
+    z = torch.tanh(net.stack[0].forward_direction.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
     share = float((z.abs() > 0.9).double().mean())
     assert saturation(net, x, LENGTHS).saturated.at(layer=1, function="x1 tanh").values == pytest.approx(share)
 
@@ -597,7 +597,7 @@ def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> N
 
 
 def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
-    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "clip": 0.01})
+    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
     found = evolution(*subject.course(name, subject.config_of(name)), updates=6, every=4)
     assert found.norm.axis("update").ticks == found.loss.axis("update").ticks == (1, 5, 6)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from zoo import registry
 from zoo.cells import CELLS, CellRow
-from zoo.cells.base import Cell, Maps, State
+from zoo.cells.base import Cell, State
+from zoo.cells.projections import ProjectionFactory
 from zoo.diagnostics import ensemble
 from zoo.diagnostics.base import Stored
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
@@ -132,7 +133,7 @@ def test_singular_values_at_any_state_are_those_of_finite_differences() -> None:
     found = jacobian_at(net, x, step=3).values
     first = net.features(x[:, :3])[0][:, -1], net.features(x[:, :4])[0][:, -1]
     second = net.features(x[:, :3])[1][:, -1]
-    way, rate = net.stack[1].ahead, 1e-6
+    way, rate = net.stack[1].forward_direction, 1e-6
 
     def output(below: Tensor, h: Tensor) -> Tensor:
         return way.step(way.cell.prepare(way.input(below)), (h,))[0]
@@ -151,7 +152,7 @@ class Leaky(Cell):
 
     inputs = ("h",)
 
-    def __init__(self, maps: Maps):
+    def __init__(self, maps: ProjectionFactory):
         super().__init__(maps)
         self.recurrent = maps()
 

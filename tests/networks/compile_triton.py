@@ -73,7 +73,7 @@ def main(wanted: str = "") -> None:
     for case in CASES:
         for units, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
             net = network(case, layers=2 if case == "rhn" else 1, units=units, inputs=(2,), dtype=dtype)
-            direction = net.layers[0].ahead
+            direction = net.layers[0].forward_direction
             if plans.plan(direction.cell) is None or not case.startswith(wanted):
                 continue
             kernels = Compiling(triton_layer.scan_forward), Compiling(triton_layer.scan_backward)

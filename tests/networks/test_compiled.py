@@ -17,7 +17,7 @@ from helpers import CASES, flatten, gradients, network, normal, random_state, sa
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from zoo.cells import base
+from zoo.cells import projections
 from zoo.errors import RequestError
 from zoo.networks.kernels import compiled, interface, plans, streaming
 from zoo.networks.network import Network, NetworkState
@@ -29,7 +29,7 @@ BUILT = [
 ]  # fmt: skip
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
 
-PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].ahead.cell) is not None]
+PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 SHAPES: dict[str, dict[str, object]] = {
     "whole vectors": {"units": 64, "inputs": 1, "steps": 20, "batch": 7, "layers": 2},
     "a part of a vector": {"units": 5, "inputs": 3, "steps": 9, "batch": 2, "layers": 2},
@@ -72,9 +72,9 @@ def small(case: str, **spec: object) -> Network:
 def given(case: str, shape: Mapping[str, object]) -> tuple[Network, Tensor, NetworkState, Tensor | None]:
     """A network of a shape, and an input, initial states and lengths for it."""
     spec: dict[str, Any] = dict(shape)
-    many, lengths, truncate = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
+    many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
     net = small(case, **{**spec, "inputs": (spec["inputs"],)})
-    net.truncate = truncate
+    net.tbptt_steps = tbptt_steps
     x = normal(many, spec["steps"], spec["inputs"], dtype=torch.float32)
     ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
     return net, x, random_state(net, many), ends
@@ -125,8 +125,8 @@ def test_it_equals_the_plain_scan_in_double_precision(case: str, shape: dict[str
     exact.backend = "plain"
     # torch has the fewer digits of an exponential's derivative the larger the gradient, so both have it in float32
     for m in exact.modules():
-        if isinstance(m, base.Map) and m.form:
-            m.form = lambda weight, form=m.form: form(weight.float()).double()
+        if isinstance(m, projections.Projection) and m.parametrization:
+            m.parametrization = lambda weight, form=m.parametrization: form(weight.float()).double()
     if shape.get("dropout"):  # the masks are drawn in the precision of the network
         exact = copy.deepcopy(net)
         exact.backend = "plain"
@@ -163,7 +163,7 @@ def test_under_autocast_the_operands_of_products_and_nothing_else_are_bfloat16(
     found = results(net, x, state, ends, bf16=True)
     net.backend = "plain"
     monkeypatch.setattr(
-        base.Dense, "product", lambda own, s, plus: Halved.apply(s, own.matrix) + (0 if plus is None else plus)
+        projections.Dense, "product", lambda own, s, plus: Halved.apply(s, own.matrix) + (0 if plus is None else plus)
     )
     expected = results(net, x, state, ends)
     # numbers that differ in their last place may be rounded apart: never many of them
@@ -190,7 +190,7 @@ def test_what_a_scan_keeps_of_autocast_is_that_of_its_forward_pass() -> None:
     same(inner, net.encode(x), 0)
     with autocast():
         whole = results(net, x, random_state(net, 3), None)
-        net.recompute = 2
+        net.checkpoint_every = 2
         close(results(net, x, random_state(net, 3), None), whole)
 
 
@@ -239,7 +239,7 @@ def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name
         {"tanh": "rnn activation=tanh", "sigmoid": "rhn"}[name], dtype=torch.float32, layers=1, units=1, inputs=(1,)
     )
     net.backend = "fused"
-    layer = net.layers[0].ahead
+    layer = net.layers[0].forward_direction
     with torch.no_grad():
         layer.cell.recurrent[0].weight.zero_() if name == "sigmoid" else layer.cell.recurrent.weight.zero_()
         layer.input.weight.copy_(torch.tensor([[0.0], [1.0], [0.0]]) if name == "sigmoid" else torch.ones(1, 1))
@@ -293,13 +293,13 @@ def test_gradients_of_gradients_are_those_of_the_plain_scan(case: str) -> None:
     close(found["fused"], found["plain"])
 
 
-@pytest.mark.parametrize("recompute", [None, 3])
-def test_what_shares_weights_with_its_input_counts_them_once(recompute: int | None) -> None:
+@pytest.mark.parametrize("checkpoint_every", [None, 3])
+def test_what_shares_weights_with_its_input_counts_them_once(checkpoint_every: int | None) -> None:
     """Where gradients can be differentiated again, and the state comes from the same weights."""
     net, x = small("star", layers=2), normal(3, 8, 2, dtype=torch.float32)
 
     def slopes(net: Network, again: bool) -> list[Tensor]:
-        net.recompute = recompute
+        net.checkpoint_every = checkpoint_every
         _, state = net.encode(x[:, :4])
         outputs, _ = net.encode(x[:, 4:] * state[0][0].sum(), state)
         found = torch.autograd.grad(score([outputs]), list(net.layers.parameters()), create_graph=again)
@@ -311,7 +311,7 @@ def test_what_shares_weights_with_its_input_counts_them_once(recompute: int | No
 
 def test_a_gradient_that_never_arrives() -> None:
     net, x = small("star", layers=1), normal(3, 4, 2, dtype=torch.float32)
-    net.truncate = 2
+    net.tbptt_steps = 2
 
     def slopes(net: Network, frozen: bool) -> list[Tensor | None]:
         net.requires_grad_(not frozen)
@@ -369,7 +369,7 @@ def test_hooks_of_saved_tensors_may_bring_them_elsewhere(case: str, instructions
 
 def test_an_input_map_without_a_bias() -> None:
     net, x = small("lstm", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
-    net.layers[0].ahead.input.bias = None
+    net.layers[0].forward_direction.input.bias = None
 
     def slopes(net: Network) -> list[Tensor]:
         net.zero_grad()
@@ -384,7 +384,7 @@ def test_an_input_map_without_a_bias() -> None:
 
 def test_hooks_of_every_module_see_the_maps() -> None:
     net, x = small("star", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
-    net.backend, map_ = "auto", net.layers[1].ahead.cell.recurrent
+    net.backend, map_ = "auto", net.layers[1].forward_direction.cell.recurrent
     seen: list[nn.Module] = []
     with torch.no_grad():
         net.step(x[:, 0])
@@ -400,7 +400,7 @@ def test_hooks_of_every_module_see_the_maps() -> None:
 
 def test_a_stream_of_weights_that_are_no_parameters() -> None:
     net, x = small("star", layers=1).eval(), normal(3, 4, 2, dtype=torch.float32)
-    map_ = net.layers[0].ahead.cell.recurrent
+    map_ = net.layers[0].forward_direction.cell.recurrent
     weights = [map_.weight.detach(), 2 * map_.weight.detach()]
     state = tuple(tuple(s.float() for s in part) for part in random_state(net, 3))
     del map_.weight
@@ -447,7 +447,7 @@ torch.testing.assert_close(net(x), alone)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_where_the_system_has_no_more_threads_one_does_it_all() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SHORT], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", SHORT], cwd=Path(__file__).parent.parent, capture_output=True, text=True, timeout=120
     )
     if done.returncode == 77:
         pytest.skip("there are threads left, of smaller stacks")
@@ -471,7 +471,7 @@ def test_frozen_weights_and_given_inputs_need_no_gradients() -> None:
     close(torch.autograd.grad(score([outputs, *flatten(final)]), leaf)[0], expected["x"])
     net.layers[1].requires_grad_(True)
     outputs, final = net.encode(x, state)
-    weight = net.layers[1].ahead.cell.recurrent.weight
+    weight = net.layers[1].forward_direction.cell.recurrent.weight
     close(
         torch.autograd.grad(score([outputs, *flatten(final)]), weight)[0],
         expected["layers.1.directions.0.cell.recurrent.weight"],
@@ -523,7 +523,7 @@ def test_it_leaves_what_is_more_than_the_equations_to_the_plain_scan(spec: dict[
     refuses(net, lambda: net(x))
 
 
-class Twice(base.Dense):
+class Twice(projections.Dense):
     """A map of one's own, as what adapts a trained network puts in the place of its maps."""
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
@@ -533,7 +533,7 @@ class Twice(base.Dense):
 @pytest.mark.parametrize("change", ["norm", "class", "forward", "product", "step", "way"])
 def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
     net, x = small("star", layers=1, layer_norm=change == "norm"), normal(3, 6, 2, dtype=torch.float32)
-    way = net.layers[0].ahead
+    way = net.layers[0].forward_direction
     match change:
         case "norm":  # that of the recurrent map stays
             way.input.norm = None
@@ -552,11 +552,11 @@ def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
 
 def test_a_cell_of_ones_own_is_not_taken_for_its_parent() -> None:
     net = small("star", layers=1)
-    cell = net.layers[0].ahead.cell
+    cell = net.layers[0].forward_direction.cell
     cell.__class__ = type("Mine", (type(cell),), {"step": lambda self, x, state: (2 * x[0],)})
     x = normal(3, 6, 2, dtype=torch.float32)
     refuses(net, lambda: net(x))
-    same(net.encode(x)[0], 2 * torch.tanh(net.layers[0].ahead.input(x)[..., :3]), 1e-6)
+    same(net.encode(x)[0], 2 * torch.tanh(net.layers[0].forward_direction.input(x)[..., :3]), 1e-6)
 
 
 def test_without_a_library_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -574,7 +574,7 @@ def test_autocast_pruning_and_function_transforms_are_respected() -> None:
     net.backend = "auto"
     same(torch.func.vmap(lambda one: net(one[None])[0])(x), each, 1e-6)
     assert torch.isfinite(torch.func.jacrev(lambda one: net(one))(x)).all()
-    prune.random_unstructured(net.layers[0].ahead.cell.recurrent, "weight", amount=0.5)
+    prune.random_unstructured(net.layers[0].forward_direction.cell.recurrent, "weight", amount=0.5)
     refuses(net, lambda: net(x))
 
 
@@ -607,7 +607,7 @@ def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) ->
         found = streaming.stepper(
             None, net.layers, None, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)]
         )
-        made = any(m.form for m in net.modules() if isinstance(m, base.Map))
+        made = any(m.parametrization for m in net.modules() if isinstance(m, projections.Projection))
         assert (found is None) == made  # a matrix made of weights would have to be made anew whenever these change
         whole = net(x)
         found = stepped(net, x)
@@ -625,17 +625,17 @@ def test_a_stream_sees_every_change_of_the_network() -> None:
         net.backend = "auto"
 
     check()
-    weight = net.layers[0].ahead.cell.recurrent.weight
+    weight = net.layers[0].forward_direction.cell.recurrent.weight
     weight.mul_(2)
     check()
     weight.data = weight.data * 2
     check()
     weight.data.neg_()
     check()
-    net.layers[1].ahead.input.weight = nn.Parameter(normal(6, 3, dtype=torch.float32))
+    net.layers[1].forward_direction.input.weight = nn.Parameter(normal(6, 3, dtype=torch.float32))
     check()
     net.layers[0] = copy.deepcopy(net.layers[0])
-    net.layers[0].ahead.input.weight.neg_()
+    net.layers[0].forward_direction.input.weight.neg_()
     check()
     net.head.bias.data = net.head.bias.data + 1
     check()
@@ -647,7 +647,7 @@ def test_a_stream_sees_every_change_of_the_network() -> None:
     check()
     nn.utils.parametrizations.weight_norm(net.head)
     check()
-    net.layers[1].ahead.input.register_forward_hook(lambda module, args, out: out + 1)
+    net.layers[1].forward_direction.input.register_forward_hook(lambda module, args, out: out + 1)
     check()
     x = x.double()
     net.double()
@@ -697,7 +697,7 @@ def test_a_stream_takes_columns_of_a_batch() -> None:
 @torch.no_grad()
 def test_a_stream_sees_more_changes(change: str) -> None:
     net, x = small("star", layers=2, units=3).eval(), normal(1, 2, dtype=torch.float32)
-    way = net.layers[1].ahead
+    way = net.layers[1].forward_direction
     if change == "whole shift":
         way.cell.shift = -1
     if change == "bias":
@@ -769,7 +769,10 @@ def test_a_stream_that_other_layers_began_is_refused() -> None:
         net.step(x, state)
     state = net.step(x)[1]
     assert len(state) == 2
-    wide, way = small("star", layers=1, units=5, inputs=(4,)).layers[0].ahead, net.layers[1].ahead
+    wide, way = (
+        small("star", layers=1, units=5, inputs=(4,)).layers[0].forward_direction,
+        net.layers[1].forward_direction,
+    )
     way.input, way.cell, way.units = wide.input, wide.cell, wide.units
     with pytest.raises(RequestError, match="The state is not one of"):
         net.step(x, state)
@@ -821,7 +824,7 @@ def test_second_derivatives_are_of_the_weights_that_were_used() -> None:
 
 def test_parametrised_weights_have_all_their_derivatives() -> None:
     net, x = small("star", layers=2), normal(2, 4, 2, dtype=torch.float32)
-    map_ = nn.utils.parametrizations.weight_norm(net.layers[0].ahead.cell.recurrent)
+    map_ = nn.utils.parametrizations.weight_norm(net.layers[0].forward_direction.cell.recurrent)
 
     def slopes(net: Network) -> tuple[Tensor, ...]:
         of = map_.parametrizations.weight.original1
@@ -877,10 +880,10 @@ def test_numbers_that_lie_in_memory_in_other_ways() -> None:
 def test_parameters_that_are_not_what_they_were() -> None:
     x = normal(3, 4, 2, dtype=torch.float32)
     for spoil in (
-        lambda net: net.layers[0].ahead.cell.half(),
-        lambda net: setattr(net.layers[0].ahead.input, "bias", nn.Parameter(torch.zeros(2))),
-        lambda net: setattr(net.layers[1].ahead.input, "weight", nn.Parameter(torch.zeros(6, 2))),
-        lambda net: setattr(net.layers[1].ahead.cell.recurrent, "weight", nn.Parameter(torch.zeros(9, 3))),
+        lambda net: net.layers[0].forward_direction.cell.half(),
+        lambda net: setattr(net.layers[0].forward_direction.input, "bias", nn.Parameter(torch.zeros(2))),
+        lambda net: setattr(net.layers[1].forward_direction.input, "weight", nn.Parameter(torch.zeros(6, 2))),
+        lambda net: setattr(net.layers[1].forward_direction.cell.recurrent, "weight", nn.Parameter(torch.zeros(9, 3))),
         lambda net: setattr(net.head, "weight", nn.Parameter(torch.zeros(2, 3))),
     ):
         net = small("star", layers=2, units=3).eval()
@@ -909,7 +912,7 @@ def test_what_is_written_into_before_the_backward_pass_is_noticed() -> None:
 def test_hooks_on_the_backward_pass_of_a_map() -> None:
     net, x = small("star"), normal(3, 4, 2, dtype=torch.float32).requires_grad_()
     seen = []
-    net.layers[0].ahead.input.register_full_backward_pre_hook(lambda module, slopes: seen.append(slopes))
+    net.layers[0].forward_direction.input.register_full_backward_pre_hook(lambda module, slopes: seen.append(slopes))
     net.backend = "auto"
     net(x).sum().backward()
     assert len(seen) == 1
@@ -929,11 +932,11 @@ def test_recomputed_gradients_are_the_same(spec: dict[str, object], backend: str
     if spec.get("dropout"):
         net.dropout.p = 0.0  # the masks of a part are drawn for the part
     expected = run()
-    for net.recompute in (1, 3, 7, 20):
+    for net.checkpoint_every in (1, 3, 7, 20):
         close(run(), expected)
-    net.truncate, net.recompute = 2, None
+    net.tbptt_steps, net.checkpoint_every = 2, None
     expected = run()
-    net.recompute = 4
+    net.checkpoint_every = 4
     close(run(), expected)
 
 
@@ -941,7 +944,7 @@ def test_states_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = small("lstm", layers=2, steps=7), normal(3, 7, 2, dtype=torch.float32)
     lengths, scan = [], Stack._scan
     monkeypatch.setattr(Stack, "_scan", lambda *given: lengths.append(given[1].shape[1]) or scan(*given))
-    net.recompute = 3
+    net.checkpoint_every = 3
     loss = net(x).sum()
     assert lengths == [3, 3, 1]
     loss.backward()
@@ -953,8 +956,8 @@ def test_states_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     [({"bidirectional": "sum"}, 2, None), ({"recurrent_dropout": 0.1}, 2, None), ({}, 3, 2)],
     ids=["both ways", "recurrent dropout", "truncated elsewhere"],
 )
-def test_what_cannot_be_recomputed_is_refused(spec: dict[str, object], every: int, truncate: int | None) -> None:
+def test_what_cannot_be_recomputed_is_refused(spec: dict[str, object], every: int, tbptt_steps: int | None) -> None:
     net = small("lstm", layers=1, **spec)
-    net.recompute, net.truncate = every, truncate
+    net.checkpoint_every, net.tbptt_steps = every, tbptt_steps
     with pytest.raises(RequestError, match="cannot be recomputed"):
         net(normal(3, 7, 2, dtype=torch.float32))

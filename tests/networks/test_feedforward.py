@@ -183,7 +183,7 @@ def test_one_initialiser_a_layer_and_what_starts_alike():
         name="deep", task="none", architecture=Architecture(cell="rnn", layers=2, units=3, init=Init(input=["zero", "identity"])),
         interface=Interface(input=(3,), steps=2, outputs=2, readout="last"),
     )  # fmt: skip
-    first, second = (layer.ahead.input.weight for layer in build(deep, device="cpu").stack)
+    first, second = (layer.forward_direction.input.weight for layer in build(deep, device="cpu").stack)
     assert not first.any()
     assert torch.equal(second, torch.eye(3))
 
@@ -220,10 +220,10 @@ def test_what_takes_time_is_refused():
     for call in calls:
         with pytest.raises(RequestError, match=r"small is feed-forward.*Call it on \(batch, 5\)"):
             call()
-    net.truncate = 2
+    net.tbptt_steps = 2
     with pytest.raises(RequestError, match="truncated"):
         net(x)
-    net.truncate = None
+    net.tbptt_steps = None
     for wrong in (torch.zeros(3, 1, 5), torch.zeros(3, 4), torch.zeros(0, 5)):
         with pytest.raises(RequestError, match=r"small takes \(batch, 5\)"):
             net(wrong)
@@ -247,7 +247,7 @@ def pima(folder, monkeypatch, content, **changes):
     (folder / "pima_diabetes").mkdir(exist_ok=True)
     (folder / "pima_diabetes" / "pima-indians-diabetes.csv").write_text(content)
     monkeypatch.setenv("RNNZOO_DATA", str(folder))
-    known = registry.registry()
+    known = registry.load_registry()
     pin = {
         "sha256": {"pima-indians-diabetes.csv": hashlib.sha256(content.encode()).hexdigest()},
         "test": 10,
@@ -279,7 +279,7 @@ def test_other_rows_are_a_data_error(tmp_path, monkeypatch, content):
 
 
 def test_circles():
-    known = registry.registry()
+    known = registry.load_registry()
     data = task_data(known.tasks["circles"], known.datasets["circles"])
     seen = []
     for name, n in (("train", 600), ("validation", 200), ("test", 1000)):
@@ -306,7 +306,7 @@ def test_training_and_evaluation_of_a_checkpoint(tmp_path):
     split = task_data(entry.task, entry.dataset).split("test")
     value = evaluation.evaluate(tmp_path / "run", device="cpu").value
     assert value == pytest.approx(float((loaded(split.raw).argmax(1) == split.targets).float().mean()))
-    for field in ({"truncate": 2}, {"recompute": 2}):
+    for field in ({"tbptt_steps": 2}, {"checkpoint_every": 2}):
         with pytest.raises(RequestError, match="feed-forward"):
             trainer.train(entry, tmp_path / "other", device="cpu", overrides=field)
 
@@ -323,7 +323,7 @@ def test_show_and_card_say_what_it_is(run):
 
 
 def test_variants_of_a_grid():
-    known = registry.registry()
+    known = registry.load_registry()
     tags = {m.tag for m in registry.models().values() if m.cell == "mlp"}
     assert tags == set(known.grids["chen-fnn"].variants) | set(known.grids["chen-fnn-init"].variants)
     words = {registry.models()[f"mlp-3x8-pima.{tag}"].options["activation"] for tag in known.grids["chen-fnn"].variants}
@@ -334,7 +334,7 @@ def test_variants_of_a_grid():
 @pytest.mark.data
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_rows():
-    known = registry.registry()
+    known = registry.load_registry()
     data = task_data(known.tasks["pima"], known.datasets["pima"])
     splits = [data.split(name) for name in ("train", "validation", "test")]
     assert sum(map(len, splits)) == 768

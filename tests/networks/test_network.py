@@ -31,7 +31,7 @@ from torch import Tensor
 
 from zoo import load, registry
 from zoo.cells import CELLS
-from zoo.cells.base import Map
+from zoo.cells.projections import Projection
 from zoo.errors import RequestError, SizeError
 from zoo.networks import builder
 from zoo.networks.layer import Direction
@@ -407,12 +407,12 @@ def test_the_wavefront_is_refused_where_it_cannot_run(spec: dict[str, object]) -
 
 
 def _without_bias(net: Network, layer: int) -> None:
-    net.layers[layer].ahead.input.bias = None
+    net.layers[layer].forward_direction.input.bias = None
 
 
 def _as_tensors(net: Network) -> None:
     for layer in net.layers:
-        recurrent = layer.ahead.cell.recurrent
+        recurrent = layer.forward_direction.cell.recurrent
         weight = recurrent.weight.detach()
         del recurrent.weight
         recurrent.weight = weight
@@ -421,11 +421,11 @@ def _as_tensors(net: Network) -> None:
 UNLIKE: dict[str, Callable[[Network], object]] = {
     "a bias less": lambda net: _without_bias(net, 1),
     "a bias less on top": lambda net: _without_bias(net, 2),
-    "an option": lambda net: setattr(net.layers[1].ahead.cell, "shift", 1.0),
+    "an option": lambda net: setattr(net.layers[1].forward_direction.cell, "shift", 1.0),
     "a cell": lambda net: net.layers.__setitem__(1, network("rin", layers=1, inputs=(3,)).layers[0]),
     "a cell of two states": lambda net: net.layers.__setitem__(1, network("lstm", layers=1, inputs=(3,)).layers[0]),
     "no parameters": _as_tensors,
-    "a step": lambda net: setattr(net.layers[1].ahead, "step", lambda x, state: state),
+    "a step": lambda net: setattr(net.layers[1].forward_direction, "step", lambda x, state: state),
 }
 
 
@@ -447,7 +447,7 @@ def test_the_wavefront_is_refused_with_lengths_and_truncation() -> None:
     net(x)
     with pytest.raises(RequestError, match="No fused scan"):
         net(x, torch.tensor([6, 6, 6]))
-    net.truncate = 2
+    net.tbptt_steps = 2
     with pytest.raises(RequestError, match="No fused scan"):
         net(x)
 
@@ -478,7 +478,7 @@ def test_truncation_equals_detaching_between_chunks(cell: str, layers: int) -> N
         pieces.append(piece)
     expected = torch.cat(pieces, 1)
     free = net.encode(x)[0]
-    net.truncate = 3
+    net.tbptt_steps = 3
     outputs = net.encode(x)[0]
     same(outputs, free)
     cut = gradients(score([outputs]), parameters)
@@ -490,7 +490,7 @@ def test_truncation_equals_detaching_between_chunks(cell: str, layers: int) -> N
 def test_truncation_cuts_both_ways() -> None:
     """Each direction is cut every so many of its own steps."""
     net = network("lstm", layers=1, bidirectional="concat")
-    x, parameters, net.truncate = batch(net, steps=7), dict(net.named_parameters()), 3
+    x, parameters, net.tbptt_steps = batch(net, steps=7), dict(net.named_parameters()), 3
     ways = []
     for way, turned in enumerate((x, x.flip(1))):
         pieces, state = [], (torch.zeros(3, 3, dtype=torch.float64),) * 2
@@ -566,7 +566,7 @@ def test_recurrent_dropout_acts_on_the_input_of_every_recurrent_map(case: str) -
     net, plain = network(case, recurrent_dropout=0.4, train=True), network(case)
     masks: dict[str, list[Tensor]] = {}
     for name, m in net.named_modules():
-        if isinstance(m, Map):
+        if isinstance(m, Projection):
             masks[name] = []
             m.register_forward_pre_hook(lambda m, _, seen=masks[name]: seen.append(m.mask))
     logits, plain.backend = net(x := batch(net, 1)), "plain"

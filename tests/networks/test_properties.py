@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from zoo.cells import CELLS
-from zoo.cells.base import Map
+from zoo.cells.projections import Projection
 from zoo.diagnostics import benchmark
 from zoo.networks import builder
 from zoo.networks.layer import Direction
@@ -22,13 +22,13 @@ from zoo.registry.schema import Architecture
 UNITS = 7
 
 
-def maps(net: Network) -> dict[str, Map]:
+def maps(net: Network) -> dict[str, Projection]:
     """The recurrent maps of the first layer."""
     first = next(m for m in net.modules() if isinstance(m, Direction))
-    return {name: m for name, m in first.cell.named_modules() if isinstance(m, Map)}
+    return {name: m for name, m in first.cell.named_modules() if isinstance(m, Projection)}
 
 
-def matrix(m: Map, channels: int) -> Tensor:
+def matrix(m: Projection, channels: int) -> Tensor:
     """What a map does to each unit vector: its matrix."""
     return m(torch.eye(channels, dtype=torch.float64)).T
 
@@ -104,8 +104,8 @@ def test_a_matrix_is_made_in_the_precision_of_its_weight(backend: str) -> None:
     net, made = network("rnn-soft-orthogonal", options={"margin": 0.0}, dtype=torch.float32, layers=1), []
     net.backend = backend
     recurrent = maps(net)["recurrent"]
-    form = recurrent.form
-    recurrent.form = lambda weight: made.append(form(weight)) or made[-1]
+    form = recurrent.parametrization
+    recurrent.parametrization = lambda weight: made.append(form(weight)) or made[-1]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         net(normal(3, 6, 2, dtype=torch.float32))
     (matrix,) = made
@@ -118,19 +118,19 @@ def test_a_matrix_is_made_in_the_precision_of_its_weight(backend: str) -> None:
 def test_a_matrix_is_made_once_a_sequence(cell: str, backend: str) -> None:
     net = network(cell)
     made: list[Tensor] = []
-    of = [m for m in net.modules() if isinstance(m, Map) and m.form is not None]
-    form = of[0].form
+    of = [m for m in net.modules() if isinstance(m, Projection) and m.parametrization is not None]
+    form = of[0].parametrization
 
     def counted(weight: Tensor) -> Tensor:
         made.append(weight)
         return form(weight)
 
     for m in of:  # the same of all, as layers that run together are alike
-        m.form = counted
+        m.parametrization = counted
     net.backend = backend
     net(normal(3, 6, 2))
     assert len(made) == (2 if backend == "plain" else 1)
-    assert all(m.made is None for m in net.modules() if isinstance(m, Map))
+    assert all(m.made is None for m in net.modules() if isinstance(m, Projection))
 
 
 # States

@@ -30,7 +30,7 @@ from zoo.networks.kernels import graph, triton_layer, triton_scan  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")  # numpy's
 
-PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].ahead.cell) is not None]
+PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 PHASES = ["lstm", "gru reset=before", "rhn"]
 """Two states; two phases; as many as layers."""
 
@@ -79,7 +79,7 @@ def agree(net: Network, x: Tensor, state: NetworkState, lengths: Tensor | None =
 @pytest.mark.parametrize("case", PLANNED)
 def test_every_plan_equals_the_plain_scan(case: str, device: str) -> None:
     net, x, state = problem(device, case)
-    net.truncate = 2
+    net.tbptt_steps = 2
     agree(net, x, state, torch.randint(1, x.shape[1] + 1, x.shape[:1], generator=torch.Generator().manual_seed(1)))
 
 
@@ -170,14 +170,14 @@ def test_a_change_in_between_is_noticed(device: str) -> None:
     net, x, _ = problem(device, "lstm", layers=2)
     loss = net(x).sum()
     with torch.no_grad():
-        net.layers[0].ahead.cell.recurrent.weight.add_(1)
+        net.layers[0].forward_direction.cell.recurrent.weight.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
 
 
 def test_recomputing_equals_keeping(device: str) -> None:
     net, x, state = problem(device, "lstm", layers=2, steps=2)
-    net.recompute = x.shape[1] // 2
+    net.checkpoint_every = x.shape[1] // 2
     agree(net, x, state)
 
 
@@ -216,8 +216,8 @@ def test_moved_weights_are_recorded_anew(recorded: None, device: str) -> None:
     net, x, _ = problem(device, "star shift=0.0", layers=2, steps=1)
     with torch.no_grad():
         net(x)
-        old = net.layers[1].ahead.cell.recurrent.weight  # kept, so that nothing else comes to lie there
-        net.layers[1].ahead.cell.recurrent.weight = nn.Parameter(2 * old)
+        old = net.layers[1].forward_direction.cell.recurrent.weight  # kept, so that nothing else comes to lie there
+        net.layers[1].forward_direction.cell.recurrent.weight = nn.Parameter(2 * old)
         close(net(x), plain(net)(x))
 
 

@@ -18,6 +18,7 @@ from zoo.networks import loading
 from zoo.publishing import comparison, generated, pages
 from zoo.publishing.comparison import Row
 from zoo.training.evaluation import evaluate
+from zoo.utils import paths
 
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
@@ -220,7 +221,7 @@ def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
         assert f"({paper}.svg)" in page
-        assert f"docs/{paper}.md" in (generated.assets.path("README.md")).read_text()
+        assert f"docs/{paper}.md" in (paths.path("README.md")).read_text()
     assert (
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
         in (pages.comparison_page("star", comparison.rows(paper="star")))

@@ -141,10 +141,10 @@ def test_a_pin_leaves_every_other_section_as_it_is(tmp_path: Path, monkeypatch: 
     for before, after in (("a: 1\n", ""), ("a: 1\n\n", "\n# last\nb:\n  c: 2\n"), ("", "b: 2\n")):
         for there in ("weights:\n  x:\n    repo: a/b\n\n  y:\n    repo: a/c\n", "weights: {}\n"):
             path.write_text(f"{before}{there}{after}")
-            lock.write(NAME, pin)
+            lock.pin(NAME, pin)
             assert path.read_text() == f"{before}{lock._section({NAME: pin})}{after}"
     path.write_text("a: 1\n")
-    lock.write(NAME, pin)
+    lock.pin(NAME, pin)
     assert path.read_text() == f"a: 1\n\n{lock._section({NAME: pin})}"
 
 
@@ -183,7 +183,7 @@ def adopt(here: Here, network: Network) -> None:
     """Make a network's weights the pinned ones, with golden outputs and without figures, as adopting does."""
     loading.save(network, here.card)
     files = {name: pin(here.card / name) for name in PINNED}
-    lock.write(NAME, registry.find(NAME).weights.followed_by(files))
+    lock.pin(NAME, registry.find(NAME).weights.followed_by(files))
     results.write(here.card, results.Results())
     (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
 
@@ -224,7 +224,7 @@ def test_what_is_unpinned_or_has_figures_of_other_weights_is_not_pushed(here: He
         push(here)
     text = (here.root / "registry.yaml").read_text()
     (here.root / "registry.yaml").write_text(text.partition("\nweights:")[0] + "\nweights: {}\n")
-    registry.registry.cache_clear()
+    registry.clear_caches()
     registry.models.cache_clear()
     code, _, err = run("push", NAME)
     assert code == 1
@@ -535,8 +535,8 @@ def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) 
         network.head.bias[0] += 1e-2
     loading.save(network, here.card)
     files = {name: pin(here.card / name) for name in PINNED}
-    lock.write(NAME, Weights(repo=REPO, files=files))
-    found = checks(verification.verify(NAME, say=here.said.append))
+    lock.pin(NAME, Weights(repo=REPO, files=files))
+    found = checks(verification.verify(NAME, log=here.said.append))
     assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
 
 
@@ -546,7 +546,7 @@ def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
     counts = here.root / "counts.json"
     counts.write_text(counts.read_text().replace("[", "[1"))
     cards._table_of_counts.cache_clear()
-    found = checks(verification.verify(NAME, say=here.said.append))
+    found = checks(verification.verify(NAME, log=here.said.append))
     assert [what for what, ok in found.items() if not ok] == ["parameters", "card"]
     cards._table_of_counts.cache_clear()
 
@@ -560,10 +560,10 @@ def test_verify_of_a_remote_that_has_other_bytes(
     here: Here, run: Run, change: Callable[[dict[str, bytes]], object]
 ) -> None:
     assert (
-        checks(verification.verify(NAME, remote=True, say=here.said.append))["remote"] is False
+        checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"] is False
     )  # no commit is pinned yet
     commit = push(here)[0].commit
-    assert checks(verification.verify(NAME, remote=True, say=here.said.append))["remote"]
+    assert checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"]
     change(here.hub.repos[REPO].commits[commit])
     code, out, _ = run("verify", NAME, "--remote")
     assert code == 1

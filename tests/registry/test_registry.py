@@ -181,7 +181,7 @@ def refusal(folder, text):
 def home(tmp_path, monkeypatch):
     """An empty folder in place of the one that registry.yaml and cards/ are in."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    registry.registry.cache_clear()  # conftest.py clears them again afterwards
+    registry.clear_caches()  # conftest.py clears them again afterwards
     registry.models.cache_clear()
     return tmp_path
 
@@ -257,7 +257,7 @@ def test_no_table_reports_two_figures_of_one_model():
 
 
 def test_names_are_derived_from_the_entries():
-    for key, model in registry.registry().models.items():
+    for key, model in registry.load_registry().models.items():
         assert key == model.name
     for name, model in registry.models().items():
         start = ("bi" if model.bidirectional else "") + ("conv" if model.kernel else "") + model.cell
@@ -277,7 +277,7 @@ def test_every_model_builds_without_memory():
 
 def test_sections_are_sorted():
     for section in Registry.model_fields:
-        keys = list(getattr(registry.registry(), section))
+        keys = list(getattr(registry.load_registry(), section))
         assert keys == sorted(keys), section
 
 
@@ -289,8 +289,8 @@ def test_find_collects_what_an_entry_refers_to():
     assert (entry.model.cell, entry.model.layers, entry.model.units) == ("star", 16, 64)
     assert (entry.task.steps, entry.task.input, entry.task.outputs) == (784, (1,), 10)
     assert entry.dataset.hub == "ylecun/mnist"
-    assert entry.recipe.follows == "star-mnist"
-    assert entry.documented == registry.registry().recipes["star-mnist"]
+    assert entry.recipe.based_on == "star-mnist"
+    assert entry.documented == registry.load_registry().recipes["star-mnist"]
     assert set(entry.papers) == {"star"}
     assert spec("lstm-phased-1x128-pmnist").documented is None
 
@@ -620,8 +620,10 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
     many = SMALL.replace("    batch: 10\n", "    batch: 10\n    EXTRA\n").replace("epochs: 1\n", "epochs: 9\n")
     for extra in ("schedule: {epochs: 8}", "then: [{after: 3, lr: 0.1, schedule: {epochs: 5}}]"):
         assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
-    short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 3, "schedule": {"epochs": 3}}
-    assert len(Recipe.model_validate({**short, "then": [{"after": 5, "lr": 0.1}]}).stages) == 1  # it ends before
+    short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 3, "schedule": {"epochs": 3}}
+    assert (
+        len(Recipe.model_validate({**short, "stages": [{"start_epoch": 5, "lr": 0.1}]}).timeline) == 1
+    )  # it ends before
 
 
 @pytest.mark.parametrize("extra", ["classes: [a]", "target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]"])
@@ -638,10 +640,10 @@ def test_stages_out_of_order(tmp_path, begins):
 
 
 def test_stages_of_older_checkpoints():
-    given = {"optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 4}
-    stage = {"after": 2, "lr": 0.1}
-    assert Recipe.model_validate({**given, "then": stage}) == Recipe.model_validate({**given, "then": [stage]})
-    assert Recipe.model_validate({**given, "then": None}) == Recipe.model_validate(given)
+    given = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 4}
+    stage = {"start_epoch": 2, "lr": 0.1}
+    assert Recipe.model_validate({**given, "stages": stage}) == Recipe.model_validate({**given, "stages": [stage]})
+    assert Recipe.model_validate({**given, "stages": None}) == Recipe.model_validate(given)
 
 
 def test_a_recipe_that_follows_itself(tmp_path):
@@ -652,7 +654,7 @@ def test_a_recipe_that_follows_itself(tmp_path):
 @pytest.mark.parametrize("given", ["follows: r", "why: Because"])
 def test_a_departure_without_its_reason_or_its_origin(tmp_path, given):
     text = edited("    batch: 10\n", f"    batch: 10\n    {given}\n").replace("  r:\n", "  r:  # HERE\n")
-    assert "'follows' and 'why' go together" in refusal(tmp_path, text)
+    assert "'based_on' and 'why' go together" in refusal(tmp_path, text)
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [

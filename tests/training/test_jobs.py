@@ -41,7 +41,7 @@ def three(small_zoo: Zoo) -> Callable[..., None]:
             data["models"][name] = {**entry, "cell": name.partition("-")[0], "recipe": kind}
         with path.open("w") as file:
             yaml.dump(data, file)
-        registry.registry.cache_clear()
+        registry.clear_caches()
         registry.models.cache_clear()
 
     return make
@@ -269,7 +269,7 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     (folder / results.FILE).write_text("{")
     assert not jobs.finished(entry, entry.recipe, folder)
     with pytest.raises(RequestError, match="batch: Input should be less than"):
-        entry.recipe_with({"batch": 20_000})
+        entry.recipe_with({"batch_size": 20_000})
 
 
 @pytest.mark.parametrize(

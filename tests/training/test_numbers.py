@@ -25,15 +25,15 @@ NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 
-WHOLE = {"optimizer": {"name": "sgd", "lr": 1.0}, "batch": TRAIN, "epochs": 1, "clip": None}
+WHOLE = {"optimizer": {"name": "sgd", "lr": 1.0}, "batch_size": TRAIN, "epochs": 1, "max_grad_norm": None}
 """A recipe whose epoch is one step down the gradient of all training examples."""
 
 
-def gradient(truncate: int | None = None) -> dict[str, Tensor]:
+def gradient(tbptt_steps: int | None = None) -> dict[str, Tensor]:
     """Of the loss over all training examples, where training starts from."""
     entry = registry.find(NAME)
     net = build(entry.config, device="cpu", seed=0).train()
-    net.truncate = truncate
+    net.tbptt_steps = tbptt_steps
     x, y, _ = task_data(entry.task, entry.dataset).split("train").batch(torch.arange(TRAIN))
     names, values = zip(*net.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad(torch.nn.functional.cross_entropy(net(x), y), values), strict=True))
@@ -50,7 +50,7 @@ def training_batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], i
             seen.append((indices.tolist(), torch.initial_seed()))
         return batch(self, indices, *given)
 
-    monkeypatch.setattr(Split, "batch", noted)
+    monkeypatch.setattr(Split, "batch_size", noted)
     return seen
 
 
@@ -60,7 +60,7 @@ def training_batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], i
 def test_an_epoch_sees_every_example_once_in_an_order_of_its_own(
     small_zoo: Zoo, tmp_path: Path, training_batches: list[tuple[list[int], int]]
 ) -> None:
-    small_zoo({"epochs": 2, "batch": 20})
+    small_zoo({"epochs": 2, "batch_size": 20})
     train(registry.find(NAME), tmp_path / "run", device="cpu")
     orders = [[i for batch, _ in epoch for i in batch] for epoch in (training_batches[:8], training_batches[8:])]
     assert [sorted(order) for order in orders] == [list(range(TRAIN))] * 2
@@ -82,13 +82,13 @@ def test_dropout_acts_in_training_and_rests_in_validation(small_zoo: Zoo, tmp_pa
 
 
 def test_a_recipe_truncates(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo(WHOLE | {"truncate": 5})
+    small_zoo(WHOLE | {"tbptt_steps": 5})
     train(registry.find(NAME), tmp_path / "run", device="cpu")
     found = loading.read_tensors(tmp_path / "run" / loading.WEIGHTS)
     begun = build(registry.find(NAME).config, device="cpu", seed=0).state_dict()
-    for name, slope in gradient(truncate=5).items():
+    for name, slope in gradient(tbptt_steps=5).items():
         torch.testing.assert_close(found[name], begun[name] - slope, rtol=1e-5, atol=1e-6)
-    assert any(not torch.allclose(slope, gradient()[name]) for name, slope in gradient(truncate=5).items())
+    assert any(not torch.allclose(slope, gradient()[name]) for name, slope in gradient(tbptt_steps=5).items())
 
 
 def test_data_of_another_size_do_not_continue_a_run(
@@ -127,7 +127,7 @@ def test_the_training_figures_are_means_over_their_own_epoch(small_zoo: Zoo, tmp
 
 
 def test_the_gradient_norm_is_the_mean_of_its_epoch_before_clipping(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo(WHOLE | {"optimizer": {"name": "sgd", "lr": 1e-9}, "epochs": 2, "clip": 1e-3})
+    small_zoo(WHOLE | {"optimizer": {"name": "sgd", "lr": 1e-9}, "epochs": 2, "max_grad_norm": 1e-3})
     found = train(registry.find(NAME), tmp_path, device="cpu")
     norm = torch.cat([slope.flatten() for slope in gradient().values()]).norm().item()
     assert [row.gradient_norm for row in found.history] == pytest.approx([norm, norm], rel=1e-4)

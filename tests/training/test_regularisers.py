@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from zoo.errors import RequestError
 from zoo.networks.network import Network
-from zoo.training.regularisers import omega
+from zoo.training.regularisers import gradient_flow_penalty
 
 
 def written_out(net: Network, x: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
@@ -36,18 +36,18 @@ def test_omega_is_the_formula(lengths: list[int] | None) -> None:
     x, targets = normal(3, 6, 2), torch.tensor([0, 3, 1])
     given = None if lengths is None else torch.tensor(lengths)
     expected = written_out(net, x, targets, torch.full((3,), 6) if given is None else given)
-    found = omega(net, x, targets, given)
+    found = gradient_flow_penalty(net, x, targets, given)
     same(found, expected, 1e-6)  # the loss is taken in single precision
     net.zero_grad()
     of = weights(net, "layers.")
     same(gradients(found, of), gradients(expected, of), 1e-6)
-    assert any(g.abs().max() > 0 for g in gradients(omega(net, x, targets, given), of).values())
+    assert any(g.abs().max() > 0 for g in gradients(gradient_flow_penalty(net, x, targets, given), of).values())
 
 
 def test_where_no_error_is_left_omega_is_nothing() -> None:
     net = network("irnn", layers=1, inputs=(2,))
     net.head.weight.data.zero_()
-    found = omega(net, normal(2, 6, 2).abs(), torch.tensor([0, 3]))
+    found = gradient_flow_penalty(net, normal(2, 6, 2).abs(), torch.tensor([0, 3]))
     assert found.item() == 0.0
 
 
@@ -55,13 +55,13 @@ def test_where_no_error_is_left_omega_is_nothing() -> None:
 def test_a_step_against_omega_lowers_it(case: str) -> None:
     net = network(case, layers=2)
     x, targets = normal(5, 6, 2), torch.tensor([0, 3, 1, 2, 0])
-    before = omega(net, x, targets)
+    before = gradient_flow_penalty(net, x, targets)
     found = gradients(before, dict(net.named_parameters()))
     with torch.no_grad():
         size = torch.stack([g.square().sum() for g in found.values()]).sum()
         for name, p in net.named_parameters():
             p -= 1e-6 * found[name] / size.sqrt()
-    after = omega(net, x, targets)
+    after = gradient_flow_penalty(net, x, targets)
     assert after < before
 
 
@@ -74,7 +74,7 @@ def test_the_size_of_the_error_does_not_matter(dtype: torch.dtype, size: float) 
     for scale in (1e-4, size):
         net = network("irnn", layers=1, inputs=(2,), dtype=dtype)
         net.head.weight.data.mul_(scale)
-        value = omega(net, normal(2, 6, 2, dtype=dtype).abs(), torch.tensor([0, 3]))
+        value = gradient_flow_penalty(net, normal(2, 6, 2, dtype=dtype).abs(), torch.tensor([0, 3]))
         found.append((value, gradients(value, weights(net, "layers."))))
     (whole, slopes), (small, small_slopes) = found
     same(small, whole, 1e-3)
@@ -82,7 +82,7 @@ def test_the_size_of_the_error_does_not_matter(dtype: torch.dtype, size: float) 
 
 
 def test_of_one_time_step_omega_is_nothing() -> None:
-    assert omega(network("irnn", inputs=(2,)), normal(2, 1, 2), torch.tensor([0, 3])).item() == 0.0
+    assert gradient_flow_penalty(network("irnn", inputs=(2,)), normal(2, 1, 2), torch.tensor([0, 3])).item() == 0.0
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_of_one_time_step_omega_is_nothing() -> None:
 def test_it_is_of_one_state_and_one_direction(case: str, spec: dict[str, object]) -> None:
     net = network(case, **spec)
     with pytest.raises(RequestError, match="cannot have omega"):
-        omega(net, normal(3, 6, 2), torch.tensor([0, 3, 1]))
+        gradient_flow_penalty(net, normal(3, 6, 2), torch.tensor([0, 3, 1]))

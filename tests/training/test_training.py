@@ -27,7 +27,7 @@ from zoo.publishing import release
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
 from zoo.training.evaluation import evaluate, record
 from zoo.training.optimizers import make_optimizer, schedule
-from zoo.training.regularisers import omega
+from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.trainer import STATE, Progress, train
 from zoo.utils import files
 
@@ -87,9 +87,19 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({}, {"dropout": 0.3, "layers": 2, "recurrent_dropout": 0.2, "zoneout": 0.1}),
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
-        ({"truncate": 7, "precision": "bf16"}, {"cell": "lstm"}),
+        ({"tbptt_steps": 7, "precision": "bf16"}, {"cell": "lstm"}),
         (
-            {"then": [{"after": 1, "lr": 0.01, "schedule": {"name": "cosine"}, "affine": {"degrees": 20}, "shift": 2}]},
+            {
+                "stages": [
+                    {
+                        "start_epoch": 1,
+                        "lr": 0.01,
+                        "schedule": {"name": "cosine"},
+                        "affine": {"degrees": 20},
+                        "shift": 2,
+                    }
+                ]
+            },
             {},
         ),
     ],
@@ -199,7 +209,7 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
     train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
     tensors = loading.read_tensors(run / STATE)
     facts = json.loads(bytes(tensors["facts"].tolist()))
-    del facts["identity"]["config"]["architecture"]["dropout"], facts["identity"]["recipe"]["omega"]
+    del facts["identity"]["config"]["architecture"]["dropout"], facts["identity"]["recipe"]["gradient_flow_penalty"]
     del facts["identity"]["number of processes"]
 
     def write() -> None:
@@ -250,19 +260,25 @@ def test_that_a_run_diverged_is_told_until_it_goes_further(small_zoo: Zoo, tmp_p
 
 
 def test_a_batch_larger_than_the_data_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo({"batch": 161})
+    small_zoo({"batch_size": 161})
     with pytest.raises(TrainingError, match="larger than the 160"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
 def test_omega_is_added_to_the_loss(small_zoo: Zoo, tmp_path: Path) -> None:
-    given = {"optimizer": {"name": "sgd", "lr": 1.0}, "batch": 160, "epochs": 1, "clip": None, "omega": 0.5}
+    given = {
+        "optimizer": {"name": "sgd", "lr": 1.0},
+        "batch_size": 160,
+        "epochs": 1,
+        "max_grad_norm": None,
+        "gradient_flow_penalty": 0.5,
+    }
     small_zoo(given)
     entry = registry.find(NAME)
     train(entry, tmp_path / "run", device="cpu")
     net = build(entry.config, device="cpu", seed=0).train()
     x, y, lengths = task_data(entry.task, entry.dataset).split("train").batch(torch.arange(160), torch.device("cpu"))
-    loss = torch.nn.functional.cross_entropy(net(x), y) + 0.5 * omega(net, x, y, lengths)
+    loss = torch.nn.functional.cross_entropy(net(x), y) + 0.5 * gradient_flow_penalty(net, x, y, lengths)
     slopes = torch.autograd.grad(loss, list(net.parameters()))
     found = weights(tmp_path / "run")
     for (name, p), slope in zip(net.named_parameters(), slopes, strict=True):
@@ -270,7 +286,7 @@ def test_omega_is_added_to_the_loss(small_zoo: Zoo, tmp_path: Path) -> None:
 
 
 def test_clipping_bounds_the_step(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo({"optimizer": {"name": "sgd", "lr": 1.0}, "clip": 1e-3, "epochs": 1, "batch": 160})
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1.0}, "max_grad_norm": 1e-3, "epochs": 1, "batch_size": 160})
     train(registry.find(NAME), tmp_path / "run", device="cpu")
     start = build(registry.find(NAME).config, device="cpu", seed=0).state_dict()
     moved = torch.cat([(start[key] - tensor).flatten() for key, tensor in weights(tmp_path / "run").items()])
@@ -293,7 +309,7 @@ def test_two_processes_compute_what_one_does(small_zoo: Zoo, tmp_path: Path) -> 
 
 
 def test_unequal_shares_are_refused(small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small_zoo({"batch": 15})
+    small_zoo({"batch_size": 15})
     from accelerate import Accelerator
 
     monkeypatch.setattr(Accelerator, "num_processes", 2)
@@ -303,9 +319,9 @@ def test_unequal_shares_are_refused(small_zoo: Zoo, tmp_path: Path, monkeypatch:
 
 def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     first = {"name": "cosine", "epochs": 4}
-    then = {"after": 2, "lr": 0.02, "schedule": {"name": "polynomial", "power": 1.0}, "shift": 2}
-    last = {"after": 4, "lr": 0.03, "schedule": {"name": "polynomial", "power": 1.0}}
-    small_zoo({"epochs": 5, "schedule": first, "then": [then, last]})
+    then = {"start_epoch": 2, "lr": 0.02, "schedule": {"name": "polynomial", "power": 1.0}, "shift": 2}
+    last = {"start_epoch": 4, "lr": 0.03, "schedule": {"name": "polynomial", "power": 1.0}}
+    small_zoo({"epochs": 5, "schedule": first, "stages": [then, last]})
     entry, rates = registry.find(NAME), []
     train(entry, tmp_path / "whole", device="cpu", report=lambda at: rates.append(at.finished))
     rates = [row.lr / 0.01 for row in rates if row is not None]
@@ -328,7 +344,7 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
 
     # what comes after does not depend on the optimizer's state before, and it sees other images
     for folder, shift in (("forgets", 2), ("unmoved", None)):
-        small_zoo({"epochs": 5, "schedule": first, "then": [{**then, "shift": shift}, last]})
+        small_zoo({"epochs": 5, "schedule": first, "stages": [{**then, "shift": shift}, last]})
         shutil.copytree(tmp_path / "2", tmp_path / folder)
         tensors = loading.read_tensors(tmp_path / folder / STATE)
         tensors = {k: -t if k.endswith("exp_avg") else t for k, t in tensors.items()}
@@ -355,7 +371,7 @@ def test_a_run_goes_on_with_as_many_processes(small_zoo: Zoo, tmp_path: Path, mo
 
 def test_patience_counts_from_the_last_stage() -> None:
     recipe = Recipe.model_validate({
-        "optimizer": {"name": "adam", "lr": 0.1}, "batch": 1, "epochs": 20, "patience": 2, "then": [{"after": 3, "lr": 0.1}],
+        "optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 20, "patience": 2, "stages": [{"start_epoch": 3, "lr": 0.1}],
     })  # fmt: skip
 
     def ends(recipe: Recipe, *losses: float) -> bool:
@@ -379,7 +395,7 @@ def test_only_images_are_augmented() -> None:
 def test_a_recipe_that_augments_what_are_no_images_ends_before_it_begins(
     small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_zoo({"epochs": 3, "then": [{"after": 2, "lr": 0.1, "shift": 1}]})
+    small_zoo({"epochs": 3, "stages": [{"start_epoch": 2, "lr": 0.1, "shift": 1}]})
     split = mnist.MNIST.split
     monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), image=None))
     with pytest.raises(TrainingError, match="augments images"):
@@ -389,7 +405,7 @@ def test_a_recipe_that_augments_what_are_no_images_ends_before_it_begins(
 
 def test_schedules() -> None:
     total = 100
-    run = [schedule(Schedule(name="cosine", warmup=10, final=0.1), step, total) for step in range(total)]
+    run = [schedule(Schedule(name="cosine", warmup=10, final_factor=0.1), step, total) for step in range(total)]
     assert run[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
     assert run[10] == 1.0
     assert run[55] == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 2)) / 2)
@@ -415,7 +431,7 @@ def test_schedules() -> None:
             {"betas": (0.8, 0.9)},
         ),
         (
-            Optimizer(name="rmsprop", lr=0.1, smoothing=0.8, momentum=0.2, weight_decay=0.03),
+            Optimizer(name="rmsprop", lr=0.1, alpha=0.8, momentum=0.2, weight_decay=0.03),
             torch.optim.RMSprop,
             {"alpha": 0.8, "momentum": 0.2},
         ),
@@ -495,11 +511,11 @@ def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
 def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     with pytest.raises(RequestError, match="batch: Input should be less than"):
-        train(registry.find(NAME), tmp_path / "run", overrides={"batch": 20_000})
+        train(registry.find(NAME), tmp_path / "run", overrides={"batch_size": 20_000})
 
 
 def test_a_validation_loss_that_is_not_finite_is_a_diverged_run(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "batch_size": 160, "max_grad_norm": None}, cell="irnn")
     saying = r"in step 1 \(epoch 1\): the validation loss is not finite\. The last good state is in \S+run\.$"
     with pytest.raises(TrainingError, match=saying):
         train(registry.find("irnn-1x8-mnist-rows"), tmp_path / "run", device="cpu")
@@ -597,7 +613,9 @@ def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zo
 
 
 def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) -> None:
-    small_zoo({"epochs": 1, "optimizer": {"name": "sgd", "lr": 1e30}, "batch": 160, "clip": None}, cell="irnn")
+    small_zoo(
+        {"epochs": 1, "optimizer": {"name": "sgd", "lr": 1e30}, "batch_size": 160, "max_grad_norm": None}, cell="irnn"
+    )
     entry, other = registry.find("irnn-1x8-mnist-rows"), {"optimizer": {"name": "adam", "lr": 0.01}}
     with pytest.raises(TrainingError, match="diverged in step 1"):
         train(entry, tmp_path, device="cpu")
@@ -627,7 +645,7 @@ def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
 
     train(registry.find(NAME), tmp_path, device="cpu", report=second)
     assert refused == [True]
-    with files.alone(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
+    with files.exclusive_lock(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
         release.adopt(tmp_path)
     train(registry.find(NAME), tmp_path, device="cpu")  # the lock is gone, and so is what was left by a killed process
     assert not list(tmp_path.glob(".*.partial"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
-from ..utils.imports import imported
+from ..utils.imports import import_object
 
 if TYPE_CHECKING:
     from .base import Cell
@@ -131,5 +131,5 @@ def cell_row(name: str) -> CellRow:
 
 def cell_class(name: str) -> "type[Cell]":
     """The class of the cell `name`, imported when asked for."""
-    cls: type[Cell] = imported(cell_row(name).path, __name__)
+    cls: type[Cell] = import_object(cell_row(name).path, __name__)
     return cls

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
@@ -30,9 +31,9 @@ class Antisymmetric(Cell):
 
     inputs: ClassVar[tuple[str, ...]] = ("h",)
 
-    def __init__(self, maps: Maps, epsilon: float = 0.1, gamma: float = 0.01):
-        super().__init__(maps)
-        self.recurrent = maps(form=partial(antisymmetric, gamma=gamma))
+    def __init__(self, projection: ProjectionFactory, epsilon: float = 0.1, gamma: float = 0.01):
+        super().__init__(projection)
+        self.recurrent = projection(parametrization=partial(antisymmetric, gamma=gamma))
         self.epsilon = epsilon
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
@@ -47,7 +48,7 @@ class GatedAntisymmetric(Antisymmetric):
     """
 
     inputs = ("z", "h")
-    keeps = {"z": -1}
+    memory_gates = {"z": -1}
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,), (z, new) = state, self.split(x[0])

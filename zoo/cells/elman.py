@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class RNN(Cell):
@@ -11,9 +12,9 @@ class RNN(Cell):
 
     inputs = ("h",)
 
-    def __init__(self, maps: Maps, activation: str = "tanh"):
-        super().__init__(maps)
-        self.recurrent = maps()
+    def __init__(self, projection: ProjectionFactory, activation: str = "tanh"):
+        super().__init__(projection)
+        self.recurrent = projection()
         self.activation = {"tanh": torch.tanh, "relu": torch.relu}[activation]
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
@@ -23,5 +24,5 @@ class RNN(Cell):
 class IRNN(RNN):
     """h_t = ReLU(W x_t + U h_{t-1} + b), U starting as the identity (its row in CELLS says so)."""
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps, activation="relu")
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection, activation="relu")

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class GatedFeedback(Cell):
@@ -16,14 +17,14 @@ class GatedFeedback(Cell):
 
     inputs = ("h", "g")
 
-    def __init__(self, maps: Maps, depth: int = 1):
-        super().__init__(maps)
+    def __init__(self, projection: ProjectionFactory, depth: int = 1):
+        super().__init__(projection)
         self.depth = depth
         self.states = tuple(f"h{layer}" for layer in range(depth, 0, -1))
-        self.recurrent = nn.ModuleList(maps(depth) for _ in range(depth))  # U of one i and all j
-        self.past = nn.ModuleList(maps.scalars(depth * depth) for _ in range(depth))  # u, of one part of h*
-        self.present = nn.ModuleList(maps.scalars(depth) for _ in range(depth))  # w, of one j
-        self.up = nn.ModuleList(maps(bias=True) for _ in range(depth - 1))  # W of all j but the first
+        self.recurrent = nn.ModuleList(projection(depth) for _ in range(depth))  # U of one i and all j
+        self.past = nn.ModuleList(projection.scalars(depth * depth) for _ in range(depth))  # u, of one part of h*
+        self.present = nn.ModuleList(projection.scalars(depth) for _ in range(depth))  # w, of one j
+        self.up = nn.ModuleList(projection(bias=True) for _ in range(depth - 1))  # W of all j but the first
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         below, seen = self.split(x[0])

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class GRU(Cell):
@@ -15,13 +16,13 @@ class GRU(Cell):
     """
 
     inputs = ("r", "z", "h")
-    keeps = {"z": -1}
+    memory_gates = {"z": -1}
 
-    def __init__(self, maps: Maps, reset: str = "before"):
-        super().__init__(maps)
+    def __init__(self, projection: ProjectionFactory, reset: str = "before"):
+        super().__init__(projection)
         self.before = {"before": True, "after": False}[reset]
-        self.gates = maps(2)
-        self.candidate = maps(bias=not self.before)
+        self.gates = projection(2)
+        self.candidate = projection(bias=not self.before)
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         r, z, h = self.split(x)

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class IndRNN(Cell):
@@ -15,13 +16,13 @@ class IndRNN(Cell):
 
     inputs = ("h",)
 
-    def __init__(self, maps: Maps, activation: str = "relu"):
-        super().__init__(maps)
-        self.recurrent = maps.diagonal()
+    def __init__(self, projection: ProjectionFactory, activation: str = "relu"):
+        super().__init__(projection)
+        self.recurrent = projection.diagonal()
         self.activation = {"relu": torch.relu, "tanh": torch.tanh}[activation]
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (self.activation(self.recurrent(state[0], x[0])),)
 
-    def start(self, generator: torch.Generator, steps: int) -> None:
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.weight, 0.0, 2 ** (1 / steps), generator=generator)

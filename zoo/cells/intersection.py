@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class Intersection(Cell):
@@ -15,11 +16,11 @@ class Intersection(Cell):
 
     inputs = ("y", "h", "gy", "gh", "x")
     states = ("y", "h")
-    keeps = {"gh": +1}
+    memory_gates = {"gh": +1}
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps(4)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(4)
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         *four, through = self.split(x)

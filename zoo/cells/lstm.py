@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Map, Maps, State, along
+from .base import Cell, State
+from .projections import Projection, ProjectionFactory, along
 
 
 class LSTM(Cell):
@@ -15,11 +16,11 @@ class LSTM(Cell):
 
     inputs: ClassVar[tuple[str, ...]] = ("i", "f", "z", "o")
     states: tuple[str, ...] = ("h", "c")
-    keeps = {"f": +1, "i": -1}
+    memory_gates = {"f": +1, "i": -1}
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps(4)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(4)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         h, c = state
@@ -35,11 +36,11 @@ class ForgetLSTM(Cell):
     """
 
     inputs = ("f", "z")
-    keeps = {"f": +1}
+    memory_gates = {"f": +1}
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps(2)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(2)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,) = state
@@ -54,9 +55,9 @@ class PeepholeLSTM(LSTM):
     unit, as in the original paper.
     """
 
-    def __init__(self, maps: Maps, peephole: str = "full"):
-        super().__init__(maps)
-        kinds: dict[str, Callable[[int], Map]] = {"full": maps, "diagonal": maps.diagonal}
+    def __init__(self, projection: ProjectionFactory, peephole: str = "full"):
+        super().__init__(projection)
+        kinds: dict[str, Callable[[int], Projection]] = {"full": projection, "diagonal": projection.diagonal}
         make = kinds[peephole]
         self.old = make(2)
         self.new = make(1)
@@ -79,11 +80,11 @@ class CoupledLSTM(Cell):
 
     inputs = ("f", "z", "o")
     states = ("h", "c")
-    keeps = {"f": +1}
+    memory_gates = {"f": +1}
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps(3)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(3)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         h, c = state
@@ -101,9 +102,9 @@ class ResidualLSTM(PeepholeLSTM):
 
     inputs = ("i", "f", "z", "o", "s")
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps, peephole="diagonal")
-        self.projection = maps()
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection, peephole="diagonal")
+        self.projection = projection()
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         *gates, shortcut = self.split(x)
@@ -124,13 +125,13 @@ class PhasedLSTM(PeepholeLSTM):
     """
 
     states = ("h", "c", "t")
-    counting = ("t",)
+    float32_states = ("t",)
 
-    def __init__(self, maps: Maps, ratio: float = 0.05, leak: float = 0.001):
-        super().__init__(maps, peephole="diagonal")
+    def __init__(self, projection: ProjectionFactory, ratio: float = 0.05, leak: float = 0.001):
+        super().__init__(projection, peephole="diagonal")
         self.ratio, self.leak = ratio, leak
-        self.log_period = nn.Parameter(torch.empty(maps.units))
-        self.shift = nn.Parameter(torch.empty(maps.units))
+        self.log_period = nn.Parameter(torch.empty(projection.units))
+        self.shift = nn.Parameter(torch.empty(projection.units))
 
     @classmethod
     def channels(cls, state: str, units: int) -> int:
@@ -145,6 +146,6 @@ class PhasedLSTM(PeepholeLSTM):
         new = super().step(x, tuple(old))
         return *(k * n + (1 - k) * o for n, o in zip(new, old, strict=True)), t + 1
 
-    def start(self, generator: torch.Generator, steps: int) -> None:
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_period, 0.0, math.log(steps), generator=generator)
         nn.init.uniform_(self.shift, generator=generator).mul_(self.log_period.exp())

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class RHN(Cell):
@@ -15,11 +16,11 @@ class RHN(Cell):
     """
 
     inputs = ("h", "t", "c")
-    keeps = {"c": +1, "t": -1}
+    memory_gates = {"c": +1, "t": -1}
 
-    def __init__(self, maps: Maps, depth: int = 1):
-        super().__init__(maps)
-        self.recurrent = nn.ModuleList(maps(3, bias=layer > 0) for layer in range(depth))
+    def __init__(self, projection: ProjectionFactory, depth: int = 1):
+        super().__init__(projection)
+        self.recurrent = nn.ModuleList(projection(3, bias=layer > 0) for layer in range(depth))
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (s,) = state

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class RIN(Cell):
@@ -11,9 +12,9 @@ class RIN(Cell):
 
     inputs = ("h",)
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps()
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection()
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,) = state
@@ -23,9 +24,9 @@ class RIN(Cell):
 class RINDT(RIN):
     """RIN with a second transition in every step (appendix D, eq. 26-27): h_t = ReLU((U2 + I) h' + b2), h' as in RIN."""
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.transition = maps(bias=True)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.transition = projection(bias=True)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (h,) = super().step(x, state)

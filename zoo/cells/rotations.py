@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Map, Maps, State, add, along
+from .base import Cell, State
+from .projections import Projection, ProjectionFactory, add, along
 from .unitary import URNN, modrelu, to_complex, to_real
 
 
@@ -24,7 +25,7 @@ def rotated(s: Tensor, angles: Tensor, phases: Tensor | None, shift: int) -> Ten
     return torch.cat([turned, s[..., pairs:]], -1).roll(shift, -1)
 
 
-class Rotations(Map):
+class Rotations(Projection):
     """An orthogonal map: `capacity` layers of rotations, the pairs of every second one shifted by one place.
 
     weight: (capacity, n // 2) angles.
@@ -43,7 +44,7 @@ class Rotations(Map):
         return add(s, plus)
 
 
-class PhasedRotations(Map):
+class PhasedRotations(Projection):
     """A unitary map: as Rotations, with a phase for each, and at last one for each unit. s: (..., 2n), see to_complex.
 
     weight: (2 capacity, n // 2), the angles and then the phases of every layer; phases: (n,).
@@ -73,11 +74,11 @@ class EUNN(URNN):
     factors F: n of them reach every unitary matrix. States and output as of the URNN.
     """
 
-    def __init__(self, maps: Maps, capacity: int = 2):
-        super().__init__(maps)
-        self.recurrent = PhasedRotations(maps.units, capacity)
+    def __init__(self, projection: ProjectionFactory, capacity: int = 2):
+        super().__init__(projection)
+        self.recurrent = PhasedRotations(projection.units, capacity)
 
-    def start(self, generator: torch.Generator, steps: int) -> None:
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.phases, -math.pi, math.pi, generator=generator)  # type: ignore[arg-type]
 
 
@@ -88,13 +89,13 @@ class GORU(Cell):
     """
 
     inputs = ("r", "z", "h")
-    keeps = {"z": +1}
+    memory_gates = {"z": +1}
 
-    def __init__(self, maps: Maps, capacity: int = 2):
-        super().__init__(maps)
-        self.gates = maps(2)
-        self.rotation = Rotations(maps.units, capacity)
-        self.threshold = nn.Parameter(torch.empty(maps.units))
+    def __init__(self, projection: ProjectionFactory, capacity: int = 2):
+        super().__init__(projection)
+        self.gates = projection(2)
+        self.rotation = Rotations(projection.units, capacity)
+        self.threshold = nn.Parameter(torch.empty(projection.units))
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         r, z, h = self.split(x)
@@ -106,5 +107,5 @@ class GORU(Cell):
         new = modrelu(new + r * self.rotation(h), self.threshold, parts=1)
         return (z * h + (1 - z) * new,)
 
-    def start(self, generator: torch.Generator, steps: int) -> None:
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.rotation.weight, -math.pi, math.pi, generator=generator)

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Maps, State
+from .base import Cell, State
 from .gru import GRU
 from .lstm import LSTM
+from .projections import ProjectionFactory
 
 
 class Skipping(Cell):
@@ -16,9 +17,9 @@ class Skipping(Cell):
     One u for all units; in an image, one for each place.
     """
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.importance = maps.scalars(1, bias=True)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.importance = projection.scalars(1, bias=True)
 
     @classmethod
     def channels(cls, state: str, units: int) -> int:
@@ -33,7 +34,7 @@ class Skipping(Cell):
         p = u * d + (1 - u) * (p + torch.minimum(d, 1 - p))
         return *new, 1 - p
 
-    def start(self, generator: torch.Generator, steps: int) -> None:
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         if self.importance.bias is not None:
             nn.init.ones_(self.importance.bias)
 

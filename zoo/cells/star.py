@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, Maps, State
+from .base import Cell, State
+from .projections import ProjectionFactory
 
 
 class STAR(Cell):
@@ -14,11 +15,11 @@ class STAR(Cell):
     """
 
     inputs = ("z", "k")
-    keeps = {"k": -1}
+    memory_gates = {"k": -1}
 
-    def __init__(self, maps: Maps, shift: float = 0.0):
-        super().__init__(maps)
-        self.recurrent = maps()
+    def __init__(self, projection: ProjectionFactory, shift: float = 0.0):
+        super().__init__(projection)
+        self.recurrent = projection()
         self.shift = shift
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -10,8 +10,9 @@ from functools import cache, partial
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, Map, Maps, State, add, along
+from .base import Cell, State
 from .elman import RNN
+from .projections import Projection, ProjectionFactory, add, along
 
 
 def modrelu(s: Tensor, threshold: Tensor, parts: int = 2) -> Tensor:
@@ -57,7 +58,7 @@ def permutation(units: int, device: torch.device) -> Tensor:
     return made
 
 
-class Evolution(Map):
+class Evolution(Projection):
     """W = D3 R2 F^-1 D2 Pi R1 F D1 on complex vectors: phases D, reflections R, a permutation, the Fourier transform F.
 
     weight: (7, n), the angles of D1, D2 and D3 and the real and imaginary parts of the vectors of R1 and R2.
@@ -101,10 +102,10 @@ class URNN(Cell):
 
     inputs = ("re", "im")
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent: Map = Evolution(maps.units)
-        self.threshold = nn.Parameter(torch.empty(maps.units))
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent: Projection = Evolution(projection.units)
+        self.threshold = nn.Parameter(torch.empty(projection.units))
 
     @classmethod
     def channels(cls, state: str, units: int) -> int:
@@ -133,9 +134,9 @@ class FullURNN(URNN):
     antisymmetric and S symmetric, reaches every unitary matrix (Lezcano-Casado & Martinez-Rubio 2019).
     """
 
-    def __init__(self, maps: Maps):
-        super().__init__(maps)
-        self.recurrent = maps(form=unitary)
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(parametrization=unitary)
 
 
 def nearly_orthogonal(weight: Tensor, margin: float) -> Tensor:
@@ -154,6 +155,6 @@ class SoftOrthogonalRNN(RNN):
     are exponentials, and with S take n^2 numbers, as many as a free matrix: the 18k of "Gating revisited", Table 1.
     """
 
-    def __init__(self, maps: Maps, activation: str = "tanh", margin: float = 0.1):
-        super().__init__(maps, activation)
-        self.recurrent = maps(form=partial(nearly_orthogonal, margin=margin))
+    def __init__(self, projection: ProjectionFactory, activation: str = "tanh", margin: float = 0.1):
+        super().__init__(projection, activation)
+        self.recurrent = projection(parametrization=partial(nearly_orthogonal, margin=margin))

@@ -65,8 +65,8 @@ class Epoch(Spec):
 
 def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
     """Whether the validation loss has not fallen for as many epochs as the recipe has patience for, in its last stage."""
-    last, _ = recipe.stages[-1]
-    losses = [row.validation_loss for row in history[last.after :]]
+    last, _ = recipe.timeline[-1]
+    losses = [row.validation_loss for row in history[last.start_epoch :]]
     return recipe.patience is not None and bool(losses) and len(losses) > losses.index(min(losses)) + recipe.patience
 
 
@@ -159,4 +159,4 @@ def of(name: str) -> Results:
 
 def write(folder: Path, results: Results) -> None:
     """Write results.json into a checkpoint's folder, whole or not at all."""
-    files.replace(folder / FILE, (json.dumps(results.model_dump(mode="json"), indent=1) + "\n").encode())
+    files.atomic_write(folder / FILE, (json.dumps(results.model_dump(mode="json"), indent=1) + "\n").encode())

@@ -18,7 +18,7 @@ RESERVED = ("<padding>", "<unknown>")
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text in lower case: runs of letters, apostrophes left out (don't is dont)."""
     return re.findall(r"[^\W\d_]+", re.sub("['’]", "", text.lower()))
 
@@ -72,7 +72,7 @@ class Tokenizer:
 
     def __call__(self, texts: str | Sequence[str]) -> tuple[Tensor, Tensor]:
         """Tokens and lengths of one text or several, as a network takes them."""
-        return self.batch([words_of(text) for text in ([texts] if isinstance(texts, str) else texts)])
+        return self.batch([split_words(text) for text in ([texts] if isinstance(texts, str) else texts)])
 
     def batch(self, texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Tokens, padded to the longest text, and lengths of texts that are lists of words; a text without is unknown."""
@@ -91,7 +91,9 @@ class Tokenizer:
         told, asked = ([given] if isinstance(given, str) else list(given) for given in (stories, questions))
         if len(told) != len(asked):
             raise RequestError(f"Every story has a question: these are {len(told)} stories and {len(asked)} questions.")
-        return self.joined([(words_of(story), words_of(question)) for story, question in zip(told, asked, strict=True)])
+        return self.joined(
+            [(split_words(story), split_words(question)) for story, question in zip(told, asked, strict=True)]
+        )
 
     def joined(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
         """As `ask`, of stories and questions that are lists of words. Of what is too long, the story's beginning is left out.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..registry.schema import Dataset, Task
-from .base import SEEDS, Split, SplitName, TaskData, refuse_layout
+from .base import SEEDS, Split, SplitName, TaskData, is_locked, refuse_layout
 
 
 class Adding(TaskData):
@@ -31,7 +31,7 @@ class Adding(TaskData):
         second = (first + 1 + gap) % steps  # any other position, all equally likely
         raw = numpy.column_stack([numbers, first, second]).astype("<f4")
         key, digest = f"{steps}-{name}", hashlib.sha256(raw.tobytes()).hexdigest()
-        if digest != self.dataset.sha256[key]:
+        if not is_locked(self.dataset, key, digest):
             raise DataError(f"The adding problem {key} was generated otherwise than pinned (sha256 differs).")
         each = numpy.arange(n)
         targets = torch.from_numpy(numbers[each, first] + numbers[each, second])

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from ..checkpoints.tokenizer import RESERVED, Tokenizer, words_of
+from ..checkpoints.tokenizer import RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, original, refuse_layout
+from .base import Split, SplitName, TaskData, read_verified, refuse_layout
 from .text import trimmed
 
 
@@ -45,7 +45,7 @@ class Babi(TaskData):
     @cached_property
     def _questions(self) -> dict[str, list[Question]]:
         files = {part: self._file(part) for part in ("train", "test")}
-        return {part: questions(original(self.dataset, name).decode(), name) for part, name in files.items()}
+        return {part: questions(read_verified(self.dataset, name).decode(), name) for part, name in files.items()}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -70,7 +70,7 @@ class Babi(TaskData):
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}
         return Split(tokens.short(), answers, digests, trimmed, lengths)
 
-    def equip(self, network: Network) -> None:
+    def attach_tokenizer(self, network: Network) -> None:
         """Give the network its words."""
         network.tokenizer = self.tokenizer
 
@@ -85,10 +85,10 @@ def questions(text: str, name: str) -> list[Question]:
         if index == "1":
             story, number = [], number + 1
         said, *asked = rest.split("\t")
-        if not index.isdigit() or not number or len(asked) not in (0, 2) or not words_of(said):
+        if not index.isdigit() or not number or len(asked) not in (0, 2) or not split_words(said):
             raise DataError(f"{name}, line {at}: not a statement or a question of the bAbI tasks.")
         if asked:
-            found.append(Question(list(story), words_of(said), asked[0], number))
+            found.append(Question(list(story), split_words(said), asked[0], number))
         else:
-            story += words_of(said)
+            story += split_words(said)
     return found

@@ -94,7 +94,7 @@ class TaskData(ABC):
         """What makes its x of text, where it does."""
         return None
 
-    def equip(self, network: Network) -> None:  # noqa: B027
+    def attach_tokenizer(self, network: Network) -> None:  # noqa: B027
         """Give a fresh network what it must have of the data before it is trained, such as its words."""
 
     def split(self, name: SplitName) -> Split:
@@ -120,7 +120,7 @@ def data_folder(dataset: Dataset) -> Path:
     return paths.data() / (dataset.folder or "")
 
 
-def original(dataset: Dataset, name: str) -> bytes:
+def read_verified(dataset: Dataset, name: str) -> bytes:
     """The content of an original file of a dataset, verified; on disk it may be gzipped, or in a .tar.gz.
 
     Files lie in data_folder; one with a folder in its name also in any folder there, as an archive unpacks. An archive
@@ -153,9 +153,25 @@ def _content(path: Path, name: str) -> bytes | None:
 
 
 def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
-    if hashlib.sha256(content).hexdigest() != dataset.sha256[name]:
+    if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
         raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
     return content
+
+
+class Recording(dict[str, str]):
+    """The digests of a dataset that is being locked: whatever is read is taken down."""
+
+
+def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
+    """Whether `digest` is the locked one of the dataset's file `name`; a Recording takes it down.
+
+    Raises DataError for a file that has no locked digest.
+    """
+    if isinstance(dataset.sha256, Recording):
+        dataset.sha256[name] = digest
+    if name not in dataset.sha256:
+        raise DataError(f"{dataset.title}: {name} has no digest in cards/lock.json. To lock it: rnnzoo release DATASET")
+    return dataset.sha256[name] == digest
 
 
 def unpacked(path: Path) -> bytes:
@@ -179,7 +195,7 @@ def archived(path: Path, name: str) -> bytes | None:
     return None
 
 
-def dealt(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
+def split_by_hash(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
     """Indices of the examples of every split of data that come without any, each in an order as good as random.
 
     Examples of one key are never parted. Keys are put in the order of their sha256; the first `test` of them are the

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, dealt, original, refuse_layout
+from .base import Split, SplitName, TaskData, read_verified, refuse_layout, split_by_hash
 
 
 class Sits(TaskData):
@@ -25,13 +25,13 @@ class Sits(TaskData):
         refuse_layout(task, dataset, "sequence", "steps")
 
     def read(self, name: SplitName) -> Split:
-        (file,) = self.dataset.sha256
+        (file,) = self.dataset.files
         try:
-            with numpy.load(io.BytesIO(original(self.dataset, file)), allow_pickle=False) as arrays:
+            with numpy.load(io.BytesIO(read_verified(self.dataset, file)), allow_pickle=False) as arrays:
                 x, y, places = torch.from_numpy(arrays["X"]), torch.from_numpy(arrays["y"]), arrays["lonlat"]
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(f"{self.dataset.title}: {file} has not the arrays X, y and lonlat ({error}).") from error
-        chosen = dealt([f"{east:.5f} {north:.5f}" for east, north in places.tolist()], self.dataset)[name]
+        chosen = split_by_hash([f"{east:.5f} {north:.5f}" for east, north in places.tolist()], self.dataset)[name]
         targets = y[chosen]
         if self.task.layout == "steps":
             targets = targets[:, None].expand(-1, x.shape[1])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..registry.schema import Dataset, Task
-from .base import SEEDS, Split, SplitName, TaskData, dealt, original, refuse_layout
+from .base import SEEDS, Split, SplitName, TaskData, is_locked, read_verified, refuse_layout, split_by_hash
 
 RADII = (1.0, 0.8)  # of class 0 and class 1; scikit-learn's make_circles, which the thesis calls, has these by default
 SPREAD = 0.1  # of the uniform noise on each coordinate; there, without an argument, none
@@ -26,15 +26,15 @@ class Pima(TaskData):
         refuse_layout(task, dataset, "rows")
 
     def read(self, name: SplitName) -> Split:
-        (file,) = self.dataset.sha256
-        lines = original(self.dataset, file).decode("ascii", "replace").split()
+        (file,) = self.dataset.files
+        lines = read_verified(self.dataset, file).decode("ascii", "replace").split()
         try:
             table = torch.tensor([[float(number) for number in line.split(",")] for line in lines])
             features, labels = table.split([self.task.input[0], 1], 1)
         except (ValueError, RuntimeError, IndexError) as error:
             raise DataError(f"{self.dataset.title}: {file} has not nine numbers a row ({error}).") from error
-        chosen = dealt(lines, self.dataset)[name]
-        return Split(features[chosen], labels[chosen, 0].long(), dict(self.dataset.sha256), _as_it_is)
+        chosen = split_by_hash(lines, self.dataset)[name]
+        return Split(features[chosen], labels[chosen, 0].long(), {file: self.dataset.sha256[file]}, _as_it_is)
 
 
 class Circles(TaskData):
@@ -49,7 +49,7 @@ class Circles(TaskData):
         # RandomState's stream is frozen; what is made of it by sine and cosine may differ in the last bit
         drawn = numpy.random.RandomState(SEEDS[name]).random_sample((n, 3)).astype("<f4")
         digest = hashlib.sha256(drawn.tobytes()).hexdigest()
-        if digest != self.dataset.sha256[name]:
+        if not is_locked(self.dataset, name, digest):
             raise DataError(f"The {name} points on circles were generated otherwise than pinned (sha256 differs).")
         angle, noise = torch.from_numpy(drawn).split([1, 2], 1)
         labels = torch.arange(n) % len(RADII)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from .. import registry
-from ..checkpoints.tokenizer import PADDING, RESERVED, Tokenizer, words_of
+from ..checkpoints.tokenizer import PADDING, RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, dealt, original, refuse_layout
+from .base import Split, SplitName, TaskData, read_verified, refuse_layout, split_by_hash
 
 
 class Example(NamedTuple):
@@ -54,7 +54,7 @@ class Text(TaskData):
     @cached_property
     def _splits(self) -> dict[SplitName, list[Example]]:
         examples = self.examples()
-        parts = dealt([" ".join(e.words) for e in examples], self.dataset)
+        parts = split_by_hash([" ".join(e.words) for e in examples], self.dataset)
         return {name: self.chosen([examples[i] for i in indices]) for name, indices in parts.items()}
 
     @cached_property
@@ -71,7 +71,7 @@ class Text(TaskData):
         labels = torch.tensor([e.label for e in examples])
         return Split(tokens, labels, dict(self.dataset.sha256), trimmed, lengths)
 
-    def equip(self, network: Network) -> None:
+    def attach_tokenizer(self, network: Network) -> None:
         """Give the network its words, and its embedding their pretrained vectors.
 
         Words without a vector keep a random one, of the same standard deviation.
@@ -80,7 +80,7 @@ class Text(TaskData):
         spec = network.config.architecture.embedding
         if spec is None or spec.pretrained is None or network.embedding is None:
             return
-        known = vectors(registry.registry().datasets[spec.pretrained], self.tokenizer.tokens.keys(), spec.size)
+        known = vectors(registry.load_registry().datasets[spec.pretrained], self.tokenizer.tokens.keys(), spec.size)
         found = torch.stack(list(known.values())).to(network.device)
         with torch.no_grad():
             network.embedding.weight *= found.std()
@@ -94,9 +94,9 @@ def trimmed(raw: Tensor) -> Tensor:
 
 def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tensor]:
     """Vectors, (size,), of those of the words that a file in GloVe's format has: a word and numbers a line."""
-    (name,) = dataset.sha256
+    (name,) = dataset.files
     wanted = set(words) - set(RESERVED)
-    lines = (line.split(" ") for line in original(dataset, name).decode().splitlines())
+    lines = (line.split(" ") for line in read_verified(dataset, name).decode().splitlines())
     found = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}
     if not found or any(len(vector) != size for vector in found.values()):
         raise DataError(f"{dataset.title}: no vectors of {size} numbers for these words.")
@@ -105,7 +105,7 @@ def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tens
 
 def rows(dataset: Dataset, name: str) -> list[dict[str, str]]:
     """The rows of a CSV file with a header."""
-    return list(csv.DictReader(io.StringIO(original(dataset, name).decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(read_verified(dataset, name).decode(), newline="")))
 
 
 class Spooky(Text):
@@ -115,7 +115,7 @@ class Spooky(Text):
 
     def examples(self) -> list[Example]:
         found = [
-            Example(words_of(row["text"]), self.task.classes.index(row["author"]))
+            Example(split_words(row["text"]), self.task.classes.index(row["author"]))
             for row in rows(self.dataset, "train.csv")
         ]
         return _distinct(found)
@@ -148,8 +148,8 @@ class Jigsaw(Text):
     layouts = tuple(table)
 
     def examples(self) -> list[Example]:
-        parts = ((name, row) for name in sorted(self.dataset.sha256) for row in rows(self.dataset, name))
-        return _distinct([Example(words_of(row["comment_text"]), int(row["toxic"]), name) for name, row in parts])
+        parts = ((name, row) for name in sorted(self.dataset.files) for row in rows(self.dataset, name))
+        return _distinct([Example(split_words(row["comment_text"]), int(row["toxic"]), name) for name, row in parts])
 
     def chosen(self, examples: list[Example]) -> list[Example]:
         layout = self.table[self.task.layout]

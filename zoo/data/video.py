@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ..errors import DataError, MissingExtraError
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, data_folder, dealt, original, refuse_layout
+from .base import Split, SplitName, TaskData, data_folder, read_verified, refuse_layout, split_by_hash
 
 SENSOR = 34  # pixels a side
 PARTS = ("x", "y", "p", "t_us", "offsets", "label", "file_id")
@@ -36,14 +36,14 @@ class NMNIST(TaskData):
         refuse_layout(task, dataset, "frames")
 
     def read(self, name: SplitName) -> Split:
-        (file,) = self.dataset.sha256
+        (file,) = self.dataset.files
         part = "test" if name == "test" else "train"
         try:
-            with numpy.load(io.BytesIO(original(self.dataset, file)), allow_pickle=False) as arrays:
+            with numpy.load(io.BytesIO(read_verified(self.dataset, file)), allow_pickle=False) as arrays:
                 x, y, p, t, offsets, labels, ids = (arrays[f"{part}_{key}"] for key in PARTS)
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(f"{self.dataset.title}: {file} has not the arrays {', '.join(PARTS)} ({error}).") from error
-        chosen = range(len(labels)) if name == "test" else dealt([str(i) for i in ids], self.dataset)[name]
+        chosen = range(len(labels)) if name == "test" else split_by_hash([str(i) for i in ids], self.dataset)[name]
         clips = [slice(offsets[i], offsets[i + 1]) for i in chosen]
         frames = numpy.stack([self._frames(x[clip], y[clip], p[clip], t[clip]) for clip in clips])
         targets = torch.from_numpy(labels[list(chosen)])
@@ -86,7 +86,7 @@ class Jester(TaskData):
         wrong = next((row for row in clips if len(row) != 2 or not row[0].isdigit() or row[1] not in labels), None)
         if wrong is not None:
             raise DataError(f"{self.dataset.title}: the list of {part} has the line {';'.join(wrong)!r}.")
-        chosen = range(len(clips)) if name == "test" else dealt([clip for clip, _ in clips], self.dataset)[name]
+        chosen = range(len(clips)) if name == "test" else split_by_hash([clip for clip, _ in clips], self.dataset)[name]
         # nobody holds all frames in memory: what is stored of a clip is its number
         numbers = torch.tensor([int(clips[i][0]) for i in chosen])
         targets = torch.tensor([labels.index(clips[i][1]) for i in chosen])

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
-from ..utils.imports import imported
+from ..utils.imports import import_object
 
 if TYPE_CHECKING:
     from .base import Array, Axis, Result
@@ -52,7 +52,7 @@ class Analysis:
     @property
     def function(self) -> "Callable[..., Result]":
         """The function, imported when asked for."""
-        found: Callable[..., Result] = imported(self.path, __name__)
+        found: Callable[..., Result] = import_object(self.path, __name__)
         return found
 
     @property

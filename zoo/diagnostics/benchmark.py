@@ -25,7 +25,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Dense
+from ..cells.projections import Dense
 from ..errors import BenchmarkError, MissingExtraError, RequestError, UnknownNameError, first_line
 from ..networks import builder
 from ..networks.layer import Direction

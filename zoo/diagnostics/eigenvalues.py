@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..cells.base import Dense
+from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
 from ..networks.network import Network

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ..cells import FEEDFORWARD, cell_class
-from ..cells.base import Cell, Dense, Map, State
+from ..cells.base import Cell, State
+from ..cells.projections import Dense, Projection
 from ..errors import RequestError
 from ..networks.builder import refuse_large
 from ..networks.layer import Direction
@@ -44,7 +45,9 @@ class Node(nn.Module):
 
     def _plain(self) -> dict[str, Dense]:
         dense = {
-            name: m for name, m in self.named_modules() if isinstance(m, Dense) and m.norm is None and m.form is None
+            name: m
+            for name, m in self.named_modules()
+            if isinstance(m, Dense) and m.norm is None and m.parametrization is None
         }
         if self.way.cell.axis != -1:
             return {}
@@ -118,7 +121,7 @@ def layers_of(config: Config) -> list[Node]:
     with torch.device("meta"):
         network = Network(config).eval()
     refuse_large(network)
-    return [Node(layer.ahead) for layer in network.stack]
+    return [Node(layer.forward_direction) for layer in network.stack]
 
 
 def draw(
@@ -128,7 +131,7 @@ def draw(
     own, biases and states zero, x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, a being the correlation.
 
     A cell whose definition has start values of its own keeps them in its recurrent maps (`init` of its row in CELLS) and
-    in what belongs to no map (`Cell.start`).
+    in what belongs to no map (`Cell.reset_parameters`).
     """
     nodes = layers_of(config)
     own = _init(config)
@@ -151,7 +154,11 @@ def start_values(config: Config) -> str:
     """Those of `draw`, in words."""
     own = _init(config)
     kinds = [*own.values()][:1] if len(set(own.values())) == 1 else [f"{role} {kind}" for role, kind in own.items()]
-    besides = ", and the cell's own" if cell_class(config.architecture.cell).start is not Cell.start else ""
+    besides = (
+        ", and the cell's own"
+        if cell_class(config.architecture.cell).reset_parameters is not Cell.reset_parameters
+        else ""
+    )
     return f"{', '.join(kinds)}, biases zero{besides}"
 
 
@@ -169,7 +176,7 @@ def process(
 def _weights(
     node: Node, init: dict[str, str], runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype
 ) -> Weights:
-    """As builder.initialise, for all runs at once; `Cell.start` fills its parameters in whatever shape they have."""
+    """As builder.initialise, for all runs at once; `Cell.reset_parameters` fills its parameters in whatever shape they have."""
     stack = copy.deepcopy(node)
     for module in stack.modules():
         for name, p in module._parameters.items():
@@ -178,11 +185,11 @@ def _weights(
                 filled = torch.full((runs, *p.shape), float(ones), dtype=dtype)
                 module._parameters[name] = nn.Parameter(filled, requires_grad=False)
     for m in stack.modules():
-        if isinstance(m, Map):
+        if isinstance(m, Projection):
             kind = init["input" if m is stack.way.input else "recurrent"]
             for block in m.weight.split(stack.way.units, 1):
                 fill(block, kind, generator)
-    stack.way.cell.start(generator, steps)
+    stack.way.cell.reset_parameters(generator, steps)
     return {name: p.detach() for name, p in stack.named_parameters()}
 
 

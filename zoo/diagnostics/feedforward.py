@@ -72,7 +72,7 @@ def feedforward(
     gradient, loss, accuracy, outputs = [], [], [], []
     for epoch in range(recipe.epochs):
         network.train()
-        for part in torch.randperm(len(x), generator=generator).split(recipe.batch):
+        for part in torch.randperm(len(x), generator=generator).split(recipe.batch_size):
             optimizer.zero_grad()
             total, _, n = score(target, network(x[part]), y[part])
             (total / n).backward()
@@ -88,7 +88,7 @@ def feedforward(
     epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(last))
     weighted = Axis("layer", (*layers.ticks, "output"))
     setting = {
-        "of": network.config.name, "epochs": recipe.epochs, "batch": recipe.batch,
+        "of": network.config.name, "epochs": recipe.epochs, "batch": recipe.batch_size,
         "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}", "examples": len(x), "seed": recipe.seed,
     }  # fmt: skip
     return Feedforward(

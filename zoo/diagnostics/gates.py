@@ -49,7 +49,7 @@ def gates(network: Network, x: Tensor, lengths: Tensor | None = None, points: in
     at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
     rows: list[dict[str, list[float]]] = []
     for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
-        rows.append(_layer(Node(layer.ahead), below[:steps], layer.initial_state(below[0]), set(at)))
+        rows.append(_layer(Node(layer.forward_direction), below[:steps], layer.initial_state(below[0]), set(at)))
     names = tuple(rows[-1])
     values = np.array([[row[name] for name in names] for row in rows])
     axes = (Axis.counted("layer", len(rows)), Axis("weights", names), Axis("step", tuple(at)))

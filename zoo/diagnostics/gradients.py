@@ -91,8 +91,8 @@ def evolution(
     norms, losses, at = [], [], []
     order = torch.randperm(len(data), generator=generator)
     for update in range(updates):
-        start = update * recipe.batch % (len(data) - recipe.batch + 1)
-        x, y, lengths = data.batch(order[start : start + recipe.batch], network.device)
+        start = update * recipe.batch_size % (len(data) - recipe.batch_size + 1)
+        x, y, lengths = data.batch(order[start : start + recipe.batch_size], network.device)
         loss, _, targets = score(target, network(x, lengths), y)
         loss = loss / targets
         optimizer.zero_grad()
@@ -102,13 +102,13 @@ def evolution(
             norms.append([_norm(group) for group in of])
             losses.append(float(loss.detach()))
             at.append(update + 1)
-        if recipe.clip is not None:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
+        if recipe.max_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.max_grad_norm)
         optimizer.step()
         report(update + 1, updates)
     axis = Axis("update", tuple(at))
     setting = {
-        "of": described(network.config), "batch": recipe.batch,
+        "of": described(network.config), "batch": recipe.batch_size,
         "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}", "seed": recipe.seed,
     }  # fmt: skip
     return Evolution(

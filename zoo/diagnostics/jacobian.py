@@ -70,8 +70,8 @@ def jacobian_at(network: Network, x: Tensor, lengths: Tensor | None = None, step
     layers = []
     with torch.no_grad():
         for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
-            states = unrolled(layer.ahead, below[: at + 1], layer.ahead.initial_state(below[0]))
-            node = Node(layer.ahead)
+            states = unrolled(layer.forward_direction, below[: at + 1], layer.forward_direction.initial_state(below[0]))
+            node = Node(layer.forward_direction)
             layers.append(_both(node, dict(node.named_parameters()), below[at], states[at]))
     setting = {"of": described(network.config), "at": f"step {at + 1}", "mean over": f"{len(x)} sequences"}
     return Jacobian(setting, values=_array(layers))

@@ -116,7 +116,7 @@ def _values(
     last = ends(x, lengths)
     rows = []
     for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
-        way = layer.ahead
+        way = layer.forward_direction
         place = carrier(way)
         first = tuple(s.requires_grad_() for s in layer.initial_state(below[0]))
         with torch.enable_grad():

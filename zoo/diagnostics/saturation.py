@@ -71,7 +71,7 @@ def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins:
     outputs = [h.cpu()[counted].flatten() for h in network.features(x, lengths)]
     shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
     functions = [
-        _functions(layer.ahead, below, layer.initial_state(below[0]), counted)
+        _functions(layer.forward_direction, below, layer.initial_state(below[0]), counted)
         for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True)
     ]
     names = tuple(functions[-1])

@@ -113,11 +113,11 @@ def sample(
     trained = not untrained and (loading.is_folder(name) or (name in known and registry.find(name).weights is not None))
     network = loading.load(name, device="cpu") if trained else build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"
-    if config.task in registry.registry().tasks and needs != "network":
+    if config.task in registry.load_registry().all_tasks and needs != "network":
         task = task_of(config, outputs=needs == "labels")
-        source = task_data(task, registry.registry().datasets[task.dataset])
+        source = task_data(task, registry.load_registry().datasets[task.dataset])
         if not trained:
-            source.equip(network)
+            source.attach_tokenizer(network)
         part = source.split("test")
         x, y, lengths = part.batch(torch.arange(min(examples, len(part))), network.device)
         if steps is not None:
@@ -163,6 +163,6 @@ def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) 
     entry = registry.find(name)
     source = task_data(entry.task, entry.dataset)
     network = build(config, device="cpu", seed=seed)
-    source.equip(network)
+    source.attach_tokenizer(network)
     changes = {"seed": seed, **({} if epochs is None else {"epochs": epochs})}
     return [network, source.split("train"), entry.recipe_with(changes), entry.task.target]

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from .. import registry
-from ..cells.base import Cell, Map
+from ..cells.base import Cell
+from ..cells.projections import Projection
 from ..errors import RequestError, SizeError, first_line
 from ..registry import Entry
+from ..registry.lock import Counts
 from ..registry.schema import Config, Init
 from .feedforward import FeedForward
 from .layer import Direction
@@ -111,17 +113,17 @@ def multiply_adds(network: Network, steps: int | None = None) -> int:
     """
     steps = steps or network.interface.steps
     area = math.prod(network.interface.input[1:])
-    maps = sum(m.cost for part in network.per_step for m in part.modules() if isinstance(m, Map))
+    maps = sum(m.cost for part in network.per_step for m in part.modules() if isinstance(m, Projection))
     reads = steps if network.interface.readout == "every" else 1
     neck = network.neck.cost(network.interface.input[1:]) if network.config.architecture.head else 0
     return steps * area * maps + reads * (neck + network.head.weight.numel())
 
 
 @cache
-def counts(name: str) -> tuple[int, int]:
-    """Parameters and multiply-adds of a registered model, counted without allocating."""
+def counts(name: str) -> Counts:
+    """The size of a registered model, counted without allocating."""
     network = build(name, device="meta", allow_large=True)
-    return parameters(network), multiply_adds(network)
+    return Counts(parameters=parameters(network), multiply_adds=multiply_adds(network))
 
 
 @torch.no_grad()
@@ -134,7 +136,7 @@ def initialise(network: Network, generator: torch.Generator) -> None:
                 _begin(direction, spec.init, spec.init.resolved(spec.cell, depth), steps, generator)
     for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
         _fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
-        hidden.start()
+        hidden.reset_parameters()
     for module in network.modules():
         if isinstance(module, nn.LayerNorm | nn.GroupNorm):
             module.reset_parameters()
@@ -153,11 +155,11 @@ def _begin(direction: Direction, init: Init, roles: dict[str, str], steps: int, 
     for p in direction.cell.parameters():
         nn.init.zeros_(p)
     for m in direction.modules():
-        if isinstance(m, Map):
+        if isinstance(m, Projection):
             _fill(m.weight, roles["input" if m is direction.input else "recurrent"], direction.units, generator)
             if m.bias is not None:
                 _fill_bias(m.bias, direction.cell, direction.units, init.gate_bias, steps, generator)
-    direction.cell.start(generator, steps)
+    direction.cell.reset_parameters(generator, steps)
 
 
 def _fill(weight: Tensor, name: str, units: int, generator: torch.Generator) -> None:
@@ -213,6 +215,8 @@ def _fill_bias(bias: Tensor, cell: Cell, units: int, name: str, steps: int, gene
         "log-uniform-sqrt": draw * span / 2,
     }[name]
     blocks = dict(zip(cell.inputs, bias.split(units), strict=True))
-    for gate, sign in cell.keeps.items():
-        if name != "one" or gate == next(iter(cell.keeps)):  # a customary forget bias leaves the input gate alone
+    for gate, sign in cell.memory_gates.items():
+        if name != "one" or gate == next(
+            iter(cell.memory_gates)
+        ):  # a customary forget bias leaves the input gate alone
             blocks[gate].copy_(sign * memory)

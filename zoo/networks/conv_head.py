@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from ..registry.schema import Head
 
 
-class Neck(nn.Module):
+class ConvolutionalHead(nn.Module):
     """Convolutions with rectifiers, "a shallow CNN" of Turkoglu et al. 2019, C.3; without a specification only the mean."""
 
     convolutions: Sequence[nn.Conv2d]

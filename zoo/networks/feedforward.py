@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..cells.base import Dense
+from ..cells.projections import Dense
 from ..errors import RequestError
 from ..registry.schema import Config
-from .conv_head import Neck
+from .conv_head import ConvolutionalHead
 from .network import Network, NetworkState
 
 
@@ -63,7 +63,7 @@ class Hidden(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.shape = nn.ParameterDict({name: nn.Parameter(torch.empty(units)) for name in self.activation.start})
 
-    def start(self) -> None:
+    def reset_parameters(self) -> None:
         """Set all but the weight, which is the initialiser's: a bias of zero, and what the activation starts from."""
         if self.map.bias is not None:
             nn.init.zeros_(self.map.bias)
@@ -94,7 +94,7 @@ class FeedForward(Network):
         inputs = [shape.input[0]] + [spec.units] * (spec.layers - 1)
         self.hidden = nn.ModuleList(Hidden(n, spec.units, activation) for n in inputs)  # type: ignore[assignment]
         self.dropout = nn.Dropout(spec.dropout)
-        self.width, self.neck = spec.units, Neck(None, spec.units)
+        self.width, self.neck = spec.units, ConvolutionalHead(None, spec.units)
         self.head = nn.Linear(self.width, shape.outputs)
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, None]:
@@ -102,7 +102,7 @@ class FeedForward(Network):
 
     def features(self, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
         """The outputs of every hidden layer, bottom to top, each (batch, units)."""
-        if lengths is not None or self.truncate is not None or self.recompute is not None:
+        if lengths is not None or self.tbptt_steps is not None or self.checkpoint_every is not None:
             raise self._without_time("be given lengths, be truncated or be recomputed")
         self._check_dtype(x)
         if x.dim() != 2 or x.shape[1:] != self.interface.input or 0 in x.shape:

@@ -10,7 +10,7 @@ from ..checkpoints import configs, tensors
 from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
-from ..checkpoints.hub.upload import MAIN, Way, holds, look, send, tip
+from ..checkpoints.hub.upload import MAIN, PushOptions, holds, look, send, tip
 from ..errors import CheckpointError, RequestError
 from ..utils.version import __version__
 from . import golden, loading
@@ -41,7 +41,7 @@ def push_to_hub(
     text = message or f"{network.config.name}, by rnnzoo {__version__}"
     if settings.has_secret(text):
         raise RequestError("There is what looks like a token in the message; not pushed.")
-    way = Way(private=private, revision=revision, create_pr=create_pr)
+    way = PushOptions(private=private, revision=revision, create_pr=create_pr)
     files = {**_content(network), configs.CARD: _card(network.config.name, repo)}
     with Connection(settings.current()) as hub:
         state = look(hub, repo, way, identity(hub))

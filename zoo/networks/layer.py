@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Cell, Conv, Dense, Diagonal, Form, Map, State
+from ..cells.base import Cell, State
+from ..cells.projections import Projection, ProjectionFactory
 
 Outputs = Sequence[Tensor] | Tensor
 """A layer's outputs, one (batch, units, ...) a time step, or all of them stacked."""
 
 
-class Rows:
+class LazyEmbedding:
     """Vectors of tokens that nobody has looked up yet: `embedding(tokens)`, (..., features), without its memory."""
 
     def __init__(self, embedding: nn.Embedding, tokens: Tensor):
@@ -25,45 +26,20 @@ class Rows:
         self.device, self.dtype = embedding.weight.device, embedding.weight.dtype
         self.shape = torch.Size((*tokens.shape, embedding.embedding_dim))
 
-    def __getitem__(self, places: object) -> "Rows":
-        return Rows(self.embedding, self.tokens[places])  # type: ignore[index]
+    def __getitem__(self, places: object) -> "LazyEmbedding":
+        return LazyEmbedding(self.embedding, self.tokens[places])  # type: ignore[index]
 
-    def transpose(self, a: int, b: int) -> "Rows":
+    def transpose(self, a: int, b: int) -> "LazyEmbedding":
         """With two of the dimensions of the tokens exchanged."""
-        return Rows(self.embedding, self.tokens.transpose(a, b))
+        return LazyEmbedding(self.embedding, self.tokens.transpose(a, b))
 
     def vectors(self) -> Tensor:
         """The vectors, looked up."""
         return self.embedding(self.tokens)
 
 
-Steps = Tensor | Rows
+LayerInput = Tensor | LazyEmbedding
 """What a layer reads, (time, batch, channels, ...) or, as users have it, batch first."""
-
-
-class MapFactory:
-    """Makes a cell's recurrent maps, dense or convolutional, with the layer's normalisation. See cells.base.Maps."""
-
-    def __init__(self, units: int, kernel: int | None, layer_norm: bool):
-        self.units, self.kernel, self.layer_norm = units, kernel, layer_norm
-        self.axis = -1 if kernel is None else -3
-
-    def __call__(self, gates: int = 1, *, bias: bool = False, form: Form | None = None) -> Map:
-        return self.between(self.units, gates * self.units, bias=bias, norm=self.layer_norm, form=form)
-
-    def between(self, inputs: int, outputs: int, *, bias: bool, norm: bool, form: Form | None = None) -> Map:
-        """A map from `inputs` channels to `outputs`."""
-        if self.kernel is None:
-            return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if norm else None, form)
-        shape = (outputs, inputs, self.kernel, self.kernel)
-        return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, form)
-
-    def scalars(self, count: int, *, bias: bool = False) -> Map:
-        """A map from units to `count` numbers, each for a whole state; so few have no mean to be normalised by."""
-        return self.between(self.units, count, bias=bias, norm=False)
-
-    def diagonal(self, gates: int = 1) -> Diagonal:
-        return Diagonal(self.units, gates, self.axis)
 
 
 class Direction(nn.Module):
@@ -76,7 +52,7 @@ class Direction(nn.Module):
         self,
         cell: type[Cell],
         inputs: int,
-        maps: MapFactory,
+        maps: ProjectionFactory,
         options: dict[str, object],
         zoneout: float = 0.0,
         recurrent_dropout: float = 0.0,
@@ -91,7 +67,7 @@ class Direction(nn.Module):
         """Whether a step does more than its equations now."""
         return self.zoneout > 0 or (self.training and self.recurrent_dropout > 0)
 
-    def initial_state(self, like: Steps) -> State:
+    def initial_state(self, like: LayerInput) -> State:
         """Zero states for one time step of input `like`, (batch, channels, ...), in the weights' precision."""
         batch, _, *image = like.shape
         cell, weight = self.cell, self.input.weight
@@ -110,7 +86,7 @@ class Direction(nn.Module):
         return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
 
     def scan(
-        self, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
+        self, x: Tensor, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
     ) -> tuple[Outputs, State]:
         """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps.
 
@@ -123,7 +99,7 @@ class Direction(nn.Module):
         outputs: list[Tensor] = []
         with self.held(x[0]):
             for t, step in enumerate(zip(*prepared, strict=True)):
-                if truncate and t and t % truncate == 0:
+                if tbptt_steps and t and t % tbptt_steps == 0:
                     state = tuple(s.detach() for s in state)
                 new = self.step(step, state)
                 if lengths is not None and t >= shortest:
@@ -136,7 +112,7 @@ class Direction(nn.Module):
     @contextmanager
     def held(self, like: Tensor) -> Iterator[None]:
         """What each map keeps for the length of one sequence: its matrix, and its mask for recurrent dropout."""
-        maps = [m for m in self.cell.modules() if isinstance(m, Map)]
+        maps = [m for m in self.cell.modules() if isinstance(m, Projection)]
         dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
         zero = self.initial_state(like)[0]
         try:
@@ -171,32 +147,36 @@ class Layer(nn.Module):
         self.merge = merge
 
     @property
-    def ahead(self) -> Direction:
+    def forward_direction(self) -> Direction:
         """The direction that runs from the first step to the last."""
         return self.directions[0]
 
-    def initial_state(self, like: Steps) -> State:
+    def initial_state(self, like: LayerInput) -> State:
         return tuple(s for d in self.directions for s in d.initial_state(like))
 
     def scan(
-        self, x: Steps, state: State, lengths: Tensor | None, truncate: int | None, run: Scan
+        self, x: LayerInput, state: State, lengths: Tensor | None, tbptt_steps: int | None, run: Scan
     ) -> tuple[Outputs, State]:
         """Outputs and final states for x: (time, batch, ...), every direction scanned by `run`.
 
         With lengths, the final state is that at each sequence's own end, and the backward direction starts there.
         """
-        own = len(self.ahead.cell.states)
-        outputs, end = run(self.ahead, x, state[:own], lengths, truncate)
+        own = len(self.forward_direction.cell.states)
+        outputs, end = run(self.forward_direction, x, state[:own], lengths, tbptt_steps)
         if self.merge is None:
             return outputs, end
-        turned = Rows(x.embedding, reverse(x.tokens, lengths)) if isinstance(x, Rows) else reverse(x, lengths)
-        back, start = run(self.directions[1], turned, state[own:], lengths, truncate)
+        turned = (
+            LazyEmbedding(x.embedding, reverse(x.tokens, lengths))
+            if isinstance(x, LazyEmbedding)
+            else reverse(x, lengths)
+        )
+        back, start = run(self.directions[1], turned, state[own:], lengths, tbptt_steps)
         return self._merge(stacked(outputs), reverse(stacked(back), lengths)), end + start
 
     def last(self, outputs: Outputs, final: State, lengths: Tensor | None) -> Tensor:
         """What a sequence ends in, (batch, units, ...): of two directions each one's own end, where it has read all."""
         if self.merge is not None:
-            ahead, back = final[0], final[len(self.ahead.cell.states)]
+            ahead, back = final[0], final[len(self.forward_direction.cell.states)]
             return self._merge(ahead[None], back[None])[0]
         if lengths is None:
             return outputs[-1]

@@ -122,13 +122,13 @@ def save(network: Network, folder: Path) -> None:
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # of another network that was here
     else:
-        files.replace(folder / tokenizer.FILE, network.tokenizer.content())
-    files.replace(folder / CONFIG, (json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n").encode())
+        files.atomic_write(folder / tokenizer.FILE, network.tokenizer.content())
+    files.atomic_write(folder / CONFIG, (json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n").encode())
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     """A safetensors file, replaced atomically. Its one metadata key keeps the bytes reproducible."""
-    files.replace(path, save_tensors(tensors, metadata={"format": "pt"}))
+    files.atomic_write(path, save_tensors(tensors, metadata={"format": "pt"}))
 
 
 def load_weights(network: Network, path: Path) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from ..checkpoints.tokenizer import PADDING, Tokenizer
 from ..errors import RequestError, first_problem
 from ..registry.schema import Config, Embedding, Interface
-from .conv_head import Neck
+from .conv_head import ConvolutionalHead
 from .kernels import streaming
-from .layer import Direction, Outputs, Rows, Steps, stacked
+from .layer import Direction, LayerInput, LazyEmbedding, Outputs, stacked
 from .stack import NetworkState, Stack
 
 __all__ = ["Network", "NetworkState", "mask", "valid_lengths", "with_classes"]
@@ -34,7 +34,7 @@ class Network(Stack):
         spec = config.architecture
         super().__init__(config, spec.embedding.size if spec.embedding else config.interface.input[0])
         self.embedding = _embedding(spec.embedding, self.interface.vocabulary)
-        self.neck = Neck(spec.head, self.width)
+        self.neck = ConvolutionalHead(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
         self._shapes: tuple[object, list[list[torch.Size]]] | None = None
         mean, std = self.interface.mean, self.interface.std
@@ -126,7 +126,7 @@ class Network(Stack):
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What `pooled` gives, and the lengths of what was read."""
         steps, lengths = self._check(x, lengths)
-        return self._pool(*self.run(steps, self.start(steps), lengths), lengths), lengths
+        return self._pool(*self.run(steps, self.zero_state(steps), lengths), lengths), lengths
 
     def encode(
         self, x: Tensor, state: NetworkState | None = None, lengths: Tensor | None = None
@@ -156,9 +156,9 @@ class Network(Stack):
         top layer of two directions that is read by "last": that is of the directions' ends, not of their sum at a step).
         """
         given, lengths = self._check(x, lengths)
-        x = given.vectors() if isinstance(given, Rows) else given
+        x = given.vectors() if isinstance(given, LazyEmbedding) else given
         found: list[tuple[Tensor, list[Tensor]]] = []
-        outputs, final = self.layered(x, self.start(x), lengths, Direction.scan, keep=found)
+        outputs, final = self.layered(x, self.zero_state(x), lengths, Direction.scan, keep=found)
         return self._logits(self._pool(outputs, final, lengths), lengths), found
 
     def initial_state(self, batch: int) -> NetworkState:
@@ -202,7 +202,7 @@ class Network(Stack):
                 return fast.step(h, *self._standard, state)
         h, new = self._standardized(h), []
         for layer, old in zip(self.stack, state, strict=True):
-            way = layer.ahead
+            way = layer.forward_direction
             now = way.step(way.cell.prepare(way.input(h)), old)
             h = self.dropout(now[0])
             new.append(now)
@@ -211,11 +211,11 @@ class Network(Stack):
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes in the order of the outputs, those given to `reset_head` or the task's; () if unknown."""
-        from ..registry import registry
+        from ..registry import load_registry
 
         if self.interface.classes is not None:
             return self.interface.classes
-        task = registry().tasks.get(self.config.task)
+        task = load_registry().all_tasks.get(self.config.task)
         return task.classes if task is not None and len(task.classes) == self.interface.outputs else ()
 
     def reset_head(self, classes: int | Sequence[str]) -> None:
@@ -283,14 +283,14 @@ class Network(Stack):
         """Of what `pooled` gives; zero beyond each sequence's end."""
         return mask(self.head(h), lengths) if self.interface.readout == "every" else self.head(h)
 
-    def _read_in(self, x: Tensor) -> Steps:
+    def _read_in(self, x: Tensor) -> LayerInput:
         """What the first layer gets: the vectors of tokens, or standardised numbers."""
         return self._standardized(x) if self.embedding is None else self._rows(x, self.embedding)
 
-    def _rows(self, x: Tensor, embedding: nn.Embedding) -> Rows:
+    def _rows(self, x: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
         if not torch.compiler.is_exporting() and (x.min() < 0 or x.max() >= len(embedding.weight)):
             raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
-        return Rows(embedding, x)
+        return LazyEmbedding(embedding, x)
 
     def _embedded(self, x: Tensor) -> Tensor:
         """One step of input, the vectors of tokens looked up."""
@@ -303,7 +303,7 @@ class Network(Stack):
     def _input_text(self, before: str) -> str:
         return ", ".join([before, *map(str, self.interface.input)])
 
-    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[Steps, Tensor | None]:
+    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[LayerInput, Tensor | None]:
         """x as the first layer gets it, zero beyond each sequence's end, and lengths on its device."""
         self._check_input(x)
         if lengths is None:

@@ -8,12 +8,13 @@ from torch.utils.checkpoint import checkpoint
 
 from ..cells import cell_class, cell_row
 from ..cells.base import State
+from ..cells.projections import ProjectionFactory
 from ..errors import RequestError
 from ..registry.schema import Architecture, Config
 from . import kernels
 from .kernels import wavefront
 from .kernels.shared import watched
-from .layer import Direction, Layer, MapFactory, Outputs, Rows, Scan, Steps, stacked
+from .layer import Direction, Layer, LayerInput, LazyEmbedding, Outputs, Scan, stacked
 
 NetworkState = tuple[State, ...]
 """One tuple a layer, each of (batch, units, ...) tensors; a network that reads out the mean adds (sum, count)."""
@@ -27,9 +28,9 @@ class Stack(nn.Module):
     """
 
     backend: str = "auto"
-    truncate: int | None = None
+    tbptt_steps: int | None = None
     """Cut gradients through time every this many steps (truncated backpropagation through time)."""
-    recompute: int | None = None
+    checkpoint_every: int | None = None
     """Keep, for the backward pass, only the states every this many steps, and compute the rest again (checkpointing)."""
 
     def __init__(self, config: Config, inputs: int):
@@ -50,7 +51,7 @@ class Stack(nn.Module):
     @staticmethod
     def _layer(spec: Architecture, options: dict[str, Any], inputs: int) -> Layer:
         cell = cell_class(spec.cell)
-        maps = MapFactory(spec.units, spec.kernel, spec.layer_norm)
+        maps = ProjectionFactory(spec.units, spec.kernel, spec.layer_norm)
         ways = 2 if spec.bidirectional else 1
         make = [Direction(cell, inputs, maps, options, spec.zoneout, spec.recurrent_dropout) for _ in range(ways)]
         return Layer(make, spec.bidirectional)
@@ -60,16 +61,16 @@ class Stack(nn.Module):
         """The layers, bottom to top."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
-    def start(self, x: Steps) -> NetworkState:
+    def zero_state(self, x: LayerInput) -> NetworkState:
         return tuple(layer.initial_state(x[:, 0]) for layer in self.stack)
 
-    def run(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+    def run(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """The top layer's outputs and all final states, for x: (batch, time, ...)."""
         if torch.compiler.is_dynamo_compiling():  # which would unroll the steps of the plain scan, layer by layer
             return torch.compiler.disable(self.run)(x, state, lengths)
-        if self.recompute is None or not torch.is_grad_enabled():
+        if self.checkpoint_every is None or not torch.is_grad_enabled():
             return self._scan(x, state, lengths)
-        spec, every, cut = self.config.architecture, self.recompute, self.truncate
+        spec, every, cut = self.config.architecture, self.checkpoint_every, self.tbptt_steps
         if spec.bidirectional or spec.recurrent_dropout > 0 or (cut and every % cut):
             raise RequestError(
                 f"{self.config.name} cannot be recomputed every {every} steps: that takes a network of one direction "
@@ -88,13 +89,13 @@ class Stack(nn.Module):
         """Raise RequestError for what `backend`, `truncate` or `recompute` cannot be."""
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
-        for name, every in (("truncate", self.truncate), ("recompute", self.recompute)):
+        for name, every in (("tbptt_steps", self.tbptt_steps), ("checkpoint_every", self.checkpoint_every)):
             if every is not None and (type(every) is not int or every < 1):
                 raise RequestError(f"{name} is {every!r}; it can be None or a number of steps from 1.")
 
-    def _scan(self, x: Steps, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+    def _scan(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """As run, by whichever scan `backend` asks for."""
-        if isinstance(x, Rows):
+        if isinstance(x, LazyEmbedding):
             run = None if self.backend == "plain" else kernels.layer_scan(self.stack, x)
             if run is not None:
                 return self.layered(x, state, lengths, run)
@@ -103,11 +104,11 @@ class Stack(nn.Module):
             random = self.training and self.dropout.p > 0
             stack = None if random else kernels.stack_scan(self.stack, x)
             if stack is not None:
-                return stack(self.stack, x.transpose(0, 1), state, lengths, self.truncate)
+                return stack(self.stack, x.transpose(0, 1), state, lengths, self.tbptt_steps)
             run = kernels.layer_scan(self.stack, x)
             if run is not None:
                 return self.layered(x, state, lengths, run)
-            plain = lengths is None and self.truncate is None and not random
+            plain = lengths is None and self.tbptt_steps is None and not random
             if plain and not watched() and wavefront.supports(self.stack):
                 return wavefront.scan(self.stack, x.transpose(0, 1), state)
             if self.backend == "fused":
@@ -115,14 +116,14 @@ class Stack(nn.Module):
         return self.layered(x, state, lengths, Direction.scan)
 
     def layered(
-        self, x: Steps, state: NetworkState, lengths: Tensor | None, run: Scan,
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, run: Scan,
         keep: list[tuple[Tensor, list[Tensor]]] | None = None,
     ) -> tuple[Outputs, NetworkState]:  # fmt: skip
         """Layer by layer. `keep`, if given, receives every layer's input and outputs."""
-        h: Steps = x.transpose(0, 1)
+        h: LayerInput = x.transpose(0, 1)
         final = []
         for depth, layer in enumerate(self.stack):
-            outputs, end = layer.scan(h, state[depth], lengths, self.truncate, run)
+            outputs, end = layer.scan(h, state[depth], lengths, self.tbptt_steps, run)
             final.append(end)
             if keep is not None:
                 assert isinstance(h, Tensor)  # who keeps inputs has them looked up

@@ -45,18 +45,18 @@ class Reader(Network):
         joined = _take(torch.cat([told, about], 1), torch.where(after, told.shape[1] + time - story[:, None], time))
         joined, together = mask(joined, story + question), story + question
         self._follow(self.decoder)
-        return self._pool(*self.decoder.run(joined, self.decoder.start(joined), together), together), together
+        return self._pool(*self.decoder.run(joined, self.decoder.zero_state(joined), together), together), together
 
     def _read_words(self, stack: Stack, x: Tensor, lengths: Tensor) -> Tensor:
         """Outputs of a stack, (batch, time, width), for tokens (batch, time)."""
         vectors = self._read_in(mask(x, lengths))
         self._follow(stack)
-        outputs, _ = stack.run(vectors, stack.start(vectors), lengths)
+        outputs, _ = stack.run(vectors, stack.zero_state(vectors), lengths)
         return stacked(outputs).transpose(0, 1)
 
     def _follow(self, stack: Stack) -> None:
         """A stack runs as this network is told to."""
-        stack.backend, stack.truncate, stack.recompute = self.backend, self.truncate, self.recompute
+        stack.backend, stack.tbptt_steps, stack.checkpoint_every = self.backend, self.tbptt_steps, self.checkpoint_every
 
     def _lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """The lengths on x's device, if both are what this network takes."""

@@ -12,20 +12,20 @@ from ..utils.markdown import markdown
 
 def recipe_text(recipe: Recipe) -> str:
     """A recipe in one line."""
-    clip = f", gradient norm clipped at {recipe.clip:g}" if recipe.clip else ""
+    clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
-    then = f"; {_later(recipe)}" if len(recipe.stages) > 1 else ""
+    then = f"; {_later(recipe)}" if len(recipe.timeline) > 1 else ""
     return (
         f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
-        f"batch {recipe.batch}, {recipe.epochs} epochs{clip}{mixed}{_augmented(recipe)}{then}"
+        f"batch {recipe.batch_size}, {recipe.epochs} epochs{clip}{mixed}{_augmented(recipe)}{then}"
     )
 
 
 def _later(recipe: Recipe) -> str:
     """The stages after the first, as far as the recipe comes."""
     return "; ".join(
-        f"after {stage.after} of them learning rate {stage.lr:g} ({stage.schedule.name}{_warm(stage)}){_augmented(stage)}"
-        for stage, _ in recipe.stages[1:]
+        f"after {stage.start_epoch} of them learning rate {stage.lr:g} ({stage.schedule.name}{_warm(stage)}){_augmented(stage)}"
+        for stage, _ in recipe.timeline[1:]
     )
 
 
@@ -70,20 +70,20 @@ def training_text(entry: Entry, results: Results) -> str:
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or its gradient was no longer finite."
     origin, model = followed(entry, training)
-    if model is not None and model.not_given:
-        text += f" The paper does not give {' and '.join(model.not_given)}."
+    if model is not None and model.unspecified:
+        text += f" The paper does not give {' and '.join(model.unspecified)}."
     if model is not None and (rows := _departures(model, training.recipe)):
         whose, column = ("the paper's recipe,", "paper") if model.paper else ("the recipe", "recipe")
         recipe = entry.worded(training.recipe)
-        why = f" {recipe.why}" if recipe.why else ""
+        why = f" {recipe.deviation}" if recipe.deviation else ""
         text += f"\n\nIt departs from {whose} `{origin}`.{why}\n\n{markdown(('', column, 'this checkpoint'), rows)}"
     return text
 
 
 def followed(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
     """Name of the recipe that a run's departs from, or is, and what the registry says that this is today."""
-    name = entry.worded(training.recipe).follows or training.recipe_name
-    return name, registry.registry().recipes.get(name)
+    name = entry.worded(training.recipe).based_on or training.recipe_name
+    return name, registry.load_registry().recipes.get(name)
 
 
 def _time(training: Training) -> str:
@@ -96,10 +96,10 @@ def _time(training: Training) -> str:
 def _departures(paper: Recipe, own: Recipe) -> list[tuple[str, str, str]]:
     """The settings in which two recipes differ, as far as a run by each comes."""
     a, b = ({**_flat(recipe.settings), "later stages": _later(recipe) or None} for recipe in (paper, own))
-    differ = [k for k in a | b if k not in ("seed", "then") and a.get(k) != b.get(k)]
+    differ = [k for k in a | b if k not in ("seed", "stages") and a.get(k) != b.get(k)]
     said = [["-" if side.get(k) is None else str(side[k]) for k in differ] for side in (a, b)]
     return [
-        (k, "not given" if k.split()[0] in paper.not_given else theirs, ours)
+        (k, "not given" if k.split()[0] in paper.unspecified else theirs, ours)
         for k, theirs, ours in zip(differ, *said, strict=True)
     ]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..diagnostics.base import Stored
 from ..diagnostics.drawing import Shown
-from ..registry import registry
+from ..registry import load_registry
 from ..utils import paths
 from ..utils.markdown import markdown
 from . import claims
@@ -221,7 +221,7 @@ def pages() -> dict[Path, str]:
 
 
 def _page(key: str) -> str:
-    paper = registry().papers[key]
+    paper = load_registry().papers[key]
     parts = [
         f"# Why it does or does not train: {citation(paper)}",
         f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '

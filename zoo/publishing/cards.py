@@ -1,13 +1,9 @@
 """Model cards and summaries: registry entry, recorded results and counts in, text out. Pure functions; no torch."""
 
 import io
-import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -15,39 +11,23 @@ from ruamel.yaml import YAML
 from ..cells import cell_row
 from ..checkpoints.results import Evaluation, Results
 from ..checkpoints.results import of as recorded
-from ..registry import Entry
+from ..registry import Entry, load_lock
+from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
-from ..utils import paths
 from ..utils.markdown import markdown
 from .account import recipe_text, training_text
 
-COUNTS = "counts.json"
 LICENSE = "apache-2.0"
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Size of a model, counted by zoo.networks.builder without allocating it."""
-
-    parameters: int
-    multiply_adds: int
-    """Of the linear maps, for one sequence of the task's length."""
-
-
 def counts(name: str) -> Counts:
-    """The counts of a registered model, from the generated table that spares us importing torch; else counted."""
-    table = _table_of_counts(paths.path(COUNTS))
-    if name in table:
-        return Counts(*table[name])
+    """The counts of a registered model, from the lock, which spares us importing torch; else counted."""
+    if (locked := load_lock().counts.get(name)) is not None:
+        return locked
     from ..networks import builder
 
-    return Counts(*builder.counts(name))
-
-
-@cache
-def _table_of_counts(path: Path) -> dict[str, list[int]]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return builder.counts(name)
 
 
 def card(entry: Entry, results: Results, count: Counts, gradients: str = "") -> str:
@@ -260,7 +240,7 @@ def _meaning(entry: Entry) -> str:
     """What goes in and what comes out, where the registry says it."""
     own = ", not standardised: the network does that itself" if entry.model.standardize else ""
     made = f'`zoo.examples("{entry.name}")` is the test set in this form'
-    lines = [f"Input: {entry.task.reads}{own}; {made}."] if entry.task.reads else []
+    lines = [f"Input: {entry.task.input_description}{own}; {made}."] if entry.task.input_description else []
     lines += [f"Classes: {', '.join(entry.task.classes)}."] if entry.task.classes else []
     return "".join(f"{line}\n\n" for line in lines)
 
@@ -325,8 +305,8 @@ def _limits(entry: Entry, results: Results) -> str:
             lines.append("Some of the dataset's training examples were not trained on but chose the epoch.")
     else:
         lines.append("Declared, not trained: there are no weights.")
-    if entry.dataset.stands_in_for:
-        lines.append(f"The data stand in for {entry.dataset.stands_in_for}: figures on the two do not compare.")
+    if entry.dataset.proxy_for:
+        lines.append(f"The data stand in for {entry.dataset.proxy_for}: figures on the two do not compare.")
     if entry.dataset.caveat:
         lines.append(entry.dataset.caveat)
     if entry.model.notes:

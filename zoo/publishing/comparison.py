@@ -82,7 +82,7 @@ class Row:
     @property
     def training_text(self) -> str | None:
         """Recipe, how much of it was done, and how many epochs the paper's has if that is another number."""
-        known = registry.registry().papers
+        known = registry.load_registry().papers
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         whose = citation(known[other]) if other else "paper"
         paper = f" ({whose}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
@@ -99,7 +99,7 @@ def rows(
     Sorted by paper, table, task, cell, units and layers. paper: only figures of this one. measured: only models that
     were measured. of: the results of a name. Raises UnknownNameError.
     """
-    papers = registry.registry().papers
+    papers = registry.load_registry().papers
     if paper is not None and paper not in papers:
         raise UnknownNameError("paper", paper, papers)
     found = [
@@ -117,7 +117,7 @@ def _rows_of(name: str, found: results.Results) -> list[Row]:
     metric = TARGETS[task.target].metric
     row = Row(
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
-        dataset=task.dataset, metric=metric, stand_in=entry.dataset.stands_in_for,
+        dataset=task.dataset, metric=metric, stand_in=entry.dataset.proxy_for,
     )  # fmt: skip
     if training := found.training:
         _, paper = followed(entry, training)

@@ -13,6 +13,7 @@ from .. import registry
 from ..checkpoints import results
 from ..diagnostics import drawing
 from ..networks import builder
+from ..registry import lock
 from ..utils import files, paths
 from . import analysis_pages as studies
 from . import cards, comparison, lattices, pages, plots
@@ -29,12 +30,12 @@ PLOTS = {
 
 def outputs() -> dict[Path, str]:
     """Path to content of everything generated."""
-    table = {name: list(builder.counts(name)) for name in registry.models()}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(counts)}" for name, counts in table.items())
-    generated = {paths.path(cards.COUNTS): "{\n" + lines + "\n}\n"}
+    table = {name: builder.counts(name) for name in registry.models()}
+    locked = lock.dump(lock.load_lock().model_copy(update={"counts": table}))
+    generated = {paths.path(*lock.FILE): locked.decode()}
     trained = []
     for name in registry.models():
-        row = (registry.find(name), results.of(name), cards.Counts(*table[name]))
+        row = (registry.find(name), results.of(name), table[name])
         if row[0].weights or row[1].evaluations:
             generated[paths.path("cards", name, "README.md")] = cards.card(*row, lattices.section(name))
         if row[0].weights:
@@ -120,7 +121,7 @@ def main() -> int:
             print(f"{path} is stale; run: make generated", file=sys.stderr)
         return 1 if found else 0
     for path, text in outputs().items():
-        files.replace(path, text.encode())
+        files.atomic_write(path, text.encode())
     for path, rows in stale_drawings().items():
         plots.against_depth(rows, path)
     for path, (shown, how) in stale_pictures().items():

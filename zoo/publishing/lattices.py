@@ -23,7 +23,7 @@ def write(entry: Entry, folder: Path) -> None:
     if entry.model.cell in FEEDFORWARD or entry.model.bidirectional:
         return
     found = lattice(entry.config, runs=RUNS, steps=min(STEPS, entry.task.steps))
-    files.replace(folder / FILE, (json.dumps(found.data(), separators=(",", ":")) + "\n").encode())
+    files.atomic_write(folder / FILE, (json.dumps(found.data(), separators=(",", ":")) + "\n").encode())
 
 
 def of(name: str) -> Stored | None:

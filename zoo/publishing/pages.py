@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from ..registry import registry
+from ..registry import load_registry
 from ..registry.schema import Dataset
 from ..utils.markdown import markdown
 from .cards import citation, link
@@ -14,18 +14,18 @@ MEASURED, TASKS = "docs/measured.md", "docs/tasks.md"
 
 def tasks_page() -> str:
     """docs/tasks.md: every task, what goes in and comes out, and where its data come from."""
-    known = registry()
+    known = load_registry()
     rows = [
         (
             f"`{name}`",
             task.title,
             task.example_text,
             task.output_text,
-            f"{data.title}{f', standing in for {data.stands_in_for}' if data.stands_in_for else ''}",
+            f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}",
             data.license,
             "not read: reported figures only" if task.absent else _origin(data),
         )
-        for name, task in known.tasks.items()
+        for name, task in known.all_tasks.items()
         for data in [known.datasets[task.dataset]]
     ]
     header = ("task", "what is asked", "input", "output", "data", "licence", "where from")
@@ -49,7 +49,7 @@ def _origin(data: Dataset) -> str:
 
 def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
     """The README's links to the pages of `comparison_page`, by paper."""
-    papers = registry().papers
+    papers = load_registry().papers
     return "\n".join(
         f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
         for key, rows in pages.items()
@@ -63,7 +63,7 @@ def _extent(rows: Sequence[Row]) -> str:
 
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
     """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
-    paper = registry().papers[key]
+    paper = load_registry().papers[key]
     short = sum(
         r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0) for r in rows
     )

@@ -107,4 +107,4 @@ def _caption(rows: Sequence[Row]) -> str:
 
 
 def _source(row: Row) -> str:
-    return f"{row.table} of {cards.citation(registry.registry().papers[row.paper])}" if row.paper else "no paper"
+    return f"{row.table} of {cards.citation(registry.load_registry().papers[row.paper])}" if row.paper else "no paper"

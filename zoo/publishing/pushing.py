@@ -11,7 +11,7 @@ from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.errors import changed
-from ..checkpoints.hub.upload import MAIN, State, Way, holds, look, send
+from ..checkpoints.hub.upload import MAIN, PushOptions, State, holds, look, send
 from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..registry import lock
 from ..registry.schema import Weights
@@ -37,7 +37,7 @@ class Pushed:
     """Whether registry.yaml was changed to the commit."""
 
 
-def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
+def push(names: Sequence[str], way: PushOptions | None = None) -> list[Pushed]:
     """Push registered models, each to its own repository, in one commit each; nothing is sent if any of them cannot be.
 
     A remote that has the same bytes gets no commit. Afterwards registry.yaml pins the commit, for review, unless it is a
@@ -45,9 +45,9 @@ def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
     remote has commits that the pin does not know of, and the other kinds of HubError. If the Hub fails on the way, or the
     user does not wait, `way.say` is told what has been pushed.
     """
-    way = way or Way()
+    way = way or PushOptions()
     packages = [pack(registry.find(name)) for name in names]
-    with Connection(settings.current(way.timeout), way.say) as hub:
+    with Connection(settings.current(way.timeout), way.log) as hub:
         who = identity(hub)
         if not who.may_write:
             raise AccessError(f"The token of {who.name} can only read. Make one with write access: hf auth login.")
@@ -62,17 +62,17 @@ def push(names: Sequence[str], way: Way | None = None) -> list[Pushed]:
             for row in done if not way.dry_run else ():
                 if row.created:
                     pinned = ", which registry.yaml pins now" if row.pinned else ""
-                    way.say(f"{row.name} was pushed: {row.pull_request or row.url}, commit {row.commit}{pinned}.")
+                    way.log(f"{row.name} was pushed: {row.pull_request or row.url}, commit {row.commit}{pinned}.")
             raise
         return done
 
 
-def _repo(package: Package, way: Way) -> str:
+def _repo(package: Package, way: PushOptions) -> str:
     pinned = package.pin.repo
     return settings.check_repo(f"{way.namespace}/{package.entry.name}" if way.namespace else pinned)
 
 
-def _same(hub: Connection, package: Package, repo: str, state: State, way: Way) -> bool:
+def _same(hub: Connection, package: Package, repo: str, state: State, way: PushOptions) -> bool:
     """Whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
     pin, files = package.pin, package.files
     same = state.head is not None and holds(hub, repo, state.head, files)
@@ -88,7 +88,7 @@ def _same(hub: Connection, package: Package, repo: str, state: State, way: Way) 
     return same
 
 
-def _push(hub: Connection, package: Package, repo: str, state: State, same: bool, way: Way) -> Pushed:
+def _push(hub: Connection, package: Package, repo: str, state: State, same: bool, way: PushOptions) -> Pushed:
     name, pin, files = package.entry.name, package.pin, package.files
     url = f"{hub.endpoint}/{repo}"
     if way.dry_run:
@@ -107,13 +107,13 @@ def _push(hub: Connection, package: Package, repo: str, state: State, same: bool
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)
 
 
-def _pin(name: str, weights: Weights, way: Way) -> bool:
+def _pin(name: str, weights: Weights, way: PushOptions) -> bool:
     """Write a pin to registry.yaml; where that cannot be, say what it would be."""
     try:
         if not paths.PACKAGED:
-            return lock.write(name, weights)
+            return lock.pin(name, weights)
         why = "this is an installed package"
     except OSError as error:
         why = error.strerror or str(error)
-    way.say(f"{name}: registry.yaml is as it was ({why}). Its pin is now {weights.repo}, revision {weights.revision}.")
+    way.log(f"{name}: registry.yaml is as it was ({why}). Its pin is now {weights.repo}, revision {weights.revision}.")
     return False

@@ -5,6 +5,7 @@ from pathlib import Path
 from .. import registry
 from ..checkpoints import configs, results, tokenizer
 from ..checkpoints.hub.digests import pin
+from ..data import digests_of
 from ..errors import CheckpointError, RequestError
 from ..networks import golden, loading
 from ..registry import Entry, lock
@@ -24,7 +25,7 @@ def adopt(folder: Path) -> str:
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
-    with files.alone(folder, wait=False):  # no training replaces them meanwhile
+    with files.exclusive_lock(folder, wait=False):  # no training replaces them meanwhile
         network = loading.assemble(entry.config, loading.files_in(folder), device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
             raise CheckpointError(f"{folder}: no {tokenizer.FILE}, without which nobody can feed this network.")
@@ -32,14 +33,26 @@ def adopt(folder: Path) -> str:
         names = [name for name in loading.FILES if name != tokenizer.FILE or entry.task.vocabulary]
         lattices.write(entry, home)  # which takes long, before anything that the old pin would contradict
         for name in names:
-            files.replace(home / name, (folder / name).read_bytes())
+            files.atomic_write(home / name, (folder / name).read_bytes())
     golden.write(network, home / golden.FILE)
     results.write(home, found)
     pinned = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
     older = entry.weights
     new = older.followed_by(pinned) if older else Weights(repo=f"{NAMESPACE}/{entry.name}", files=pinned)
-    lock.write(entry.name, new)
+    lock.pin(entry.name, new)
     return entry.name
+
+
+def lock_dataset(name: str) -> dict[str, str]:
+    """Lock the digests of a dataset's files as they are on this machine; returns them.
+
+    Raises UnknownNameError, DataError where files are missing, and RequestError for an installed package.
+    """
+    paths.writable()
+    digests = digests_of(name)
+    lock.update(lambda old: old.model_copy(update={"datasets": {**old.datasets, name: digests}}))
+    registry.clear_caches()
+    return digests
 
 
 def keep_results(folder: Path) -> str:

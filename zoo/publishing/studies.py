@@ -37,7 +37,7 @@ def write(name: str, parts: Parts) -> Path:
     shown = [{"title": title, "what": what, "result": result.data()} for title, what, result in parts]
     made = {"date": provenance.today(), "versions": provenance.versions()}
     path = paths.path(*FOLDER, f"{name}.json")
-    files.replace(path, (_compact({"study": name, **made, "shown": shown}) + "\n").encode())
+    files.atomic_write(path, (_compact({"study": name, **made, "shown": shown}) + "\n").encode())
     return path
 
 
@@ -95,7 +95,7 @@ def star_jacobian(runs: Path | None) -> Parts:
 def star_training(runs: Path | None) -> Parts:
     """Gating revisited, Fig. 3: 12 layers on pixel-by-pixel MNIST, in smaller batches and fewer updates, but otherwise by
     the document's recipe and from its initialisation, which the registry's models depart from."""
-    recipe = registry.registry().recipes["star-mnist"].model_copy(update={"batch": 20})
+    recipe = registry.load_registry().recipes["star-mnist"].model_copy(update={"batch_size": 20})
     for cell in ("rnn", "lstm", "lstm-f", "rhn", "star"):
         name = f"{cell}-12x128-smnist"
         config = subject.config_of(name)

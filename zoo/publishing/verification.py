@@ -7,9 +7,9 @@ from pathlib import Path
 from .. import registry
 from ..checkpoints import configs, results, tensors
 from ..checkpoints.hub import local, settings
-from ..checkpoints.hub.client import SAY, Connection, Say
+from ..checkpoints.hub.client import LOG, Connection, Log
 from ..checkpoints.hub.digests import differs, git_sha1
-from ..checkpoints.hub.download import Ask, pull
+from ..checkpoints.hub.download import PullOptions, pull
 from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
@@ -41,7 +41,7 @@ class Verified:
 
 
 def verify(
-    name: str, *, metrics: bool = False, remote: bool = False, timeout: float | None = None, say: Say = SAY,
+    name: str, *, metrics: bool = False, remote: bool = False, timeout: float | None = None, log: Log = LOG,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Verified:  # fmt: skip
     """Check a registered model's checkpoint, every copy of it that is here; one that is not here is pulled.
@@ -54,7 +54,7 @@ def verify(
     pin = entry.weights
     if pin is None:
         raise CheckpointError(f"{name} has no weights to verify. To train it: rnnzoo train {name}")
-    ask = Ask(timeout=timeout, say=say)
+    ask = PullOptions(timeout=timeout, log=log)
     steps: list[tuple[str, Callable[[], str]]] = [
         ("bytes", lambda: _bytes(entry, pin, ask)),
         ("config", lambda: _config(entry)),
@@ -78,7 +78,7 @@ def _run(steps: list[tuple[str, Callable[[], str]]]) -> Iterator[Check]:
             yield Check(what, False, settings.redact(str(error)))
 
 
-def _bytes(entry: Entry, pin: Weights, ask: Ask) -> str:
+def _bytes(entry: Entry, pin: Weights, ask: PullOptions) -> str:
     """Every copy on this machine is the pinned one."""
     problems, count = [], 0
     for name, file in pin.files.items():
@@ -98,7 +98,7 @@ def _bytes(entry: Entry, pin: Weights, ask: Ask) -> str:
 
 def _here(entry: Entry) -> dict[str, Path]:
     """The verified files, without a request."""
-    return pull(entry.name, ask=Ask(offline=True, say=lambda text: None)).files
+    return pull(entry.name, ask=PullOptions(offline=True, log=lambda text: None)).files
 
 
 def _config(entry: Entry) -> str:
@@ -119,7 +119,7 @@ def _parameters(entry: Entry) -> str:
 
     network = builder.build(entry.config, device="meta", allow_large=True)
     training = results.of(entry.name).training
-    said = {"counts.json": cards.counts(entry.name).parameters, "results.json": training and training.parameters}
+    said = {"cards/lock.json": cards.counts(entry.name).parameters, "results.json": training and training.parameters}
     count = builder.parameters(network)
     stored = {name: tensor.shape for name, tensor in tensors.header(_here(entry)[tensors.FILE]).items()}
     if stored != {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}:
@@ -151,7 +151,7 @@ def _card(entry: Entry) -> str:
     return f"{paths.path('cards', entry.name).name}/README.md is what the registry and the results say"
 
 
-def _remote(entry: Entry, pin: Weights, ask: Ask) -> str:
+def _remote(entry: Entry, pin: Weights, ask: PullOptions) -> str:
     if pin.revision is None:
         raise CheckpointError(
             "The registry pins no commit: not on the Hub yet, as far as it knows. rnnzoo push pins one."

@@ -1,37 +1,79 @@
-"""The `weights` section of registry.yaml: the pins of the published checkpoints, written by programs."""
+"""cards/lock.json, which programs write: pins of weights, digests of datasets, and counts of parameters."""
 
-import io
-import re
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Annotated
 
-from ruamel.yaml import YAML
+from pydantic import Field, ValidationError
 
-from .. import registry
+from ..errors import RegistryError, first_problem
 from ..utils import files, paths
-from .schema import Weights
+from .schema import Key, Sha256, Spec, Weights
 
-SECTION = re.compile(r"^weights:.*(?:\n+[ \t].*)*\n?", re.MULTILINE)
+FILE = ("cards", "lock.json")
 
 
-def write(name: str, weights: Weights) -> bool:
-    """Pin a checkpoint in registry.yaml, in place of an older pin; False if that is what it said already.
+class Counts(Spec):
+    """The size of a model."""
 
-    The other pins are read anew, alone, so that two programs that write at once both have their way. Raises OSError.
+    parameters: Annotated[int, Field(ge=0)]
+    multiply_adds: Annotated[int, Field(ge=0)]
+    """Of the linear maps, for one sequence of the task's length."""
+
+
+class Lock(Spec):
+    """All of cards/lock.json."""
+
+    counts: dict[Key, Counts] = {}
+    """By model."""
+    datasets: dict[Key, dict[str, Sha256]] = {}
+    """By dataset and file: the digest of the file's content, unpacked; of the decoded values where containers differ."""
+    weights: dict[Key, Weights] = {}
+    """By model: the files of its published checkpoint."""
+
+
+def read(path: Path) -> Lock:
+    """Read a lock; an empty one if there is no file. Raises RegistryError."""
+    try:
+        return Lock.model_validate_json(path.read_bytes()) if path.exists() else Lock()
+    except OSError as error:
+        raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValidationError as error:
+        raise RegistryError(
+            f"{path}: {first_problem(error)}. A program writes this file; restore it from git."
+        ) from error
+
+
+@cache
+def load_lock() -> Lock:
+    """The lock that comes with this installation."""
+    return read(paths.path(*FILE))
+
+
+def update(change: Callable[[Lock], Lock]) -> bool:
+    """Replace the lock by what `change` makes of it; False if that is what it said already.
+
+    The file is read anew under an exclusive lock, so two programs that write at once both have their way. Raises OSError.
     """
-    path = paths.path("registry.yaml")
-    with files.alone(path.parent):
-        everything = registry.read(path).weights
-        if everything.get(name) == weights:
+    path = paths.path(*FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.exclusive_lock(path.parent):
+        before = read(path)
+        after = change(before)
+        if after == before:
             return False
-        section, text = _section({**everything, name: weights}), path.read_text(encoding="utf-8")
-        written, there = SECTION.subn(lambda _: section, text, count=1)
-        files.replace(path, (written if there else f"{text}\n{section}").encode())
-    registry.registry.cache_clear()
-    registry.models.cache_clear()
+        files.atomic_write(path, dump(after))
+    load_lock.cache_clear()
     return True
 
 
-def _section(weights: dict[str, Weights]) -> str:
-    text = io.StringIO()
-    data = {name: weights[name].model_dump(mode="json", exclude_none=True) for name in sorted(weights)}
-    YAML().dump({"weights": data}, text)
-    return text.getvalue()
+def dump(lock: Lock) -> bytes:
+    """The bytes of cards/lock.json, keys sorted."""
+    return (json.dumps(lock.model_dump(mode="json", exclude_none=True), indent=1, sort_keys=True) + "\n").encode()
+
+
+def pin(name: str, weights: Weights) -> bool:
+    """Pin a model's checkpoint, in place of an older pin; False if it was pinned so already."""
+    return update(lambda lock: lock.model_copy(update={"weights": {**lock.weights, name: weights}}))

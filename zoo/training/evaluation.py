@@ -18,7 +18,7 @@ from ..errors import CheckpointError, RequestError
 from ..networks import loading
 from ..networks.builder import resolve_device
 from ..networks.network import Network
-from ..registry import models, registry
+from ..registry import load_registry, models
 from ..registry.metrics import TARGETS, Target
 from ..registry.schema import Config, Task
 from ..utils import files, paths
@@ -57,7 +57,7 @@ def evaluate(
     training = results.read(results_folder(name_or_path)).training
     if training and not training.made(sha256):
         training = None
-    source = task_data(task, registry().datasets[task.dataset])
+    source = task_data(task, load_registry().datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if mine != words:
         raise RequestError(f"This checkpoint was trained with other words than {config.task} has.")
@@ -78,7 +78,7 @@ def task_of(config: Config, outputs: bool = True) -> Task:
 
     outputs: whether those have to fit, too, and not only what goes in.
     """
-    tasks = registry().tasks
+    tasks = load_registry().all_tasks
     if config.task not in tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
     own, task = config.interface, tasks[config.task]
@@ -98,7 +98,7 @@ def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> P
     if os.fspath(name_or_path) in models():
         paths.writable()
     folder.mkdir(parents=True, exist_ok=True)
-    with files.alone(folder, wait=False):
+    with files.exclusive_lock(folder, wait=False):
         known, own = results.beside(folder)
         if own not in (None, found.checkpoint_sha256):  # None: a card's folder need not have the weights
             raise CheckpointError(f"{folder} has other weights by now; not recorded. Try again.")

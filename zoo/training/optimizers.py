@@ -15,9 +15,7 @@ def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
         b1, b2 = spec.betas
         return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)
     if spec.name == "rmsprop":
-        return torch.optim.RMSprop(
-            weights, spec.lr, spec.smoothing, momentum=spec.momentum, weight_decay=spec.weight_decay
-        )
+        return torch.optim.RMSprop(weights, spec.lr, spec.alpha, momentum=spec.momentum, weight_decay=spec.weight_decay)
     return torch.optim.SGD(weights, spec.lr, spec.momentum, weight_decay=spec.weight_decay)
 
 
@@ -36,4 +34,4 @@ def schedule(spec: Schedule, step: int, total: int) -> float:
         return 1.0
     past = min(1.0, (step - warmup) / max(1, total - warmup))
     fall = (1 - past) ** spec.power if spec.name == "polynomial" else (1 + math.cos(math.pi * past)) / 2
-    return spec.final + (1 - spec.final) * fall
+    return spec.final_factor + (1 - spec.final_factor) * fall

@@ -9,7 +9,7 @@ from ..registry.metrics import Target
 from .evaluation import score
 
 
-def omega(
+def gradient_flow_penalty(
     network: Network, x: Tensor, targets: Tensor, lengths: Tensor | None = None, target: Target = "class"
 ) -> Tensor:
     """The regulariser that keeps errors from vanishing, or growing, on their way back in time; a scalar.
@@ -21,7 +21,7 @@ def omega(
     and for zoneout or recurrent dropout, whose step from h_{t-1} to h_t is not the cell's alone.
     """
     spec = network.config.architecture
-    ways = [layer.ahead for layer in network.stack]
+    ways = [layer.forward_direction for layer in network.stack]
     if spec.bidirectional or any(len(way.cell.states) > 1 for way in ways):
         raise RequestError(f"{network.config.name} cannot have omega, which is of one direction and of one state, h.")
     if spec.zoneout or spec.recurrent_dropout:

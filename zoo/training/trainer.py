@@ -34,7 +34,7 @@ from ..utils.provenance import command, device_name, versions
 from ..utils.signals import interruptions
 from .evaluation import BATCH, measure, score
 from .optimizers import make_optimizer, schedule
-from .regularisers import omega
+from .regularisers import gradient_flow_penalty
 
 STATE = "training.safetensors"
 SAVE_SECONDS = 60.0
@@ -84,17 +84,17 @@ def train(
     recipe = entry.recipe_with(overrides or {})
     recorders = {name: recorder(name) for name in diagnose}
     accelerator = _accelerator(recipe, device)
-    if recipe.batch % accelerator.num_processes:
+    if recipe.batch_size % accelerator.num_processes:
         raise TrainingError(
-            f"A batch of {recipe.batch} cannot be shared equally by {accelerator.num_processes} processes."
+            f"A batch of {recipe.batch_size} cannot be shared equally by {accelerator.num_processes} processes."
         )
     data = task_data(entry.task, entry.dataset)
     run = Run(entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"))
-    data.equip(run.network)
+    data.attach_tokenizer(run.network)
     run.diagnose = recorders
     run.diagnosed()  # what cannot be recorded is better refused now than after an epoch
     out.mkdir(parents=True, exist_ok=True)
-    claimed = files.alone(out, wait=False) if accelerator.is_main_process else nullcontext()
+    claimed = files.exclusive_lock(out, wait=False) if accelerator.is_main_process else nullcontext()
     with interruptions(most=1) as interrupted, claimed:
         run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
@@ -115,14 +115,14 @@ class Run:
         self.accelerator, self.train, self.validation = accelerator, train, validation
         self.device: torch.device = accelerator.device
         self.network = build(entry.config, device=self.device, seed=recipe.seed)
-        self.network.truncate, self.network.recompute = recipe.truncate, recipe.recompute
+        self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
         optimizer = make_optimizer(recipe.optimizer, self.network)
         self.model, self.optimizer = accelerator.prepare(self.network, optimizer)
-        self.per_epoch = len(train) // recipe.batch
+        self.per_epoch = len(train) // recipe.batch_size
         if self.per_epoch == 0:
-            raise TrainingError(f"A batch of {recipe.batch} is larger than the {len(train)} training examples.")
+            raise TrainingError(f"A batch of {recipe.batch_size} is larger than the {len(train)} training examples.")
         self.stage = recipe.stage(0)
-        if train.image is None and any(stage.augments for stage, _ in recipe.stages):
+        if train.image is None and any(stage.augments for stage, _ in recipe.timeline):
             raise TrainingError(f"The recipe of {entry.name} augments images, and its training examples are none.")
         self.step = 0
         self.scaling = {} if accelerator.scaler is None else accelerator.scaler.state_dict()
@@ -148,7 +148,9 @@ class Run:
             epoch, index = divmod(self.step, self.per_epoch)
             if order is None or index == 0:
                 order, self.stage = self._order(epoch), self.recipe.stage(epoch)
-            stop = self._update(order[index * self.recipe.batch : (index + 1) * self.recipe.batch], interrupted() > 0)
+            stop = self._update(
+                order[index * self.recipe.batch_size : (index + 1) * self.recipe.batch_size], interrupted() > 0
+            )
             self.step, self.diverged = self.step + 1, None
             rate = (self.step - first) / (time.monotonic() - self.began)
             loss, metric, _ = self._means()
@@ -173,7 +175,7 @@ class Run:
         """
         accelerator = self.accelerator
         stage, length = self.stage
-        past = self.step - stage.after * self.per_epoch
+        past = self.step - stage.start_epoch * self.per_epoch
         if past == 0:
             self._fresh_optimizer()
         torch.manual_seed(_seed(self.recipe.seed, self.step, accelerator.process_index))
@@ -186,10 +188,12 @@ class Run:
         sums = accelerator.reduce(torch.stack([loss.detach(), metric, targets, targets.new_tensor(stop)]), "sum")
         self.optimizer.zero_grad()
         loss = loss * accelerator.num_processes / sums[2]  # the mean over all processes' gradients is taken
-        if self.recipe.omega is not None:
-            loss = loss + self.recipe.omega * omega(self.network, x, y, lengths, self.entry.task.target)
+        if self.recipe.gradient_flow_penalty is not None:
+            loss = loss + self.recipe.gradient_flow_penalty * gradient_flow_penalty(
+                self.network, x, y, lengths, self.entry.task.target
+            )
         accelerator.backward(loss)
-        bound = math.inf if self.recipe.clip is None else self.recipe.clip
+        bound = math.inf if self.recipe.max_grad_norm is None else self.recipe.max_grad_norm
         norm = accelerator.clip_grad_norm_(self.model.parameters(), bound)
         measured = torch.cat([sums[:3], norm.detach().reshape(1)]).cpu().double()
         scaled = self.recipe.precision == "fp16"  # whose scaler meets infinite gradients now and then, and skips them
@@ -303,7 +307,7 @@ class Run:
         """Take up the state in `out`, if there is one. Raises TrainingError if it belongs to another run."""
         path = self.out / STATE
         for name in (*loading.FILES, results.FILE, STATE) if self.accelerator.is_main_process else ():
-            files.sweep(self.out / name)
+            files.remove_partials(self.out / name)
         begun = False
         if path.exists():
             try:

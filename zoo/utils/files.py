@@ -16,7 +16,7 @@ except ImportError:  # there are no such locks
     fcntl = None  # type: ignore[assignment]
 
 
-def replace(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes) -> None:
     """Write `content` to `path`, making its folder; at every moment the old or the new file is there, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # of this call's own
@@ -39,14 +39,14 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sweep(path: Path) -> None:
+def remove_partials(path: Path) -> None:
     """Remove what processes left that were killed while they wrote `path`."""
     for abandoned in path.parent.glob(f".{path.name}.*.partial"):
         abandoned.unlink(missing_ok=True)
 
 
 @contextmanager
-def alone(folder: Path, wait: bool = True) -> Iterator[None]:
+def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
     """While no other process of this machine is in here for this folder, where there are such locks.
 
     Raises StorageError, unless it shall wait, if one is.

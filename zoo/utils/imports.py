@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 
-def imported(path: str, package: str) -> Any:
+def import_object(path: str, package: str) -> Any:
     """`module.Name` within a package of ours, or `package.module:Name` of anyone's. Raises ImportError, AttributeError."""
     ours = ":" not in path
     module, _, name = path.rpartition("." if ours else ":")

@@ -1,4 +1,4 @@
-"""Where registry.yaml, counts.json and cards/ are, in a wheel, beside a checkout's zoo/ or in a folder of the user's own;
+"""Where registry.yaml and cards/ are, in a wheel, beside a checkout's zoo/ or in a folder of the user's own;
 and where datasets are."""
 
 import os

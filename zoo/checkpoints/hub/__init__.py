@@ -7,9 +7,19 @@ cache are what one does with it. Nothing here imports torch or huggingface_hub b
 from ...utils.files import sha256
 from .browse import Description, Remote, catalogue, describe, login
 from .digests import differs
-from .download import Ask, Pulled, dataset_file, pull, resolve
+from .download import Pulled, PullOptions, dataset_file, pull, resolve
 
 __all__ = [
-    "Ask", "Description", "Pulled", "Remote", "catalogue", "dataset_file", "describe", "differs", "login", "pull", "resolve",
+    "Description",
+    "PullOptions",
+    "Pulled",
+    "Remote",
+    "catalogue",
+    "dataset_file",
+    "describe",
+    "differs",
+    "login",
+    "pull",
+    "resolve",
     "sha256",
 ]  # fmt: skip

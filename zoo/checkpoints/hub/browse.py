@@ -62,7 +62,7 @@ def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
         found = hub.call(
             f"models of {namespace}", lambda: list(hub.api.list_models(author=namespace, full=True, cardData=True))
         )
-    known = {pin.repo for pin in registry.registry().weights.values()}
+    known = {pin.repo for pin in registry.load_lock().weights.values()}
     return sorted((_remote(info) for info in found if info.id in known or _ours(info)), key=lambda r: r.repo)
 
 

@@ -50,7 +50,7 @@ def contents() -> list[Cached]:
     from huggingface_hub import constants
 
     root = Path(constants.HF_HUB_CACHE).resolve()  # as `used` is, of which its blobs are part
-    pins = {pin.repo: pin.revision for pin in registry.registry().weights.values()}
+    pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     found = []
     for place in sorted(root.glob(f"{PREFIX}*--*")) if root.is_dir() else ():
         repo = place.name.removeprefix(PREFIX).replace("--", "/", 1)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from huggingface_hub import RepoFile
 
 T = TypeVar("T")
-Say = Callable[[str], None]
-SAY: Say = logging.getLogger("rnnzoo").warning
+Log = Callable[[str], None]
+LOG: Log = logging.getLogger("rnnzoo").warning
 Report = Callable[[int, int], None]
 """Called with the bytes of a file that are here, and its size."""
 
@@ -48,8 +48,8 @@ class Connection:
     """The Hub of some settings, while it is entered: api is its client, call and download speak through it. Conversations
     of several threads take turns."""
 
-    def __init__(self, chosen: Settings, say: Say = SAY):
-        self.endpoint, self.timeout, self.say = chosen.endpoint, chosen.timeout, say
+    def __init__(self, chosen: Settings, log: Log = LOG):
+        self.endpoint, self.timeout, self.log = chosen.endpoint, chosen.timeout, log
         self._clock = _Clock()
         self._expected: tuple[str, int] | None = None
         """The file that is being fetched and the size it must have, if that is known."""
@@ -102,7 +102,7 @@ class Connection:
                 if tries == MAX_TRIES or spent + wait > self.timeout:
                     given_up = type(problem)(f"{problem} Given up after {spent:.0f} s.")
                     raise given_up from error
-                self.say(f"{problem} Trying again in {wait:.0f} s.")
+                self.log(f"{problem} Trying again in {wait:.0f} s.")
                 time.sleep(wait)
 
     def download(

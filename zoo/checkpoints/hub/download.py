@@ -15,7 +15,7 @@ from ...registry import Entry
 from ...registry.schema import Config, PinnedFile, Weights
 from .. import configs, tensors
 from . import local, settings
-from .client import MAX_BYTES, SAY, Connection, Say
+from .client import LOG, MAX_BYTES, Connection, Log
 from .digests import damage, differs
 
 LIMITS = {configs.FILE: configs.MAX_BYTES, configs.VOCABULARY: configs.MAX_VOCABULARY_BYTES}
@@ -38,7 +38,7 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class Ask:
+class PullOptions:
     """How to pull."""
 
     force: bool = False
@@ -46,26 +46,26 @@ class Ask:
     offline: bool = False
     timeout: float | None = None
     """Seconds to go on trying while the Hub fails (default: settings.TIMEOUT)."""
-    say: Say = SAY
+    log: Log = LOG
     report: Callable[[str, int, int], None] = lambda name, done, size: None
     """Called with a file's name, the bytes of it that have come, and its size."""
 
     def connect(self) -> Connection:
-        return Connection(settings.current(self.timeout), self.say)
+        return Connection(settings.current(self.timeout), self.log)
 
     @property
     def may_connect(self) -> bool:
         return not (self.offline or settings.offline())
 
 
-def pull(name: str, revision: str | None = None, to: Path | None = None, ask: Ask | None = None) -> Pulled:
+def pull(name: str, revision: str | None = None, to: Path | None = None, ask: PullOptions | None = None) -> Pulled:
     """Make sure that the files of a checkpoint are on this machine, verified.
 
     name: of the registry, or hf://org/name[@revision] for any repository. revision: instead of the pinned one. to: a
     folder to copy the files into. No request is made when the pinned bytes are here. Raises UnknownNameError,
     RequestError, CheckpointError (HubError and its kinds for what the Hub did), StorageError.
     """
-    ask = ask or Ask()
+    ask = ask or PullOptions()
     there = settings.address(name)
     if there is None:
         found = _entry(registry.find(name), revision, ask)
@@ -79,10 +79,10 @@ def pull(name: str, revision: str | None = None, to: Path | None = None, ask: As
 
 def resolve(entry: Entry, revision: str | None = None) -> dict[str, Path]:
     """The files of an entry's checkpoint, each verified against its pin: file name to path. Raises what `pull` raises."""
-    return _entry(entry, revision, Ask()).files
+    return _entry(entry, revision, PullOptions()).files
 
 
-def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
+def _entry(entry: Entry, revision: str | None, ask: PullOptions) -> Pulled:
     pin = entry.weights
     if pin is None:
         if entry.task.absent:
@@ -98,7 +98,7 @@ def _entry(entry: Entry, revision: str | None, ask: Ask) -> Pulled:
     return found
 
 
-def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
+def _pinned(model: str, pin: Weights, ask: PullOptions) -> Pulled:
     problems: list[str] = []
     fetch = ask.force and pin.revision is not None
     here = {} if fetch else {name: _here(model, pin, name, file, problems) for name, file in pin.files.items()}
@@ -106,7 +106,7 @@ def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
     missing = [name for name in pin.files if name not in found]
     if not missing:
         if ask.force:  # had there been something to fetch, nothing would be here
-            ask.say(f"{model} is not on the Hub yet; this is what is here.")
+            ask.log(f"{model} is not on the Hub yet; this is what is here.")
         return Pulled(model, pin.repo, pin.revision, found, True)
     pulled = f"{model}: no source has the pinned {', '.join(missing)}: "
     known = "".join(f"{problem}; " for problem in problems)
@@ -117,7 +117,7 @@ def _pinned(model: str, pin: Weights, ask: Ask) -> Pulled:
             f"{pulled}{known}this is offline. With a network, and without HF_HUB_OFFLINE: rnnzoo pull {model}"
         )
     for problem in problems:
-        ask.say(f"{problem}; fetching it from the Hub.")
+        ask.log(f"{problem}; fetching it from the Hub.")
     if configs.FILE not in missing and local.cached(pin.repo, configs.FILE, pin.revision) is None:
         missing.insert(0, configs.FILE)  # by which the Hub counts downloads
     try:
@@ -141,7 +141,7 @@ def _here(model: str, pin: Weights, name: str, file: PinnedFile, problems: list[
     return None
 
 
-def _fetch(hub: Connection, pin: Weights, name: str, file: PinnedFile, ask: Ask) -> Path:
+def _fetch(hub: Connection, pin: Weights, name: str, file: PinnedFile, ask: PullOptions) -> Path:
     """A pinned file from the Hub; one that is another is thrown away and fetched once more."""
     there = local.cached(pin.repo, name, pin.revision)
     if there is not None and not ask.force and differs(there, file) is None:
@@ -153,7 +153,7 @@ def _fetch(hub: Connection, pin: Weights, name: str, file: PinnedFile, ask: Ask)
 
 
 def _download(
-    hub: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], ask: Ask, force: bool,
+    hub: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], ask: PullOptions, force: bool,
     *, size: int | None = None, limit: int = MAX_BYTES,
 ) -> Path:  # fmt: skip
     """A file from the Hub; one that `check` says something against is thrown away and fetched once more."""
@@ -172,17 +172,17 @@ def _download(
             return path
         local.remove(path)
         if not last:
-            ask.say(f"{repo}: the {name} that came {problem}; fetching it once more.")
+            ask.log(f"{repo}: the {name} that came {problem}; fetching it once more.")
         force = True
     raise CheckpointError(f"{repo} on the Hub: {name} {problem}. Nothing of it was kept; do not trust that server.")
 
 
-def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask: Ask) -> Pulled:
+def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask: PullOptions) -> Pulled:
     """A checkpoint that no pin vouches for."""
     known = local.known_commit(repo, settings.check_revision(revision))
     if not ask.force and known == revision and (found := _all_here(name, repo, known, expected)):
         return found
-    ask.say(f"{name}: {repo}@{revision} has no pin in the registry: only the Hub vouches for its bytes.")
+    ask.log(f"{name}: {repo}@{revision} has no pin in the registry: only the Hub vouches for its bytes.")
     if not ask.may_connect:
         if known is not None and (found := _all_here(name, repo, known, expected)):
             return found
@@ -196,10 +196,10 @@ def _unpinned(name: str, repo: str, revision: str, expected: Config | None, ask:
         except NetworkError as error:
             if ask.force or known is None or (found := _all_here(name, repo, known, expected)) is None:
                 raise
-            ask.say(f"{error} Using the copy in the cache, of commit {known}; it may be old.")
+            ask.log(f"{error} Using the copy in the cache, of commit {known}; it may be old.")
             return found
         if known not in (None, commit):
-            ask.say(f"{repo}: {revision} is at commit {commit} now; the copy in the cache was of {known}.")
+            ask.log(f"{repo}: {revision} is at commit {commit} now; the copy in the cache was of {known}.")
 
         fetched: list[str] = []
 
@@ -254,7 +254,7 @@ def _lacking(repo: str, commit: str | None) -> str:
 def dataset_file(repo: str, name: str) -> Path:
     """A file of a dataset repository, downloaded to the Hub's cache if need be; the caller verifies what it decodes to."""
     try:
-        with Ask().connect() as hub:
+        with PullOptions().connect() as hub:
             return hub.download(repo, name, None, repo_type="dataset")
     except ZooError as error:
         raise DataError(f"{error} Set RNNZOO_DATA to a folder that has the data, or connect to the Hub.") from error

@@ -68,7 +68,7 @@ def copy(found: dict[str, Path], target: Path, force: bool) -> dict[str, Path]:
             if not force and there.exists() and there.read_bytes() != data:
                 raise RequestError(f"{there} is another file. Choose another folder, or --force to replace it.")
         for name, data in content.items():
-            files.replace(target / name, data)
+            files.atomic_write(target / name, data)
     except OSError as error:
         raise storage(error, "Choose another folder.") from error
     return {name: target / name for name in found}

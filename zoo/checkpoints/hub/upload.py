@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from ...errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError
 from . import settings
 from .browse import Identity
-from .client import SAY, Connection, Say
+from .client import LOG, Connection, Log
 from .digests import git_sha1, sha256_of
 
 MAIN = "main"
 
 
 @dataclass(frozen=True)
-class Way:
+class PushOptions:
     """How to push."""
 
     namespace: str | None = None
@@ -29,7 +29,7 @@ class Way:
     force: bool = False
     """Push though the remote has commits that the pin does not know of."""
     timeout: float | None = None
-    say: Say = SAY
+    log: Log = LOG
 
     def __post_init__(self) -> None:
         for name in (self.revision, self.tag):
@@ -58,7 +58,7 @@ class State:
     """Commit of the tag that is to be set."""
 
 
-def look(hub: Connection, repo: str, way: Way, who: Identity) -> State:
+def look(hub: Connection, repo: str, way: PushOptions, who: Identity) -> State:
     """Whether this user may write to a repository, and where it is. Nothing is changed."""
     try:
         hub.call(repo, lambda: hub.api.auth_check(repo, write=True))
@@ -84,7 +84,7 @@ def _tags(hub: Connection, repo: str) -> dict[str, str]:
 
 
 def send(
-    hub: Connection, repo: str, files: Mapping[str, bytes], state: State, way: Way, message: str
+    hub: Connection, repo: str, files: Mapping[str, bytes], state: State, way: PushOptions, message: str
 ) -> tuple[str, bool, str | None]:
     """Make the repository and the branch if need be, and one commit; its name, whether it is new, and its pull request.
 
@@ -94,7 +94,7 @@ def send(
     from huggingface_hub import CommitOperationAdd
 
     if state.exists and way.private:
-        way.say(f"{repo} exists: --private is for one that has to be made, and changes nothing.")
+        way.log(f"{repo} exists: --private is for one that has to be made, and changes nothing.")
     if not state.exists:
         hub.call(repo, lambda: hub.api.create_repo(repo, private=way.private, exist_ok=True))
     if state.head is None and way.branch != MAIN:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..layer import Layer, Scan, Steps
+    from ..layer import Layer, LayerInput, Scan
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 """The module with the fused scans for a kind of device, imported when a tensor lies there."""
 
 
-def layer_scan(layers: "Sequence[Layer]", x: "Steps") -> "Scan | None":
+def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
     """The fused scan that can run every one of these layers, one at a time, on x; None where there is none.
 
     Of Rows, one that looks the vectors up itself.
@@ -30,7 +30,7 @@ def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | N
     return scans.scan_stack if scans and hasattr(scans, "scan_stack") and scans.supports_stack(layers, x) else None
 
 
-def _scans(x: "Steps") -> Any:
+def _scans(x: "LayerInput") -> Any:
     name = FUSED.get(x.device.type)
     try:
         return import_module(f"{__name__}.{name}") if name else None

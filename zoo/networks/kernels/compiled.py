@@ -15,26 +15,26 @@ from torch import Tensor, nn
 
 from ...cells.base import State
 from ...checkpoints.tokenizer import PADDING
-from ..layer import Direction, Rows, Steps
+from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .interface import address, pair
 from .plans import Plan, plan, planned
 from .shared import altered, differentiable, in_memory, maps, only_equations, operands, parameters
 
 
-def supports(direction: Direction, x: Steps) -> bool:
+def supports(direction: Direction, x: LayerInput) -> bool:
     """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
     made = plan(direction.cell)
     if made is None or interface.library() is None:
         return False
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16:
         return False
-    if isinstance(x, Rows):
+    if isinstance(x, LazyEmbedding):
         return _looks_up(x) and _takes(direction, made, x.embedding.weight)
     return _takes(direction, made, x)
 
 
-def _looks_up(x: Rows) -> bool:
+def _looks_up(x: LazyEmbedding) -> bool:
     """Whether vectors can be read straight from the table: it is an embedding as Network makes it, and no more."""
     layer = x.embedding
     plain = layer.max_norm is None and not (layer.scale_grad_by_freq or layer.sparse) and layer.padding_idx == PADDING
@@ -65,11 +65,11 @@ def is_float(tensor: Tensor) -> bool:
 
 
 def scan(
-    direction: Direction, x: Steps, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
     """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
     made = planned(direction.cell)
-    tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, Rows) else (None, x)
+    tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # torch says what is wrong
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]

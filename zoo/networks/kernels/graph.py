@@ -186,7 +186,7 @@ def applies(run: "Run", x: Tensor) -> bool:
     return (
         x.is_cuda
         and len(run.stack) > 1
-        and not any(m.form for direction, made in run.stack for m in maps(direction, made))
+        and not any(m.parametrization for direction, made in run.stack for m in maps(direction, made))
         and not torch.cuda.is_current_stream_capturing()
         and torch._C._autograd._top_saved_tensors_default_hooks(True) is None
         and run.memory(x) < SHARE * torch.cuda.get_device_properties(x.device).total_memory

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
-from ...cells.base import Cell, Map
+from ...cells.base import Cell
 from ...cells.elman import IRNN, RNN
 from ...cells.gru import GRU
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
+from ...cells.projections import Projection
 from ...cells.rhn import RHN
 from ...cells.rin import RIN, RINDT
 from ...cells.star import STAR
@@ -26,7 +27,7 @@ class Product:
     phase: the part of a step before which it is computed. In phase 0 it maps the old h, later what the phase before made.
     """
 
-    map: Map
+    map: Projection
     block: int = 0
     phase: int = 0
 

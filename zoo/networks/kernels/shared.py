@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from ...cells.base import Dense, Map, State
+from ...cells.base import State
+from ...cells.projections import Dense, Projection
 from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, stacked
 from .plans import Plan, planned
@@ -17,7 +18,7 @@ Module = TypeVar("Module", bound=nn.Module)
 Held = Mapping[nn.Module, tuple[Tensor | None, Tensor | None]]
 
 
-def maps(direction: Direction, made: Plan) -> list[Map]:
+def maps(direction: Direction, made: Plan) -> list[Projection]:
     """The input map and those of the products, in order."""
     return [direction.input, *(product.map for product in made.products)]
 
@@ -45,7 +46,7 @@ def only_equations(direction: Direction, made: Plan, x: Tensor) -> bool:
     )
 
 
-def _is_a_product(m: Map) -> bool:
+def _is_a_product(m: Projection) -> bool:
     """Whether a map is W s + b of a matrix, and not what somebody has made of it since."""
     return type(m) is Dense and m.norm is None and not altered(m)
 

@@ -26,7 +26,7 @@ class Stepper:
     def __init__(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor):
         """For layers of one direction, the head that reads them, if it is to, and inputs like x, (batch, features)."""
         self.stack, self.head, self.key = stack, head, _key(x)
-        directions: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
+        directions: list[Direction] = [layer.forward_direction for layer in stack]  # type: ignore[misc]
         plans = [planned(d.cell) for d in directions]
         used: list[nn.Module] = [m for d, made in zip(directions, plans, strict=True) for m in maps(d, made)]
         self.hooks = [hooks for m in used for hooks in (m._forward_pre_hooks, m._forward_hooks)]
@@ -131,13 +131,13 @@ def _is_option(value: object) -> bool:
 def _streams(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor, state: Sequence[State]) -> bool:
     """Whether a Stepper can run these layers and their head on x from a state; not where matrices have to be made of the
     weights."""
-    ways: list[Direction] = [layer.ahead for layer in stack]  # type: ignore[misc]
+    ways: list[Direction] = [layer.forward_direction for layer in stack]  # type: ignore[misc]
     carried = (len(ways[0].cell.states), (len(x), ways[0].units))  # of every layer, as their states lie in one block
     if any((len(way.cell.states), (len(x), way.units)) != carried for way in ways):
         return False
     if len(state) != len(ways) or any(len(own) != carried[0] or s.shape != carried[1] for own in state for s in own):
         return False
-    if not all(supports(way, x) and not any(m.form for m in maps(way, planned(way.cell))) for way in ways):
+    if not all(supports(way, x) and not any(m.parametrization for m in maps(way, planned(way.cell))) for way in ways):
         return False
     widths = [x.shape[1], *(way.units for way in ways)]
     reads = [way.input.weight for way in ways] + ([] if head is None else [head.weight])

@@ -62,7 +62,9 @@ def _precision(x: Tensor, weight: Tensor) -> torch.dtype | None:
 
 def supports_stack(layers: Sequence[Layer], x: Tensor) -> bool:
     """Whether `scan_stack` can run these layers on x now: several, of one direction, with nothing in between."""
-    return len(layers) > 1 and all(len(layer.directions) == 1 and supports(layer.ahead, x) for layer in layers)
+    return len(layers) > 1 and all(
+        len(layer.directions) == 1 and supports(layer.forward_direction, x) for layer in layers
+    )
 
 
 def scan(
@@ -80,7 +82,7 @@ def scan_stack(
     """The top layer's outputs and all final states, in chunks of so many steps."""
     if chunk is None:  # a wavefront of n chunks takes as long as n + depth - 1 of them, and a launch as long as 5 steps
         chunk = max(LEAST, isqrt(5 * len(x) // (len(layers) - 1)))
-    run = Run([layer.ahead for layer in layers], x, lengths, truncate, chunk)
+    run = Run([layer.forward_direction for layer in layers], x, lengths, truncate, chunk)
     return _scan(run, graph.recordings(layers[0]) if graph.applies(run, x) else None, x, state)
 
 

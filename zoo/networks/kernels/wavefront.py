@@ -13,7 +13,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import Map, State
+from ...cells.base import State
+from ...cells.projections import Projection
 from ..layer import Direction, Layer
 from .shared import altered, patched
 
@@ -33,7 +34,9 @@ def supports(layers: Sequence[Layer]) -> bool:
             d.cell.axis == -1
             and not d.regularised
             and not patched(d)
-            and all(m.norm is None and m.mask is None and not altered(m) for m in d.modules() if isinstance(m, Map))
+            and all(
+                m.norm is None and m.mask is None and not altered(m) for m in d.modules() if isinstance(m, Projection)
+            )
             for d in directions
         )
         and _alike([d.cell for d in directions])
@@ -64,11 +67,11 @@ def _comparable(value: object) -> object:
 
 def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[list[Tensor], tuple[State, ...]]:
     """Run x: (time, batch, features) through `layers` from `state`; outputs of the top layer, and final states."""
-    directions: list[Direction] = [layer.ahead for layer in layers]
+    directions: list[Direction] = [layer.forward_direction for layer in layers]
     depth, steps = len(directions), len(x)
     cell = _stacked([d.cell for d in directions])
     between = _stacked([d.input for d in directions[1:]])
-    for m in (m for m in cell.modules() if isinstance(m, Map)):
+    for m in (m for m in cell.modules() if isinstance(m, Projection)):
         m.hold()  # for good: this stack is ours alone
     bottom = directions[0].input(x).unbind(0)
     idle = torch.zeros_like(bottom[0])

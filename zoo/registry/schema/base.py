@@ -42,5 +42,5 @@ class Spec(BaseModel):
                 known = sorted(cls.model_fields)
                 near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
                 message = f"unknown key {key!r}; the nearest valid one is {near!r}"
-                raise PydanticCustomError("unknown_key", "{message}", {"message": message, "key": key})
+                raise PydanticCustomError("unknown_key", "{message}", {"message": message, "path": [key]})
         return data

@@ -1,8 +1,9 @@
 """Papers, datasets and tasks: what there is to learn, and from what."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..metrics import Target
 from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
@@ -43,12 +44,23 @@ class Dataset(Spec):
     """How many examples are kept for validation; of data that tasks.base.dealt parts, how many of its keys."""
     test: Annotated[int, Field(ge=1)] | None = None
     """How many, of the same, are kept for the test, where the data come without a split."""
-    stands_in_for: Text | None = None
+    proxy_for: Text | None = None
     """Data of the documents that this is not, though it takes their place here: figures on the two do not compare."""
     caveat: Text | None = None
     """What figures on it must be read with."""
-    sha256: dict[str, Sha256]
-    """Digest of the content of each original file, unpacked; of the decoded values where containers differ."""
+    files: Seq[Text] = ()
+    """Names of its files, where they decide what is read."""
+    sha256: dict[str, Sha256] = {}
+    """Digest of each file, from cards/lock.json; registry.yaml has none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _digests_are_locked(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "sha256" in data:
+            raise PydanticCustomError(
+                "locked", "digests stand in cards/lock.json: rnnzoo release DATASET", {"path": ["sha256"]}
+            )
+        return data
 
 
 class Shapes(Spec):
@@ -123,7 +135,7 @@ class Task(Shapes):
     dataset: Key
     layout: Key
     """How the family lays its data out as a sequence."""
-    reads: Text | None = None
+    input_description: Text | None = None
     """What an input is made of, and how; without it, what the data's tokenizer makes of text."""
     classes: Seq[Text] = ()
     """Names of the classes, in the order of the outputs, where they are known."""

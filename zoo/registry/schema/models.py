@@ -1,8 +1,11 @@
 """Models, grids of them, what documents report of them, and the pins of their weights: the registry."""
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from ...cells import cell_row
 from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
@@ -160,14 +163,80 @@ class Grid(Spec):
         return self
 
 
+class Study(Spec):
+    """Models that belong together, the recipes that train them, and the figures that a paper reports of them."""
+
+    title: Text
+    recipes: dict[Key, Recipe] = {}
+    models: dict[Key, Model] = {}
+    grids: dict[Key, Grid] = {}
+
+
+class TaskGrid(Spec):
+    """Tasks that share most of their fields: `tasks` has what each adds."""
+
+    shared: dict[str, Any]
+    tasks: dict[Key, dict[str, Any]]
+
+    @model_validator(mode="after")
+    def _tasks_are_whole(self) -> "TaskGrid":
+        for name, own in self.tasks.items():
+            try:
+                Task.model_validate({**self.shared, **own})
+            except ValidationError as error:
+                first = error.errors()[0]
+                path = [*first["loc"], *first.get("ctx", {}).get("path", ())]
+                path = [*(("tasks", name) if path[:1] and path[0] in own else ("shared",)), *path]
+                message = first["msg"].removeprefix("Value error, ")
+                raise PydanticCustomError("task", "{message}", {"message": message, "path": path}) from error
+        return self
+
+    @cached_property
+    def expanded(self) -> dict[str, Task]:
+        """Every task, whole."""
+        return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
+
+
 class Registry(Spec):
     """The whole of registry.yaml."""
 
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
-    tasks: dict[Key, Task]
-    recipes: dict[Key, Recipe]
-    models: dict[Key, Model]
-    grids: dict[Key, Grid]
-    weights: dict[Key, Weights]
-    """Pins of the published checkpoints, by model."""
+    tasks: dict[Key, Task] = {}
+    task_grids: dict[Key, TaskGrid] = {}
+    studies: dict[Key, Study]
+
+    @cached_property
+    def all_tasks(self) -> dict[str, Task]:
+        """Every task by name, grids expanded."""
+        return {**self.tasks, **{name: t for grid in self.task_grids.values() for name, t in grid.expanded.items()}}
+
+    @cached_property
+    def recipes(self) -> dict[str, Recipe]:
+        """Every recipe by name."""
+        return {key: recipe for study in self.studies.values() for key, recipe in study.recipes.items()}
+
+    def placed_tasks(self) -> Iterator[tuple[tuple[str, ...], Task]]:
+        """Every task, with the keys that lead to it in the file."""
+        yield from ((("tasks", key), task) for key, task in self.tasks.items())
+        for key, grid in self.task_grids.items():
+            yield from ((("task_grids", key, "tasks", name), task) for name, task in grid.expanded.items())
+
+    def placed_models(self) -> Iterator[tuple[tuple[str, ...], Model]]:
+        """Every model, grids expanded, with the keys that lead to it in the file."""
+        for name, study in self.studies.items():
+            yield from ((("studies", name, "models", key), model) for key, model in study.models.items())
+            for key, grid in study.grids.items():
+                yield from ((("studies", name, "grids", key), model) for model in grid.models())
+
+    def duplicates(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Names of tasks, recipes and grids that were declared before, with the keys that lead to them."""
+        seen: set[tuple[str, str]] = set()
+        places = [(location, "task", location[-1]) for location, _ in self.placed_tasks()]
+        for study, content in self.studies.items():
+            places += [(("studies", study, "recipes", key), "recipe", key) for key in content.recipes]
+            places += [(("studies", study, "grids", key), "grid", key) for key in content.grids]
+        for location, kind, key in places:
+            if (kind, key) in seen:
+                yield location, key
+            seen.add((kind, key))

@@ -14,7 +14,7 @@ class Optimizer(Spec):
     lr: Positive
     betas: Seq[Rate] = (0.9, 0.999)
     """Adam only."""
-    smoothing: Rate = 0.9
+    alpha: Rate = 0.9
     """RMSprop only: decay of the mean square (Tieleman & Hinton 2012 use 0.9)."""
     momentum: Rate = 0.0
     """SGD and RMSprop."""
@@ -33,7 +33,7 @@ class Schedule(Spec):
     name: Literal["constant", "cosine", "one-cycle", "polynomial"] = "constant"
     warmup: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Steps from 0 to the full rate; one-cycle takes 30 % of the run if this is 0."""
-    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    final_factor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Multiple that the decay ends at."""
     power: Positive = 1.0
     """Polynomial only."""
@@ -74,7 +74,7 @@ class Augmentation(Spec):
 class Stage(Augmentation):
     """A part of a run, which begins with a fresh optimizer."""
 
-    after: Annotated[int, Field(ge=0)] = 0
+    start_epoch: Annotated[int, Field(ge=0)] = 0
     """Epochs that come before it."""
     lr: Positive
     schedule: Schedule = Schedule()
@@ -85,56 +85,56 @@ class Recipe(Augmentation):
 
     paper: Key | None = None
     """The document that gives these settings, if one does."""
-    follows: Key | None = None
+    based_on: Key | None = None
     """The document's recipe that this one departs from."""
-    why: Text | None = None
+    deviation: Text | None = None
     """Why it departs."""
-    not_given: Seq[Literal["optimizer", "batch"]] = ()
+    unspecified: Seq[Literal["optimizer", "batch_size"]] = ()
     """What the document leaves open, and is a choice made here."""
     optimizer: Optimizer
     schedule: Schedule = Schedule()
-    batch: Count
+    batch_size: Count
     epochs: Annotated[int, Field(ge=1, le=100_000)]
     patience: Count | None = None
     """A run has converged, and ends, when its validation loss has not fallen for this many epochs."""
-    clip: Positive | None = None
+    max_grad_norm: Positive | None = None
     """Bound on the global gradient norm."""
-    truncate: Count | None = None
+    tbptt_steps: Count | None = None
     """Truncated backpropagation through time: gradients are cut every this many steps."""
-    recompute: Count | None = None
+    checkpoint_every: Count | None = None
     """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
-    omega: Positive | None = None
+    gradient_flow_penalty: Positive | None = None
     """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.training.regularisers."""
-    then: Seq[Stage] = ()
+    stages: Seq[Stage] = ()
     """What follows after some epochs, in order, as far as the run is long enough."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     @model_validator(mode="after")
     def _departures_are_explained(self) -> "Recipe":
-        if (self.follows is None) != (self.why is None):
-            raise ValueError("'follows' and 'why' go together: a departure from a document's recipe is explained")
+        if (self.based_on is None) != (self.deviation is None):
+            raise ValueError("'based_on' and 'why' go together: a departure from a document's recipe is explained")
         return self
 
     @model_validator(mode="before")
     @classmethod
     def _at_most_one(cls, data: Any) -> Any:
         """Checkpoints from when only one stage could follow have it, or None, in the place of a list."""
-        if isinstance(data, dict) and isinstance(then := data.get("then", ()), dict | None):
-            return {**data, "then": [] if then is None else [then]}
+        if isinstance(data, dict) and isinstance(then := data.get("stages", ()), dict | None):
+            return {**data, "stages": [] if then is None else [then]}
         return data
 
     @model_validator(mode="after")
     def _in_order(self) -> "Recipe":
-        begins = [stage.after for stage in self.then]
+        begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
             raise ValueError("each stage that follows begins after the one before it")
         return self
 
     @model_validator(mode="after")
     def _schedules_last(self) -> "Recipe":
-        for stage, end in self.stages:
-            length = min(end, self.epochs) - stage.after
+        for stage, end in self.timeline:
+            length = min(end, self.epochs) - stage.start_epoch
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
                 raise ValueError(f"a schedule for {stage.schedule.epochs} epochs does not last for {length}")
         return self
@@ -142,16 +142,16 @@ class Recipe(Augmentation):
     @property
     def settings(self) -> dict[str, Any]:
         """All that decides what a run does, and not what is said of it, as JSON has it."""
-        return self.model_dump(mode="json", exclude={"paper", "follows", "why", "not_given"})
+        return self.model_dump(mode="json", exclude={"paper", "based_on", "deviation", "unspecified"})
 
     @property
-    def stages(self) -> tuple[tuple[Stage, int], ...]:
+    def timeline(self) -> tuple[tuple[Stage, int], ...]:
         """The stages that the run comes to, each with the epoch at which it would end in a run that is long enough."""
         first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
-        begins, ends = (first, *self.then), (*(stage.after for stage in self.then), self.epochs)
-        return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.after < self.epochs)
+        begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
+        return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
         """The stage of an epoch (0-based), and the epochs that its schedule is laid out for."""
-        now, end = next((stage, end) for stage, end in reversed(self.stages) if stage.after <= epoch)
-        return now, now.schedule.epochs or end - now.after
+        now, end = next((stage, end) for stage, end in reversed(self.timeline) if stage.start_epoch <= epoch)
+        return now, now.schedule.epochs or end - now.start_epoch

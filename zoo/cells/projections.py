@@ -1,0 +1,175 @@
+"""The linear maps that a cell is made of, dense or convolutional, and the factory that a layer hands to its cell."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Parametrization = Callable[[Tensor], Tensor]
+"""Makes the matrix of a map out of its weight, so that whatever the weight is, the matrix has some property."""
+
+
+def along(vector: Tensor, axis: int) -> Tensor:
+    """A (channels,) vector, shaped to meet a state; a leading layer dimension stays in front."""
+    return vector.unsqueeze(-2) if axis == -1 else vector[..., None, None]
+
+
+def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
+    """What a form makes, in the precision of the weight also under autocast: roundings would cost it its property."""
+    device = weight.device.type
+    known = torch.amp.is_autocast_available(device)  # not "meta"
+    lowered = known and torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False) if lowered else nullcontext():
+        return parametrization(weight)
+
+
+class Projection(nn.Module):
+    """A linear map W s (+ b), dense or convolutional, added to `plus`: the one building block of a recurrence.
+
+    `norm` is layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). With a `parametrization`, W is what that makes of
+    the weight. For one sequence the layer sets `mask`, which drops the same entries of s at every step (Gal & Ghahramani
+    2016), and holds W as it is made at the start.
+    """
+
+    weight: Tensor
+    mask: Tensor | None = None
+    made: Tensor | None = None
+
+    def __init__(
+        self,
+        weight: tuple[int, ...],
+        bias: bool = False,
+        norm: nn.Module | None = None,
+        parametrization: Parametrization | None = None,
+    ):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(weight))
+        self.bias = nn.Parameter(torch.empty(weight[0])) if bias else None
+        self.norm, self.parametrization = norm, parametrization
+
+    @property
+    def matrix(self) -> Tensor:
+        """W."""
+        if self.made is not None:
+            return self.made
+        return self.weight if self.parametrization is None else parametrized(self.parametrization, self.weight)
+
+    @property
+    def cost(self) -> int:
+        """Multiply-adds of one product, at one position of an image."""
+        return self.matrix.numel()
+
+    def hold(self, mask: Tensor | None = None) -> None:
+        self.made, self.mask = self.matrix if self.parametrization else None, mask
+
+    def release(self) -> None:
+        self.made = self.mask = None
+
+    def forward(self, s: Tensor, plus: Tensor | None = None) -> Tensor:
+        if self.mask is not None:
+            s = s * self.mask
+        if self.bias is not None:
+            bias = self.along_channels(self.bias)
+            plus = bias if plus is None else bias + plus
+        if self.norm is None:
+            return self.product(s, plus)
+        product = self.product(s, None)
+        return add(self.normalised(product, self.norm).to(product.dtype), plus)
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        """W s, plus what is to be added."""
+        raise NotImplementedError
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        """A (channels,) vector, shaped to be added to a product."""
+        return along(vector, -1)
+
+    def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
+        return norm(product)
+
+
+class Dense(Projection):
+    """W: (out, in). A leading layer dimension on W and b maps a stack of layers, s: (layers, batch, in), at once."""
+
+    def extra_repr(self) -> str:
+        return str(tuple(self.weight.shape))
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        weight = self.matrix.mT
+        if plus is None:
+            return s @ weight
+        if s.dim() == 2:
+            return torch.addmm(plus, s, weight)
+        if weight.dim() == 3:
+            return torch.baddbmm(plus, s, weight)
+        return add(s @ weight, plus)
+
+
+class Conv(Projection):
+    """W: (out, in, k, k), same padding; s: (..., in, height, width)."""
+
+    extra_repr = Dense.extra_repr
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        # conv2d knows one batch dimension, as does its norm
+        product = F.conv2d(s.flatten(0, -4), self.matrix, padding="same").unflatten(0, s.shape[:-3])
+        return add(product, plus)
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        return along(vector, -3)
+
+    def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
+        return norm(product.flatten(0, -4)).unflatten(0, product.shape[:-3])
+
+
+class Diagonal(Projection):
+    """One weight a channel and gate: w * s for each of `gates` gates, laid out as a full map's gates are."""
+
+    def __init__(self, channels: int, gates: int, axis: int):
+        super().__init__((gates * channels,))
+        self.gates, self.axis = gates, axis
+
+    def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
+        product = torch.cat([s] * self.gates, self.axis) * self.along_channels(self.weight).to(s.dtype)
+        return add(product, plus)
+
+    def along_channels(self, vector: Tensor) -> Tensor:
+        return along(vector, self.axis)
+
+
+def add(product: Tensor, plus: Tensor | None) -> Tensor:
+    """Their sum in the product's precision, which autocast may have lowered."""
+    return product if plus is None else product + plus.to(product.dtype)
+
+
+class ProjectionFactory:
+    """Makes a cell's recurrent projection, dense or convolutional, with the layer's normalisation. `projection(4)` sends units to 4 x units channels."""
+
+    def __init__(self, units: int, kernel: int | None, layer_norm: bool):
+        self.units, self.kernel, self.layer_norm = units, kernel, layer_norm
+        self.axis = -1 if kernel is None else -3
+
+    def __call__(
+        self, gates: int = 1, *, bias: bool = False, parametrization: Parametrization | None = None
+    ) -> Projection:
+        return self.between(
+            self.units, gates * self.units, bias=bias, norm=self.layer_norm, parametrization=parametrization
+        )
+
+    def between(
+        self, inputs: int, outputs: int, *, bias: bool, norm: bool, parametrization: Parametrization | None = None
+    ) -> Projection:
+        """A map from `inputs` channels to `outputs`."""
+        if self.kernel is None:
+            return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if norm else None, parametrization)
+        shape = (outputs, inputs, self.kernel, self.kernel)
+        return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, parametrization)
+
+    def scalars(self, count: int, *, bias: bool = False) -> Projection:
+        """A map from units to `count` numbers, each for a whole state; so few have no mean to be normalised by."""
+        return self.between(self.units, count, bias=bias, norm=False)
+
+    def diagonal(self, gates: int = 1) -> Diagonal:
+        return Diagonal(self.units, gates, self.axis)

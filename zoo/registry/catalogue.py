@@ -1,0 +1,108 @@
+"""What the registry knows: every model, each with all that it refers to. Read once, when first asked for."""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from ..cells import cell_row
+from ..errors import RequestError, UnknownNameError, first_problem
+from ..utils import paths
+from . import lock, reader
+from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the registry with everything it refers to."""
+
+    name: str
+    model: Model
+    task: Task
+    dataset: Dataset
+    recipe: Recipe
+    documented: Recipe | None
+    """The document's recipe, where `recipe` departs from one."""
+    papers: dict[str, Paper]
+    weights: Weights | None
+    """The pin of its published checkpoint, if there is one."""
+
+    @property
+    def config(self) -> Config:
+        interface = Interface.of(self.task)
+        return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
+
+    def worded(self, recipe: Recipe) -> Recipe:
+        """A recorded recipe in the registry's words of today (what it follows, and why), if its settings are still those."""
+        return self.recipe if recipe.settings == self.recipe.settings else recipe
+
+    def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
+        """The recipe with some of its fields changed; raises RequestError if it cannot be changed to that."""
+        try:
+            return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
+        except ValidationError as error:
+            raise RequestError(f"The recipe cannot be changed to that: {first_problem(error)}.") from error
+
+
+@cache
+def load_registry() -> Registry:
+    """The registry that comes with this installation, the digests of its datasets taken from the lock."""
+    registry, digests = reader.read(paths.path("registry.yaml")), lock.load_lock().datasets
+    datasets = {k: d.model_copy(update={"sha256": digests.get(k, {})}) for k, d in registry.datasets.items()}
+    return registry.model_copy(update={"datasets": datasets})
+
+
+@cache
+def models() -> dict[str, Model]:
+    """Every model of the registry by name, grids expanded, sorted."""
+    return dict(sorted((model.name, model) for _, model in load_registry().placed_models()))
+
+
+def clear_caches() -> None:
+    """Forget what was read, because a file or paths.ROOT has changed."""
+    for cached in (load_registry, models, lock.load_lock):
+        cached.cache_clear()
+
+
+def find(name: str) -> Entry:
+    """The entry called `name`; raises UnknownNameError with near matches."""
+    if name not in models():
+        raise UnknownNameError("model", name, models(), "`rnnzoo list` shows them all.")
+    model, everything = models()[name], load_registry()
+    task, recipe = everything.all_tasks[model.task], everything.recipes[model.recipe]
+    documented = everything.recipes[recipe.based_on] if recipe.based_on else None
+    keys = [cell_row(model.cell).paper, *(figure.paper for figure in model.reported)]
+    keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
+    papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
+    dataset, weights = everything.datasets[task.dataset], lock.load_lock().weights.get(name)
+    return Entry(name, model, task, dataset, recipe, documented, papers, weights)
+
+
+def list_models(
+    pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), task: str | None = None,
+    cell: str | None = None, pretrained: bool | None = None,
+) -> list[str]:  # fmt: skip
+    """Names of the models that match a shell-style pattern, or one of several, sorted.
+
+    exclude: patterns of models to leave out. task, cell: only models of this task or cell (UnknownNameError if there is
+    no such). pretrained: only models with (True) or without (False) published weights.
+    """
+    tasks = load_registry().all_tasks
+    if task is not None and task not in tasks:
+        raise UnknownNameError("task", task, tasks)
+    if cell is not None:
+        cell_row(cell)
+    pinned = lock.load_lock().weights
+    wanted, unwanted = ((each,) if isinstance(each, str) else tuple(each) for each in (pattern, exclude))
+    return [
+        name
+        for name, model in models().items()
+        if any(fnmatch.fnmatchcase(name, each) for each in wanted)
+        and not any(fnmatch.fnmatchcase(name, each) for each in unwanted)
+        and task in (None, model.task)
+        and cell in (None, model.cell)
+        and pretrained in (None, name in pinned)
+    ]

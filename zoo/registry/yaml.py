@@ -1,0 +1,120 @@
+"""A strict subset of YAML 1.2: what JSON can say, with the place of every key and value.
+
+Refused: duplicate keys, anchors, aliases, tags, several documents, and nesting deeper than MAX_DEPTH. Scalars follow the
+core schema of YAML 1.2, so `1e-3` is a number and `no` a word. libyaml parses, where PyYAML was built with it.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+MAX_DEPTH = 20
+Path = tuple[str | int, ...]
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
+
+
+class YamlError(ValueError):
+    """What is wrong with a document, and the line and column, from 1, where that is known."""
+
+    def __init__(self, message: str, mark: Any = None):
+        super().__init__(message)
+        self.where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+
+
+@dataclass
+class Document:
+    """The content of a document, and where it says what."""
+
+    content: Any
+    marks: dict[Path, Any]
+    """Path of keys and indices to the mark of the key, or of the item of a list."""
+
+    def where(self, path: Path) -> str:
+        """`:line:column` of the deepest part of `path` that the document has."""
+        while path and path not in self.marks:
+            path = path[:-1]
+        mark = self.marks[path]
+        return f":{mark.line + 1}:{mark.column + 1}"
+
+
+def parse(text: str) -> Document:
+    """Read a document; raises YamlError."""
+    loader = _LOADER(text)
+    marks: dict[Path, Any] = {}
+    try:
+        events = iter(loader.get_event, None)
+        while isinstance(event := next(events), yaml.StreamStartEvent | yaml.DocumentStartEvent):
+            pass
+        if isinstance(event, yaml.StreamEndEvent):
+            raise YamlError("empty")
+        marks[()] = event.start_mark
+        content = _node(event, events, (), marks)
+        next(events)  # the end of the document
+        if not isinstance(event := next(events), yaml.StreamEndEvent):
+            raise YamlError("a second document is not allowed", event.start_mark)
+    except yaml.reader.ReaderError as error:
+        raise YamlError(f"character {error.character!r} is not allowed ({error.reason})") from error
+    except yaml.MarkedYAMLError as error:
+        raise YamlError(str(error.problem or error.context), error.problem_mark or error.context_mark) from error
+    except yaml.YAMLError as error:
+        raise YamlError(str(error)) from error
+    finally:
+        loader.dispose()
+    return Document(content, marks)
+
+
+def _node(event: Any, events: Iterator[Any], path: Path, marks: dict[Path, Any]) -> Any:
+    if getattr(event, "anchor", None) is not None:
+        raise YamlError("anchors and aliases are not allowed; write the value out", event.start_mark)
+    if len(path) > MAX_DEPTH:
+        raise YamlError(f"nested too deeply (more than {MAX_DEPTH} levels)", event.start_mark)
+    if event.tag is not None:
+        raise YamlError(f"tag {event.tag} is not allowed; quote the value if it is a word", event.start_mark)
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event.value) if event.implicit[0] else event.value
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Any] = []
+        while not isinstance(event := next(events), yaml.SequenceEndEvent):
+            marks[(*path, len(items))] = event.start_mark
+            items.append(_node(event, events, (*path, len(items)), marks))
+        return items
+    table: dict[str, Any] = {}
+    while not isinstance(event := next(events), yaml.MappingEndEvent):
+        key = _key(event)
+        if key in table:
+            raise YamlError(f"duplicate key {key!r}", event.start_mark)
+        marks[(*path, key)] = event.start_mark
+        table[key] = _node(next(events), events, (*path, key), marks)
+    return table
+
+
+def _key(event: Any) -> str:
+    if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None or event.tag is not None:
+        raise YamlError("a key is a plain word, without anchor or tag", event.start_mark)
+    if event.implicit[0] and event.value == "<<":
+        raise YamlError("the merge key << is not allowed; write the values out", event.start_mark)
+    return event.value
+
+
+def _scalar(text: str) -> Any:
+    """A plain scalar as the core schema of YAML 1.2 reads it."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
