@@ -29,11 +29,11 @@ _WORDS: dict[str, Any] = {
 
 
 class YamlError(ValueError):
-    """What is wrong with a document, and the line and column, from 1, where that is known."""
+    """A fault of a document; `where` is its `:line:column`, both from 1, as far as they are known."""
 
-    def __init__(self, message: str, mark: Any = None):
+    def __init__(self, message: str, mark: Any = None, where: str = ""):
         super().__init__(message)
-        self.where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+        self.where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else where
 
 
 @dataclass
@@ -68,7 +68,8 @@ def parse(text: str) -> Document:
         if not isinstance(event := next(events), yaml.StreamEndEvent):
             raise YamlError("a second document is not allowed", event.start_mark)
     except yaml.reader.ReaderError as error:
-        raise YamlError(f"character {error.character!r} is not allowed ({error.reason})") from error
+        line = text.encode()[: error.position].count(b"\n") + 1
+        raise YamlError(f"character {error.character!r} is not allowed ({error.reason})", where=f":{line}") from error
     except yaml.MarkedYAMLError as error:
         raise YamlError(str(error.problem or error.context), error.problem_mark or error.context_mark) from error
     except yaml.YAMLError as error:
@@ -79,14 +80,13 @@ def parse(text: str) -> Document:
 
 
 def _node(event: Any, events: Iterator[Any], path: Path, marks: dict[Path, Any]) -> Any:
-    if getattr(event, "anchor", None) is not None:
-        raise YamlError("anchors and aliases are not allowed; write the value out", event.start_mark)
+    _refuse_anchor(event)
     if len(path) > MAX_DEPTH:
         raise YamlError(f"nested too deeply (more than {MAX_DEPTH} levels)", event.start_mark)
     if event.tag is not None:
         raise YamlError(f"tag {event.tag} is not allowed; quote the value if it is a word", event.start_mark)
     if isinstance(event, yaml.ScalarEvent):
-        return _scalar(event.value) if event.implicit[0] else event.value
+        return _scalar(event) if event.implicit[0] else event.value
     if isinstance(event, yaml.SequenceStartEvent):
         items: list[Any] = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
@@ -103,18 +103,30 @@ def _node(event: Any, events: Iterator[Any], path: Path, marks: dict[Path, Any])
     return table
 
 
+def _refuse_anchor(event: Any) -> None:
+    if getattr(event, "anchor", None) is not None:
+        raise YamlError("anchors and aliases are not allowed; write the value out", event.start_mark)
+
+
 def _key(event: Any) -> str:
-    if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None or event.tag is not None:
-        raise YamlError("a key is a plain word, without anchor or tag", event.start_mark)
+    _refuse_anchor(event)
+    if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
+        raise YamlError("a key is a plain word, without a tag", event.start_mark)
     if event.implicit[0] and event.value == "<<":
         raise YamlError("the merge key << is not allowed; write the values out", event.start_mark)
+    if event.implicit[0] and not isinstance(_scalar(event), str):
+        raise YamlError(f"key {event.value[:40]} is not a word; quote it if it is a name", event.start_mark)
     return event.value
 
 
-def _scalar(text: str) -> Any:
-    """A plain scalar as the core schema of YAML 1.2 reads it."""
+def _scalar(event: Any) -> Any:
+    """The value of a plain scalar by the core schema of YAML 1.2."""
+    text = event.value
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    try:
+        if _INTEGER.fullmatch(text):
+            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        return float(text) if _FLOAT.fullmatch(text) else text
+    except ValueError as error:  # Python refuses integers of thousands of digits
+        raise YamlError(f"{text[:40]} is not a number that can be read ({error})", event.start_mark) from error

@@ -113,7 +113,7 @@ class Recipe(Augmentation):
     @model_validator(mode="after")
     def _departures_are_explained(self) -> "Recipe":
         if (self.based_on is None) != (self.deviation is None):
-            raise ValueError("'based_on' and 'why' go together: a departure from a document's recipe is explained")
+            raise ValueError("'based_on' and 'deviation' go together: a recipe that departs from a document's says why")
         return self
 
     @model_validator(mode="before")
