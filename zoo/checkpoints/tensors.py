@@ -2,10 +2,15 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CheckpointError
+from ..utils import files
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = "model.safetensors"
 MAX_HEADER_BYTES = 10_000_000
@@ -95,3 +100,49 @@ def not_finite(path: Path) -> list[str]:
             if not numpy.isfinite(values).all():
                 odd.append(name)
     return odd
+
+
+def read_tensors(path: Path) -> "dict[str, Tensor]":
+    """Return the tensors of a safetensors file by name, on the CPU.
+
+    Raises CheckpointError for anything else, such as pickles, error pages and damaged files.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    header(path)
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
+    """Write a safetensors file, replacing `path` atomically.
+
+    The file has one metadata key only, because safetensors writes several in no fixed order: same tensors, same bytes.
+    """
+    from safetensors.torch import save
+
+    files.atomic_write(path, save(tensors, metadata={"format": "pt"}))
+
+
+def differences(expected: "Mapping[str, Tensor]", tensors: "Mapping[str, Tensor]", finite: bool = False) -> str:
+    """Describe where `tensors` differ from `expected` in names, shapes or dtypes; "" if nowhere.
+
+    finite: also report NaN and infinite values. The text lists at most five differences.
+    """
+    problems = [f"{name} is missing" for name in expected if name not in tensors]
+    problems += [f"{name} is not of this architecture" for name in tensors if name not in expected]
+    for name in expected.keys() & tensors.keys():
+        wanted, tensor = expected[name], tensors[name]
+        if (tensor.shape, tensor.dtype) != (wanted.shape, wanted.dtype):
+            problems.append(
+                f"{name} is {tensor.dtype} {tuple(tensor.shape)} instead of {wanted.dtype} {tuple(wanted.shape)}"
+            )
+        elif finite and not tensor.isfinite().all():
+            problems.append(f"{name} has values that are not finite")
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return "; ".join(sorted(problems)[:5]) + more
