@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import clear_caches
 from rnnzoo_cli import many
 from rnnzoo_cli.output import board
-from ruamel.yaml import YAML
 
 from zoo import registry
 from zoo.checkpoints import results
@@ -33,16 +33,14 @@ def three(small_zoo: Zoo) -> Callable[..., None]:
 
     def make(recipe: dict[str, Any] | None = None, bad: bool = False) -> None:
         path = small_zoo(recipe) / "registry.yaml"
-        yaml = YAML(typ="safe", pure=True)
-        data = yaml.load(path.read_text())
-        data["recipes"]["bad"] = {**data["recipes"]["small"], "optimizer": {"name": "sgd", "lr": 1e30}}
-        entry = data["models"]["rnn-1x8-mnist-rows"]
+        data = json.loads(path.read_text())
+        study = data["studies"]["small"]
+        study["recipes"]["bad"] = {**study["recipes"]["small"], "optimizer": {"name": "sgd", "lr": 1e30}}
+        model = study["models"]["rnn-1x8-mnist-rows"]
         for name, kind in zip(NAMES, ("small", "bad" if bad else "small", "small"), strict=True):
-            data["models"][name] = {**entry, "cell": name.partition("-")[0], "recipe": kind}
-        with path.open("w") as file:
-            yaml.dump(data, file)
-        registry.clear_caches()
-        registry.models.cache_clear()
+            study["models"][name] = {**model, "cell": name.partition("-")[0], "recipe": kind}
+        path.write_text(json.dumps(data))
+        clear_caches()
 
     return make
 
@@ -268,7 +266,7 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     assert not jobs.finished(entry, entry.recipe, folder)
     (folder / results.FILE).write_text("{")
     assert not jobs.finished(entry, entry.recipe, folder)
-    with pytest.raises(RequestError, match="batch: Input should be less than"):
+    with pytest.raises(RequestError, match="batch_size: Input should be less than"):
         entry.recipe_with({"batch_size": 20_000})
 
 

@@ -50,7 +50,7 @@ def training_batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], i
             seen.append((indices.tolist(), torch.initial_seed()))
         return batch(self, indices, *given)
 
-    monkeypatch.setattr(Split, "batch_size", noted)
+    monkeypatch.setattr(Split, "batch", noted)
     return seen
 
 
