@@ -3,15 +3,17 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
-import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from helpers import flip
 from hubs import NAME, OTHER, PINNED, PUSHED, REPO, ROOT, Here, Run, finish
 from huggingface_hub import constants
@@ -20,12 +22,13 @@ from loopback import READ, WRITE, Seen, git_oid
 from zoo import load, registry
 from zoo.checkpoints import hub, results, tensors
 from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.reference import Reference
 from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
 from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.publishing import cards, pushing, verification
-from zoo.registry import lock
+from zoo.registry import lock, reader
 from zoo.registry.schema import Weights
 from zoo.utils import paths
 
@@ -51,7 +54,8 @@ def log(here: Here, repo: str = REPO) -> list[str]:
 
 def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run) -> None:
     (here.card / "notes.txt").write_text("my own")
-    before = (here.root / "registry.yaml").read_text()
+    lock_path = here.root / "cards" / "lock.json"
+    before = json.loads(lock_path.read_text())
     code, out, err = run("push", NAME, "--json")
     assert code == 0, err
     (row,) = json.loads(out)
@@ -64,10 +68,11 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     assert f"registry.yaml pins {REPO}@{row['commit']} now" in err
     weights = registry.find(NAME).weights
     assert (weights.repo, weights.revision) == (REPO, row["commit"])
-    after = (here.root / "registry.yaml").read_text()
-    assert [line for line in after.splitlines() if line not in before] == [f"    revision: {row['commit']}"]
+    after = json.loads(lock_path.read_text())
+    assert after["weights"][NAME].pop("revision") == row["commit"]
+    assert after == before
     shutil.rmtree(here.card)
-    assert hub.pull(NAME, ask=here.ask).verified
+    assert hub.pull(Reference.parse(NAME), here.ask).verified
 
 
 def test_the_same_bytes_again_make_no_commit(here: Here, run: Run) -> None:
@@ -121,31 +126,50 @@ def test_a_pin_that_cannot_be_written_is_said(here: Here, monkeypatch: pytest.Mo
     assert f"Its pin is now {REPO}, revision {done.commit}" in "\n".join(here.said)
 
 
+def locked_revision(here: Here, name: str = NAME) -> str | None:
+    """The commit that the lock of the small zoo pins, read anew from its file."""
+    return lock.read(here.root / "cards" / "lock.json").weights[name].revision
+
+
 def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
     files = {name: registry.find(name).weights.files for name in (NAME, OTHER)}
-    weights = {n: Weights(repo=f"rnnzoo/{n}", revision="1" * 40, files=files[n]) for n in files}
-    threads = [threading.Thread(target=lock.write, args=item) for item in weights.items()]
+    pins = {name: Weights(repo=f"rnnzoo/{name}", revision="1" * 40, files=files[name]) for name in files}
+    threads = [threading.Thread(target=lock.pin, args=item) for item in pins.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {n: w.revision for n, w in registry.read(here.root / "registry.yaml").weights.items()} == dict.fromkeys(
-        files, "1" * 40
+    assert [locked_revision(here, name) for name in files] == ["1" * 40] * 2
+
+
+def test_two_programs_that_write_the_lock_at_once_both_have_their_way(here: Here) -> None:
+    code = (
+        "import sys; from zoo import registry; from zoo.registry import lock\n"
+        "weights = registry.find(sys.argv[1]).weights.model_copy(update={'revision': sys.argv[2] * 40})\n"
+        "sys.exit(not lock.pin(sys.argv[1], weights))"
     )
+    pins = [(NAME, "2"), (OTHER, "3")]
+    programs = [subprocess.Popen([sys.executable, "-c", code, *pin], env=here.env) for pin in pins]
+    assert [program.wait(60) for program in programs] == [0, 0]
+    assert [locked_revision(here, name) for name, _ in pins] == ["2" * 40, "3" * 40]
 
 
-def test_a_pin_leaves_every_other_section_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pin, path = registry.find(registry.list_models(pretrained=True)[0]).weights, tmp_path / "registry.yaml"
-    monkeypatch.setattr(paths, "path", lambda *parts: tmp_path.joinpath(*parts))
-    monkeypatch.setattr(registry, "read", lambda at: types.SimpleNamespace(weights={}))
-    for before, after in (("a: 1\n", ""), ("a: 1\n\n", "\n# last\nb:\n  c: 2\n"), ("", "b: 2\n")):
-        for there in ("weights:\n  x:\n    repo: a/b\n\n  y:\n    repo: a/c\n", "weights: {}\n"):
-            path.write_text(f"{before}{there}{after}")
-            lock.pin(NAME, pin)
-            assert path.read_text() == f"{before}{lock._section({NAME: pin})}{after}"
-    path.write_text("a: 1\n")
-    lock.pin(NAME, pin)
-    assert path.read_text() == f"a: 1\n\n{lock._section({NAME: pin})}"
+@pytest.mark.parametrize("damage", [
+    lambda text: text[:-20], lambda text: text.replace('"sha256": "', '"sha256": "x', 1),
+    lambda text: text.replace('"counts"', '"count"'),
+], ids=["cut short", "not a digest", "unknown key"])  # fmt: skip
+def test_a_damaged_lock_is_refused_and_named(here: Here, run: Run, damage: Callable[[str], str]) -> None:
+    path = here.root / "cards" / "lock.json"
+    weights = registry.find(NAME).weights.model_copy(update={"revision": "1" * 40})
+    path.write_text(damage(path.read_text()))
+    kept = path.read_text()
+    registry.clear_caches()
+    with pytest.raises(RegistryError, match=f"{re.escape(str(path))}: .*restore it from git"):
+        lock.pin(NAME, weights)
+    assert path.read_text() == kept
+    code, out, err = run("push", NAME)
+    assert (code, out, str(path) in err) == (2, "", True)
+    registry.clear_caches()
 
 
 # what is not pushed
@@ -222,10 +246,7 @@ def test_what_is_unpinned_or_has_figures_of_other_weights_is_not_pushed(here: He
     path.write_text(path.read_text().replace(registry.find(NAME).weights.files[tensors.FILE].sha256, "0" * 64))
     with pytest.raises(CheckpointError, match=r"results\.json has figures of other weights"):
         push(here)
-    text = (here.root / "registry.yaml").read_text()
-    (here.root / "registry.yaml").write_text(text.partition("\nweights:")[0] + "\nweights: {}\n")
-    registry.clear_caches()
-    registry.models.cache_clear()
+    lock.update(lambda old: old.model_copy(update={"weights": {}}))
     code, _, err = run("push", NAME)
     assert code == 1
     assert f"{NAME} has no weights to push" in err
@@ -244,18 +265,16 @@ def test_f31_a_card_that_is_not_ours_to_the_byte_is_not_pushed(here: Here, chang
 
 
 def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here) -> None:
-    from ruamel.yaml import YAML
-
     entry = registry.find(NAME)
     odd = "--- | [red]a[/red] <script> # é\u2028: {x}"
     task = entry.task.model_copy(update={"title": odd})
     text = cards.card(replace(entry, task=task), results.of(NAME), cards.counts(NAME))
-    front = YAML(typ="safe", pure=True).load(text.split("\n---\n")[0].removeprefix("---\n"))
+    front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == odd
     path = here.root / "registry.yaml"
-    path.write_text(path.read_text().replace("title: row-by-row MNIST", 'title: "two\\nlines"'))
+    path.write_text(path.read_text().replace("row-by-row MNIST", "two\\nlines"))
     with pytest.raises(RegistryError, match=r"tasks\.mnist-rows\.title"):
-        registry.read(path)
+        reader.read(path)
 
 
 # F9: others
@@ -338,7 +357,7 @@ def test_f09_two_pushes_of_the_same_at_once_make_one_commit(here: Here) -> None:
     done = [finish(process) for process in [here.spawn("push", NAME), here.spawn("push", NAME)]]
     assert [code for code, _, _ in done] == [0, 0], done
     assert len(log(here)) == 2
-    assert registry.read(here.root / "registry.yaml").weights[NAME].revision == log(here)[-1]
+    assert locked_revision(here) == log(here)[-1]
 
 
 def test_killed_while_pushing_nothing_is_half_there_and_the_next_push_succeeds(here: Here) -> None:
@@ -350,7 +369,7 @@ def test_killed_while_pushing_nothing_is_half_there_and_the_next_push_succeeds(h
     process.kill()
     finish(process)
     assert PUSHED.isdisjoint(here.hub.repos[REPO].commits[here.hub.repos[REPO].refs["main"]])
-    assert registry.read(here.root / "registry.yaml").weights[NAME].revision is None
+    assert locked_revision(here) is None
     done = push(here)[0]
     assert done.created
     assert done.pinned
@@ -543,12 +562,10 @@ def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) 
 def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
     with (here.card / "README.md").open("a") as file:
         file.write("More.")
-    counts = here.root / "counts.json"
-    counts.write_text(counts.read_text().replace("[", "[1"))
-    cards._table_of_counts.cache_clear()
+    counts = {name: count.model_copy(update={"parameters": 7}) for name, count in lock.load_lock().counts.items()}
+    lock.update(lambda old: old.model_copy(update={"counts": counts}))
     found = checks(verification.verify(NAME, log=here.said.append))
     assert [what for what, ok in found.items() if not ok] == ["parameters", "card"]
-    cards._table_of_counts.cache_clear()
 
 
 @pytest.mark.parametrize("change", [
@@ -731,7 +748,7 @@ def test_verify_measures_every_figure(here: Here, run: Run) -> None:
 
 def test_verify_reads_every_copy(here: Here, run: Run) -> None:
     here.publish(keep=True)
-    hub.pull(NAME, ask=replace(here.ask, force=True))
+    hub.pull(Reference.parse(NAME), replace(here.ask, force=True))
     file = here.card / tensors.FILE  # what the cache has is whole
     flip(file)
     assert str(file) in failed(run, "bytes")
