@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from zoo import registry
-from zoo.checkpoints import configs, hub, results
-from zoo.checkpoints.hub.settings import SCHEME, TIMEOUT
+from zoo.checkpoints import configs, results
+from zoo.checkpoints.hub import browse
+from zoo.checkpoints.hub.settings import TIMEOUT
+from zoo.checkpoints.reference import SCHEME, Reference
 from zoo.errors import RequestError
 from zoo.publishing import cards
 from zoo.publishing.account import recipe_text
@@ -69,7 +71,7 @@ def list_(
     if remote:
         if task or cell or pretrained is not None:
             raise RequestError("--remote lists what the Hub says, which knows no --task, --cell or --pretrained.")
-        _list_remote(pattern, hub.catalogue(namespace, timeout), namespace, as_json)
+        _list_remote(pattern, browse.catalogue(namespace, timeout), namespace, as_json)
         return
     rows: list[dict[str, Any]] = []
     table = []
@@ -97,7 +99,7 @@ def list_(
     emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED", "WEIGHTS"), table))
 
 
-def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json: bool) -> None:
+def _list_remote(pattern: str, remote: list[browse.Remote], namespace: str, as_json: bool) -> None:
     found = [r for r in remote if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
     pinned = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     if not found:
@@ -115,10 +117,11 @@ def _list_remote(pattern: str, remote: list[hub.Remote], namespace: str, as_json
 
 def show(name: NameOrPath, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, reported and measured figures; of a folder or an address, what it says."""
-    if there := hub.settings.address(name):
-        _show_remote(name, hub.describe(*there, timeout), as_json)
+    reference = Reference.parse(name)
+    if reference.repo is not None:
+        _show_remote(name, browse.describe(reference.repo, reference.revision, timeout), as_json)
         return
-    if name not in registry.models() and Path(name).is_dir():
+    if reference.folder is not None:
         _show_folder(name, as_json)
         return
     entry = registry.find(name)
@@ -138,7 +141,7 @@ def show(name: NameOrPath, timeout: Timeout = None, as_json: AsJson = False) -> 
     emit(data, as_json, cards.summary(entry, found, counts))
 
 
-def _show_remote(name: str, found: hub.Description, as_json: bool) -> None:
+def _show_remote(name: str, found: browse.Description, as_json: bool) -> None:
     """What a repository on the Hub says of itself, its config.json and results.json read as strictly as ours."""
     said = found.remote
     rows: list[tuple[str, object]] = [

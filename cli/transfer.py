@@ -9,8 +9,9 @@ import typer
 
 from zoo import registry
 from zoo.checkpoints import hub
-from zoo.checkpoints.hub.settings import SCHEME
+from zoo.checkpoints.hub import browse
 from zoo.checkpoints.hub.upload import PushOptions
+from zoo.checkpoints.reference import SCHEME, Reference
 from zoo.errors import CheckpointError, RequestError, UnknownNameError, ZooError
 from zoo.publishing import pushing, verification
 
@@ -57,7 +58,7 @@ def pull(
                 def report(file: str, done: int, size: int) -> None:
                     bar(done, size, file)
 
-                found = hub.pull(name, revision, target, replace(ask, report=report))
+                found = hub.pull(Reference.parse(name, revision), replace(ask, report=report), to=target)
         except ZooError as error:
             if not many:
                 raise
@@ -154,7 +155,7 @@ def verify(
 
 def login_status(timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Say as whom, and where, a push would be made; never the token. Exit code 1 if it could not be."""
-    who = hub.login(timeout)
+    who = browse.login(timeout)
     rows = [("endpoint", who.endpoint), ("name", who.name), ("organisations", ", ".join(who.orgs)), ("role", who.role)]
     emit({**asdict(who), "may_write": who.may_write}, as_json, columns(("", ""), rows).lstrip("\n"))
     if not who.may_write:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from zoo import registry
-from zoo.checkpoints.hub.settings import SCHEME
+from zoo.checkpoints.reference import SCHEME
 from zoo.errors import RequestError
 from zoo.publishing import cards
 from zoo.registry.metrics import METRICS, TARGETS

@@ -19,8 +19,9 @@ from safetensors.torch import save as to_bytes
 
 from zoo import list_models, load, registry
 from zoo.cells import CELLS
-from zoo.checkpoints import hub
+from zoo.checkpoints.checkpoint import resolve
 from zoo.checkpoints.hub import client
+from zoo.checkpoints.reference import Reference
 from zoo.checkpoints.tensors import header
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
 from zoo.networks import loading
@@ -40,18 +41,19 @@ NAME, OTHER, COMMIT = "star-2x3-t", "star-1x3-t", "c" * 40
 REGISTRY = """\
 papers: PAPERS
 datasets:
-  d: {title: D, license: cc0-1.0, hub: o/d, hub_files: {}, validation: 1, citation: C, sha256: {}}
+  d: {title: D, license: cc0-1.0, hub: o/d, hub_files: {}, validation: 1, citation: C}
 tasks:
   t:
     {title: T, family: mnist, dataset: d, layout: pixels, input: [1], steps: 9, outputs: 4, readout: last,
      pipeline_tag: other}
-recipes:
-  r: {optimizer: {name: adam, lr: 0.1}, batch: 1, epochs: 1}
-models:
-  star-2x3-t: {cell: star, layers: 2, units: 3, task: t, recipe: r}
-  star-1x3-t: {cell: star, layers: 1, units: 3, task: t, recipe: r}
-grids: {}
-weights: PINS
+studies:
+  small:
+    title: Small
+    recipes:
+      r: {optimizer: {name: adam, lr: 0.1}, batch_size: 1, epochs: 1}
+    models:
+      star-2x3-t: {cell: star, layers: 2, units: 3, task: t, recipe: r}
+      star-1x3-t: {cell: star, layers: 1, units: 3, task: t, recipe: r}
 """
 ORIGIN = {"title": "T", "authors": "A", "year": 1990}
 PAPERS = {row.paper: ORIGIN for row in CELLS.values()}
@@ -398,24 +400,23 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path / "home")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    pin(tmp_path / "home")
-    return tmp_path / "home"
-
-
-def pin(root, weights=None):
-    """Write the registry with this weights section, and read it anew."""
-    root.mkdir(exist_ok=True)
-    (root / "registry.yaml").write_text(
-        REGISTRY.replace("PAPERS", json.dumps(PAPERS)).replace("PINS", json.dumps(weights or {}))
-    )
+    write_registry(tmp_path / "home")
+    yield tmp_path / "home"
     registry.clear_caches()
-    registry.models.cache_clear()
+
+
+def write_registry(root, weights=None):
+    """Write the registry and a lock with these pins."""
+    (root / "cards").mkdir(parents=True, exist_ok=True)
+    (root / "registry.yaml").write_text(REGISTRY.replace("PAPERS", json.dumps(PAPERS)))
+    (root / "cards" / "lock.json").write_text(json.dumps({"weights": weights or {}}))
+    registry.clear_caches()
 
 
 def publish(root, folder, revision=COMMIT):
     """Pin the files in `folder` as the checkpoint of NAME."""
     files = {f: {"sha256": digest(folder / f), "size": (folder / f).stat().st_size} for f in (WEIGHTS, CONFIG)}
-    pin(root, {NAME: {"repo": "owner/name", "files": files} | ({"revision": revision} if revision else {})})
+    write_registry(root, {NAME: {"repo": "owner/name", "files": files} | ({"revision": revision} if revision else {})})
 
 
 def cached(root, folder):
@@ -471,9 +472,9 @@ def test_the_cache_comes_before_the_package(home):
     packaged = saved(home / "cards" / NAME)
     publish(home, packaged)
     place = cached(home, packaged)
-    assert hub.resolve(registry.find(NAME)) == {file: place / file for file in (WEIGHTS, CONFIG)}
+    assert resolve(Reference.parse(NAME)).files == {file: place / file for file in (WEIGHTS, CONFIG)}
     (place / WEIGHTS).unlink()
-    assert hub.resolve(registry.find(NAME)) == {WEIGHTS: packaged / WEIGHTS, CONFIG: place / CONFIG}
+    assert resolve(Reference.parse(NAME)).files == {WEIGHTS: packaged / WEIGHTS, CONFIG: place / CONFIG}
 
 
 def test_the_package_comes_before_the_hub(home, monkeypatch):
@@ -491,7 +492,7 @@ def test_a_damaged_cached_file_falls_through_to_the_package(home, damage):
     packaged = saved(home / "cards" / NAME)
     publish(home, packaged)
     damage(cached(home, packaged) / WEIGHTS)
-    assert hub.resolve(registry.find(NAME))[WEIGHTS] == packaged / WEIGHTS
+    assert resolve(Reference.parse(NAME)).files[WEIGHTS] == packaged / WEIGHTS
     assert same(load(NAME, device="cpu"), network())
 
 

@@ -34,6 +34,7 @@ from zoo.checkpoints.hub import cache, client, local, settings
 from zoo.checkpoints.hub.browse import Identity
 from zoo.checkpoints.hub.digests import sha256_of
 from zoo.checkpoints.hub.errors import explain
+from zoo.checkpoints.reference import Reference
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, RequestError, StorageError
 from zoo.networks import loading
@@ -45,7 +46,7 @@ ADDRESS = f"hf://{REPO}"
 
 
 def pull(here: Here, name: str = NAME, **options: object) -> hub.Pulled:
-    return hub.pull(name, ask=replace(here.ask, **options))
+    return hub.pull(Reference.parse(name), replace(here.ask, **options))
 
 
 def contents(found: hub.Pulled) -> dict[str, bytes]:
@@ -86,8 +87,8 @@ def test_config_is_fetched_with_a_file_that_is_not_here_so_that_it_counts(here: 
 def test_force_replaces_other_files_though_the_hub_has_none(here: Here, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RequestError, match="--force to replace it"):
-        hub.pull(NAME, to=tmp_path, ask=here.ask)
-    hub.pull(NAME, to=tmp_path, ask=replace(here.ask, force=True))
+        hub.pull(Reference.parse(NAME), here.ask, to=tmp_path)
+    hub.pull(Reference.parse(NAME), replace(here.ask, force=True), to=tmp_path)
     assert (tmp_path / "config.json").read_bytes() == (here.card / "config.json").read_bytes()
     assert here.hub.seen == []
 
@@ -169,7 +170,7 @@ def test_f27_a_config_that_disagrees_with_the_registry(here: Here) -> None:
     here.publish()
     here.hub.add(REPO, {"config.json": json.dumps(data).encode()})
     with pytest.raises(CheckpointError, match=r"architecture\.units is 9 there and 8 in the registry"):
-        hub.pull(NAME, "main", ask=here.ask)
+        hub.pull(Reference.parse(NAME, "main"), here.ask)
 
 
 def test_another_revision_is_taken_as_it_is_but_must_fit(here: Here) -> None:
@@ -472,7 +473,7 @@ def test_f13_with_the_server_down_what_is_pinned_and_here_works(here: Here, monk
         monkeypatch.setattr(client, "MAX_TRIES", 1)
         with pytest.raises(NetworkError, match="cannot be reached"):
             pull(here, OTHER)
-    assert hub.pull(NAME, commit, ask=here.ask).verified
+    assert hub.pull(Reference.parse(NAME, commit), here.ask).verified
     assert here.hub.seen == []
 
 
@@ -513,8 +514,8 @@ def test_f15_part_of_a_snapshot_is_refused_offline_with_what_is_missing(here: He
 def test_f16_a_revision_that_could_be_a_path_out_is_refused(here: Here, revision: str) -> None:
     here.publish()
     for attempt in (
-        lambda: hub.pull(NAME, revision, ask=here.ask), lambda: pull(here, f"{ADDRESS}@{revision}"),
-        lambda: hub.pull(ADDRESS, revision, ask=here.ask), lambda: load(NAME, revision=revision),
+        lambda: hub.pull(Reference.parse(NAME, revision), here.ask), lambda: pull(here, f"{ADDRESS}@{revision}"),
+        lambda: hub.pull(Reference.parse(ADDRESS, revision), here.ask), lambda: load(NAME, revision=revision),
         lambda: load(ADDRESS, revision=revision),
         lambda: here.way(revision=revision), lambda: here.way(tag=revision),
     ):  # fmt: skip

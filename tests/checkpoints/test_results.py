@@ -8,12 +8,13 @@ import pytest
 from helpers import flip
 
 from zoo import registry
-from zoo.checkpoints import hub, results
+from zoo.checkpoints import results
 from zoo.errors import CheckpointError
 from zoo.publishing import cards, comparison, generated, pages
 from zoo.publishing.comparison import Row
 from zoo.training.trainer import train
 from zoo.utils import paths
+from zoo.utils.files import sha256
 
 NAME = "rnn-1x8-mnist-rows"
 HISTORIES = {name: found.history for name in registry.models() if (found := results.of(name).training)}
@@ -35,7 +36,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     code, _, err = run("adopt", folder, "--results")
     assert code == 1
     assert "no figure of these weights. First: rnnzoo eval" in err
-    weights = hub.sha256(tmp_path / "run" / "model.safetensors")
+    weights = sha256(tmp_path / "run" / "model.safetensors")
     results.write(tmp_path / "run", results.read(tmp_path / "run").record(evaluation(weights)))
     code, out, err = run("adopt", folder, "--results", "--json")
     assert code == 0

@@ -13,7 +13,9 @@ from helpers import config, same
 
 from zoo import registry
 from zoo.cells import CELLS
-from zoo.checkpoints import hub, tokenizer
+from zoo.checkpoints import tokenizer
+from zoo.checkpoints.checkpoint import resolve
+from zoo.checkpoints.reference import Reference
 from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, split_words
 from zoo.data import task_data
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
@@ -512,7 +514,7 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
     text = (text_zoo / "registry.yaml").read_text()
     assert hashlib.sha256(kept).hexdigest() in text
     registry.load_registry().all_tasks["spooky"] = task("spooky")
-    assert set(hub.resolve(registry.find(NAME))) == {"check.safetensors", "config.json", "model.safetensors", FILE}
+    assert set(resolve(Reference.parse(NAME)).files) == {"check.safetensors", "config.json", "model.safetensors", FILE}
     assert loading.load(NAME, device="cpu").tokenizer.content() == kept
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from zoo import registry
-from zoo.checkpoints import hub, results
+from zoo.checkpoints import results
 from zoo.data import mnist, task_data
 from zoo.data.base import Split
 from zoo.errors import CheckpointError, RequestError, StorageError, TrainingError
@@ -30,6 +30,7 @@ from zoo.training.optimizers import make_optimizer, schedule
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.trainer import STATE, Progress, train
 from zoo.utils import files
+from zoo.utils.files import sha256
 
 NAME = "rnn-1x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -589,7 +590,7 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
     with pytest.raises(TrainingError, match="has weights but no state that their training could go on from"):
         train(entry, tmp_path, device="cpu", overrides={"seed": 5})
     assert results.read(tmp_path).training == before
-    assert before.checkpoint_sha256 == hub.sha256(tmp_path / loading.WEIGHTS)
+    assert before.checkpoint_sha256 == sha256(tmp_path / loading.WEIGHTS)
 
 
 def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zoo, tmp_path: Path) -> None:
@@ -609,7 +610,7 @@ def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zo
         release.adopt(tmp_path / "run")
     whole = train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5})
     assert evaluate(tmp_path / "run", device="cpu").seed == 5
-    assert whole.checkpoint_sha256 != hub.sha256(tmp_path / "other" / loading.WEIGHTS)
+    assert whole.checkpoint_sha256 != sha256(tmp_path / "other" / loading.WEIGHTS)
 
 
 def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) -> None:

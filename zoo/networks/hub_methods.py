@@ -11,6 +11,7 @@ from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.upload import MAIN, PushOptions, holds, look, send, tip
+from ..checkpoints.reference import REPO, SCHEME, check_repo
 from ..errors import CheckpointError, RequestError
 from ..utils.version import __version__
 from . import golden, loading
@@ -23,8 +24,8 @@ def from_pretrained(
 ) -> Network:  # fmt: skip
     """As `zoo.load`, where org/name is a repository on the Hub unless there is such a folder."""
     name = os.fspath(name_or_path)
-    if settings.REPO.fullmatch(name) and not loading.is_folder(name):
-        name = f"{settings.SCHEME}{name}"
+    if REPO.fullmatch(name) and not loading.is_folder(name):
+        name = f"{SCHEME}{name}"
     return loading.load(name, revision=revision, device=device, dtype=dtype, allow_large=allow_large)
 
 
@@ -37,7 +38,7 @@ def push_to_hub(
     Returns the address of the commit, hf://org/name@commit, or of the pull request. Raises CheckpointError for values
     that are not finite, RequestError for a repository's name that is none, and HubError.
     """
-    settings.check_repo(repo)
+    check_repo(repo)
     text = message or f"{network.config.name}, by rnnzoo {__version__}"
     if settings.has_secret(text):
         raise RequestError("There is what looks like a token in the message; not pushed.")
@@ -49,9 +50,9 @@ def push_to_hub(
         if base is not None and configs.CARD in hub.listing(repo, [configs.CARD], base):
             del files[configs.CARD]
         if state.head is not None and holds(hub, repo, state.head, files):
-            return f"{settings.SCHEME}{repo}@{state.head}"
+            return f"{SCHEME}{repo}@{state.head}"
         commit, _, pull_request = send(hub, repo, files, state, way, text)
-        return pull_request or f"{settings.SCHEME}{repo}@{commit}"
+        return pull_request or f"{SCHEME}{repo}@{commit}"
 
 
 def _content(network: Network) -> dict[str, bytes]:
@@ -81,6 +82,6 @@ A recurrent network of the architecture `{name}`; {configs.FILE} says what that 
 ```python
 from zoo import load
 
-model = load("{settings.SCHEME}{repo}")
+model = load("{SCHEME}{repo}")
 ```
 """.encode()

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,8 +12,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from .. import registry
-from ..checkpoints import configs, hub, tensors, tokenizer
-from ..checkpoints.hub.settings import REPO, SCHEME
+from ..checkpoints import checkpoint, configs, tensors, tokenizer
+from ..checkpoints.reference import Reference
 from ..errors import CheckpointError, RequestError
 from ..registry.schema import Config
 from ..utils import files
@@ -21,8 +21,7 @@ from .builder import build, resolve_device, resolve_dtype
 from .network import Network, with_classes
 
 WEIGHTS, CONFIG = tensors.FILE, configs.FILE
-FILES = (WEIGHTS, CONFIG, tokenizer.FILE)
-"""What a checkpoint is; the last only where the network reads text."""
+FILES, files_in = checkpoint.FILES, checkpoint.files_in
 
 
 def load(
@@ -46,14 +45,14 @@ def load(
         return network
     if revision is not None:
         raise RequestError("A revision is one of weights, and pretrained=False loads none.")
-    config = _config(name_or_path)
+    config = checkpoint.read_config(Reference.parse(name_or_path))
     own = config if classes is None else with_classes(config, classes)
     return build(own, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
 
 
 def assemble(
     config: Config,
-    found: dict[str, Path],
+    found: Mapping[str, Path],
     *,
     device: torch.device | str | None = None,
     dtype: torch.dtype | str | None = None,
@@ -70,37 +69,10 @@ def assemble(
     return network.to(device=target, dtype=number).eval()
 
 
-def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, dict[str, Path]]:
+def locate(name_or_path: str | os.PathLike[str], revision: str | None = None) -> tuple[Config, Mapping[str, Path]]:
     """The config and the files, by name, that `load` loads, the bytes of a published checkpoint verified."""
-    if os.fspath(name_or_path).startswith(SCHEME):
-        files_of = hub.pull(os.fspath(name_or_path), revision).files
-        return configs.read(files_of[CONFIG]), files_of
-    config = _config(name_or_path)
-    if is_folder(name_or_path):
-        if revision is not None:
-            raise RequestError(f"{name_or_path} is a folder, which has no revisions.")
-        return config, files_in(Path(name_or_path))
-    found = hub.resolve(registry.find(os.fspath(name_or_path)), revision)
-    configs.must_agree(configs.read(found[CONFIG]), config, found[CONFIG])
-    return config, found
-
-
-def files_in(folder: Path) -> dict[str, Path]:
-    """The files of a checkpoint in a folder; the weights are said to be there even if they are not."""
-    return {name: folder / name for name in FILES if name == WEIGHTS or (folder / name).exists()}
-
-
-def _config(name_or_path: str | os.PathLike[str]) -> Config:
-    if os.fspath(name_or_path).startswith(SCHEME):
-        return locate(name_or_path)[0]
-    if is_folder(name_or_path):
-        return configs.read(Path(name_or_path) / CONFIG)
-    if os.fspath(name_or_path) not in registry.models() and os.path.isfile(name_or_path):
-        raise RequestError(f"{os.fspath(name_or_path)} is a file; a checkpoint is the folder that it is in.")
-    if os.sep in os.fspath(name_or_path):
-        hint = f" On the Hub: {SCHEME}{name_or_path}" if REPO.fullmatch(os.fspath(name_or_path)) else ""
-        raise RequestError(f"There is no folder {os.fspath(name_or_path)!r}.{hint}")
-    return registry.find(os.fspath(name_or_path)).config
+    found = checkpoint.resolve(Reference.parse(name_or_path, revision))
+    return found.config, found.files
 
 
 def is_folder(name_or_path: str | os.PathLike[str]) -> bool:

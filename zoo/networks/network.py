@@ -68,7 +68,7 @@ class Network(Stack):
         its head was replaced by hand (see reset_head), and RequestError where `load` would not find it: under a name of
         the registry or of the Hub, or in a file's place.
         """
-        from ..checkpoints.hub.settings import SCHEME
+        from ..checkpoints.reference import SCHEME
         from ..registry import models
         from .loading import save
 

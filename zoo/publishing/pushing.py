@@ -12,6 +12,7 @@ from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.errors import changed
 from ..checkpoints.hub.upload import MAIN, PushOptions, State, holds, look, send
+from ..checkpoints.reference import check_repo
 from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..registry import lock
 from ..registry.schema import Weights
@@ -69,7 +70,7 @@ def push(names: Sequence[str], way: PushOptions | None = None) -> list[Pushed]:
 
 def _repo(package: Package, way: PushOptions) -> str:
     pinned = package.pin.repo
-    return settings.check_repo(f"{way.namespace}/{package.entry.name}" if way.namespace else pinned)
+    return check_repo(f"{way.namespace}/{package.entry.name}" if way.namespace else pinned)
 
 
 def _same(hub: Connection, package: Package, repo: str, state: State, way: PushOptions) -> bool:

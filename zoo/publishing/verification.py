@@ -10,6 +10,7 @@ from ..checkpoints.hub import local, settings
 from ..checkpoints.hub.client import LOG, Connection, Log
 from ..checkpoints.hub.digests import differs, git_sha1
 from ..checkpoints.hub.download import PullOptions, pull
+from ..checkpoints.reference import Reference
 from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
@@ -91,14 +92,14 @@ def _bytes(entry: Entry, pin: Weights, ask: PullOptions) -> str:
             f"{'; '.join(problems)}. To mend the cache: rnnzoo pull {entry.name}, or rnnzoo cache rm."
         )
     if {name for name in pin.files if local.copies(entry.name, pin, name)} != set(pin.files):
-        pull(entry.name, ask=ask)
+        pull(Reference.parse(entry.name), ask)
         return "sha256 and size of every file, as pulled"
     return f"sha256 and size of {count} files"
 
 
 def _here(entry: Entry) -> dict[str, Path]:
     """The verified files, without a request."""
-    return pull(entry.name, ask=PullOptions(offline=True, log=lambda text: None)).files
+    return pull(Reference.parse(entry.name), PullOptions(offline=True, log=lambda text: None)).files
 
 
 def _config(entry: Entry) -> str:

@@ -1,25 +1,10 @@
-"""The Hub: where the bytes of checkpoints come from, and how a commit goes to it.
+"""The Hub: where checkpoints come from.
 
-settings says which Hub, client speaks with it, errors puts what goes wrong into plain words; download, upload, browse and
-cache are what one does with it. Nothing here imports torch or huggingface_hub before it is needed.
+`settings` says which Hub, `client` talks to it, `errors` translates failures into plain words; `download`, `upload`,
+`browse` and `cache` are what users do with it. This package exports only the download side. Nothing here imports torch or
+huggingface_hub before it is needed.
 """
 
-from ...utils.files import sha256
-from .browse import Description, Remote, catalogue, describe, login
-from .digests import differs
-from .download import Pulled, PullOptions, dataset_file, pull, resolve
+from .download import Pulled, PullOptions, dataset_file, pull, read_config
 
-__all__ = [
-    "Description",
-    "PullOptions",
-    "Pulled",
-    "Remote",
-    "catalogue",
-    "dataset_file",
-    "describe",
-    "differs",
-    "login",
-    "pull",
-    "resolve",
-    "sha256",
-]  # fmt: skip
+__all__ = ["PullOptions", "Pulled", "dataset_file", "pull", "read_config"]

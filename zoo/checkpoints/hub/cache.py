@@ -10,7 +10,7 @@ from pathlib import Path
 from ... import registry
 from ...errors import RequestError
 from .. import configs
-from . import settings
+from ..reference import Reference
 from .errors import storage
 from .local import PREFIX, folder
 
@@ -93,11 +93,11 @@ def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
 
 def _places(name: str) -> list[Path]:
     """Where the cache has a repository."""
-    there = settings.address(name)
-    if there is not None and there[1] is not None:
+    reference = Reference.parse(name)
+    if reference.revision is not None:
         raise RequestError(f"{name}: repositories are removed whole; leave out the revision.")
-    pin = None if there else registry.find(name).weights
-    repo = there[0] if there else pin.repo if pin else None
+    pin = None if reference.model is None else registry.find(reference.model).weights
+    repo = pin.repo if pin else reference.repo
     if repo is None or repo not in {c.repo for c in contents()}:
         raise RequestError(f"{name} is not in the cache; `rnnzoo cache list` shows what is.")
     locks = folder(repo).parent / ".locks" / folder(repo).name

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError
+from ..reference import check_repo, check_revision
 from . import settings
 from .browse import Identity
 from .client import LOG, Connection, Log
@@ -34,9 +35,9 @@ class PushOptions:
     def __post_init__(self) -> None:
         for name in (self.revision, self.tag):
             if name is not None:
-                settings.check_revision(name)
+                check_revision(name)
         if self.namespace is not None:
-            settings.check_repo(f"{self.namespace}/x")
+            check_repo(f"{self.namespace}/x")
         if self.create_pr and (self.revision not in (None, MAIN) or self.tag):
             raise RequestError("A pull request is to main, and has no tag yet: leave out --revision and --tag.")
         if settings.COMMIT.fullmatch(self.revision or ""):

@@ -1,0 +1,93 @@
+"""What names a checkpoint: a model of the registry, a folder, or hf://org/name[@revision].
+
+`Reference.parse` is the one place that decides which of the three a text is. Nothing here imports torch or the Hub's client.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import registry
+from ..errors import RequestError
+from ..registry.schema import base
+
+SCHEME = "hf://"
+"""What the address of a repository on the Hub begins with."""
+REPO = re.compile(base.REPO)
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A parsed name of a checkpoint. Exactly one of `model`, `folder` and `repo` is set."""
+
+    text: str
+    """As the user wrote it."""
+    model: str | None = None
+    """A model of the registry."""
+    folder: Path | None = None
+    """A local checkpoint folder, which exists."""
+    repo: str | None = None
+    """org/name of a repository on the Hub."""
+    revision: str | None = None
+    """A branch, tag or commit of the Hub. None means the pinned commit of a model, or the main branch of a repository."""
+
+    @classmethod
+    def parse(
+        cls, text: str | os.PathLike[str], revision: str | None = None, *, bare_repo: bool = False
+    ) -> "Reference":
+        """Decide what `text` names.
+
+        A registered name is a model, even if a folder has that name. bare_repo: org/name without hf:// is a repository too,
+        unless there is such a folder.
+
+        Raises UnknownNameError for a word that names no model, and RequestError for a missing folder, a file, a malformed
+        address or revision, two different revisions, or a revision of a folder.
+        """
+        text = os.fspath(text)
+        if revision is not None:
+            check_revision(revision)
+        if text.startswith(SCHEME):
+            return cls._repository(text, text.removeprefix(SCHEME), revision)
+        if text in registry.models():
+            return cls(text, model=text, revision=revision)
+        if os.path.isdir(text):
+            if revision is not None:
+                raise RequestError(f"{text} is a folder, and folders have no revisions. Leave out the revision.")
+            return cls(text, folder=Path(text))
+        if bare_repo and REPO.fullmatch(text):
+            return cls._repository(text, text, revision)
+        if os.path.isfile(text):
+            raise RequestError(f"{text} is a file. Give the folder that holds the checkpoint's files.")
+        if os.sep in text:
+            hint = f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else ""
+            raise RequestError(f"There is no folder {text!r}.{hint}")
+        registry.find(text)  # raises UnknownNameError with near matches
+        raise AssertionError(text)
+
+    @classmethod
+    def _repository(cls, text: str, address: str, revision: str | None) -> "Reference":
+        """The reference for `address`, which is org/name[@revision]."""
+        repo, at, own_revision = address.partition("@")
+        check_repo(repo)
+        if not at:
+            return cls(text, repo=repo, revision=revision)
+        if revision not in (None, check_revision(own_revision)):
+            raise RequestError(f"{text} and the revision {revision} disagree. Give one revision.")
+        return cls(text, repo=repo, revision=own_revision)
+
+
+def check_repo(repo: str) -> str:
+    """Return `repo`; raise RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
+    if not REPO.fullmatch(repo) or "--" in repo or ".." in repo or repo.endswith((".git", ".")):
+        raise RequestError(f"{repo[:120]!r} is not the name of a repository, which looks like org/name.")
+    return repo
+
+
+def check_revision(revision: str) -> str:
+    """Return `revision`; raise RequestError unless it is a valid branch, tag or commit, which cannot become a path out of a
+    folder."""
+    if not REVISION.fullmatch(revision) or ".." in revision or "//" in revision or revision.endswith(("/", ".lock")):
+        raise RequestError(f"{revision[:120]!r} is not a revision. Give a branch, a tag or a commit.")
+    return revision
