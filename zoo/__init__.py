@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .registry import list_models as list_models
     from .registry.schema import Architecture as Architecture
     from .registry.schema import Config as Config
+    from .registry.schema import ConvHead as Head  # noqa: F401
     from .registry.schema import Embedding as Embedding
-    from .registry.schema import Head as Head
     from .registry.schema import Init as Init
     from .registry.schema import Interface as Interface
 
@@ -28,7 +28,7 @@ _PUBLIC = {
     "Config": "registry.schema:Config",
     "Embedding": "registry.schema:Embedding",
     "Entry": "registry:Entry",
-    "Head": "registry.schema:Head",
+    "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init",
     "Interface": "registry.schema:Interface",
     "Network": "networks.network:Network",

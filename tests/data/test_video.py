@@ -15,13 +15,13 @@ from zoo.data import task_data
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build, counts, multiply_adds, parameters
-from zoo.registry.schema import Architecture, Config, Head, Interface
+from zoo.registry.schema import Architecture, Config, ConvHead, Interface
 from zoo.training import optimizers, trainer
 from zoo.training.evaluation import measure
 
 FILE = "nmnist_small_events.npz"
 CPU = torch.device("cpu")
-HEAD = Head(filters=(5, 6), kernel=3, stride=2)
+HEAD = ConvHead(filters=(5, 6), kernel=3, stride=2)
 
 
 def config(readout="mean", head=HEAD, **changes):
@@ -90,7 +90,7 @@ def test_a_head_of_convolutions_needs_images():
     with pytest.raises(ValidationError, match="for convolutional networks"):
         Architecture(cell="star", layers=1, units=2, head=HEAD)
     with pytest.raises(ValidationError, match="odd"):
-        Architecture(cell="star", layers=1, units=2, kernel=3, head=Head(filters=(2,), kernel=4))
+        Architecture(cell="star", layers=1, units=2, kernel=3, head=ConvHead(filters=(2,), kernel=4))
 
 
 def test_the_document_s_network():

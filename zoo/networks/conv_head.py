@@ -7,7 +7,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..registry.schema import Head
+from ..registry.schema import ConvHead
 
 
 class ConvolutionalHead(nn.Module):
@@ -15,7 +15,7 @@ class ConvolutionalHead(nn.Module):
 
     convolutions: Sequence[nn.Conv2d]
 
-    def __init__(self, spec: Head | None, channels: int):
+    def __init__(self, spec: ConvHead | None, channels: int):
         super().__init__()
         widths = [channels, *(spec.filters if spec else ())]
         kernel, stride = (spec.kernel, spec.stride) if spec else (1, 1)

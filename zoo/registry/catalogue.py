@@ -17,7 +17,7 @@ from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model of the registry with everything it refers to."""
+    """A model of the registry with everything that it refers to."""
 
     name: str
     model: Model
@@ -25,26 +25,26 @@ class Entry:
     dataset: Dataset
     recipe: Recipe
     documented: Recipe | None
-    """The document's recipe, where `recipe` departs from one."""
+    """The paper's recipe that `recipe` departs from; None if it departs from none."""
     papers: dict[str, Paper]
     weights: Weights | None
-    """The pin of its published checkpoint, if there is one."""
+    """The pin of its published checkpoint; None if there is none."""
 
     @property
     def config(self) -> Config:
-        interface = Interface.of(self.task)
+        interface = Interface.from_task(self.task)
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
-    def worded(self, recipe: Recipe) -> Recipe:
-        """A recorded recipe in the registry's words of today (what it follows, and why), if its settings are still those."""
+    def with_reasons(self, recipe: Recipe) -> Recipe:
+        """A recorded recipe with the registry's current reasons, if its settings are still those of the registry."""
         return self.recipe if recipe.settings == self.recipe.settings else recipe
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
-        """The recipe with some of its fields changed; raises RequestError if it cannot be changed to that."""
+        """The recipe with some fields changed; raises RequestError for values that a recipe cannot have."""
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
-            raise RequestError(f"The recipe cannot be changed to that: {first_problem(error)}.") from error
+            raise RequestError(f"The recipe cannot be changed like that: {first_problem(error)}.") from error
 
 
 @cache
@@ -68,16 +68,16 @@ def clear_caches() -> None:
 
 
 def find(name: str) -> Entry:
-    """The entry called `name`; raises UnknownNameError with near matches."""
+    """Return the entry called `name`; raise UnknownNameError with near matches."""
     if name not in models():
         raise UnknownNameError("model", name, models(), "`rnnzoo list` shows them all.")
-    model, everything = models()[name], load_registry()
-    task, recipe = everything.all_tasks[model.task], everything.recipes[model.recipe]
-    documented = everything.recipes[recipe.based_on] if recipe.based_on else None
+    model, registry = models()[name], load_registry()
+    task, recipe = registry.all_tasks[model.task], registry.recipes[model.recipe]
+    documented = registry.recipes[recipe.based_on] if recipe.based_on else None
     keys = [cell_row(model.cell).paper, *(figure.paper for figure in model.reported)]
     keys += [r.paper for r in (recipe, documented) if r is not None and r.paper is not None]
-    papers = {key: everything.papers[key] for key in dict.fromkeys(keys)}
-    dataset, weights = everything.datasets[task.dataset], lock.load_lock().weights.get(name)
+    papers = {key: registry.papers[key] for key in dict.fromkeys(keys)}
+    dataset, weights = registry.datasets[task.dataset], lock.load_lock().weights.get(name)
     return Entry(name, model, task, dataset, recipe, documented, papers, weights)
 
 
@@ -85,10 +85,10 @@ def list_models(
     pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), task: str | None = None,
     cell: str | None = None, pretrained: bool | None = None,
 ) -> list[str]:  # fmt: skip
-    """Names of the models that match a shell-style pattern, or one of several, sorted.
+    """Return the names of the models that match a shell-style pattern, or any of several, sorted.
 
-    exclude: patterns of models to leave out. task, cell: only models of this task or cell (UnknownNameError if there is
-    no such). pretrained: only models with (True) or without (False) published weights.
+    exclude: patterns of models to leave out. task, cell: only models of this task or cell; raise UnknownNameError if it
+    does not exist. pretrained: only models with (True) or without (False) published weights.
     """
     tasks = load_registry().all_tasks
     if task is not None and task not in tasks:

@@ -1,4 +1,4 @@
-"""What a task asks a network for, a class or a value, and all that follows from it, in one table; no torch."""
+"""Targets of tasks, a class or a value, with the loss and the metric of each, in one table. No torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,31 +10,31 @@ Metric = Literal["accuracy", "mse"]
 
 @dataclass(frozen=True)
 class Measure:
-    """What is minimised, what is reported, how the latter is written, and which way is better."""
+    """The loss and the metric of one kind of target, and how to write the metric."""
 
     metric: Metric
     title: str
     loss: str
-    """What training minimises and chooses the best weights by, with its unit."""
+    """What training minimises and selects the best weights by, with its unit."""
     tolerance: Callable[[float], float]
-    """How far a value may be from itself when it is measured again, on another machine."""
+    """Largest difference allowed when a value is measured again, on any machine."""
     digits: str
-    """The format of a measured value."""
+    """Format of a measured value."""
     scale: float = 1.0
-    """From the metric's own unit, which results.json has, to the one it is written in."""
+    """Factor from the unit in results.json to the unit that people read."""
     unit: str = ""
     higher_is_better: bool = True
 
     def text(self, value: float) -> str:
-        """A measured value, rounded."""
+        """A measured value in words, rounded."""
         return f"{self.scale * value:{self.digits}}{self.unit}"
 
     def printed(self, value: float) -> str:
-        """A reported value with the digits that the paper prints."""
+        """A reported value with all digits that the paper prints."""
         return f"{self.scale * value:.10g}{self.unit}"
 
     def difference(self, value: float) -> str:
-        """The difference of two values in the unit they are written in, percentage points for an accuracy; signed."""
+        """A signed difference of two values in the unit that people read; percentage points for accuracies."""
         return f"{self.scale * value:+{self.digits}}"
 
 

@@ -1,4 +1,4 @@
-"""TASKS: every family of tasks rnnzoo can read, one row each. The table needs no torch."""
+"""TASKS: every family of tasks that rnnzoo can read, one row each. Nothing here imports torch."""
 
 TASKS: dict[str, str] = {
     "absent": "absent.Absent",
@@ -13,4 +13,4 @@ TASKS: dict[str, str] = {
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }
-"""Family to `module.Class` within zoo.data; the class, a TaskData, is called with the registry's Task and Dataset."""
+"""Family to `module.Class` within zoo.data. The class is a TaskData, made from the registry's Task and Dataset."""

@@ -1,4 +1,4 @@
-"""What every specification is made of: its base class and the kinds of values."""
+"""The base class of every specification, and the types of their values."""
 
 import difflib
 import math
@@ -12,7 +12,7 @@ T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # YAML and JSON have lists where we want tuples
 Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1, max_length=32)]
 Text = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""One line: it goes into tables, cards and messages."""
+"""One line of text: tables, cards and messages show it."""
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,79}$")]
 Count = Annotated[int, Field(ge=1, le=16384)]
 Shape = Annotated[tuple[Count, ...], Field(strict=False, max_length=3)]
@@ -30,7 +30,7 @@ Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 
 
 class Spec(BaseModel):
-    """Base of every specification: frozen, strict about types, and helpful about unknown keys."""
+    """Base of every specification: frozen, strict about types, and with the nearest valid key for an unknown one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -1,4 +1,4 @@
-"""Papers, datasets and tasks: what there is to learn, and from what."""
+"""Papers, datasets and tasks."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -10,46 +10,46 @@ from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, 
 
 
 class Paper(Spec):
-    """Who wrote what, when, and where it is to be read."""
+    """A paper: authors, title, year, and where to read it."""
 
     title: Text
     authors: Text
     year: Annotated[int, Field(ge=1940, le=2100)]
     venue: Text | None = None
-    """Where it appeared, if it has no address."""
+    """Where it appeared, for a paper without an address."""
     url: Url | None = None
     arxiv: Annotated[str, Field(pattern=r"^(\d{4}\.\d{4,5}|[a-z-]+/\d{7})$")] | None = None
 
 
 class Dataset(Spec):
-    """Data: what it is, whose, where, how it is split, and the digests that prove it."""
+    """A dataset: content, licence, source, splits, and the digests of its files."""
 
     title: Text
     license: Text
-    """SPDX identifier, or `unknown` or `other` as on the Hub."""
+    """SPDX identifier, or the Hub's `unknown` or `other`."""
     citation: Text
     folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")] | None = None
-    """Where its files lie below $RNNZOO_DATA; none: it is generated."""
+    """Folder of its files below $RNNZOO_DATA; None for generated data."""
     url: Url | None = None
-    """Page that has it, where the Hub has not."""
+    """Page to download it from, if the Hub does not have it."""
     derived: Text | None = None
-    """What its files are, where they are not those at the url themselves."""
+    """How its files were derived from those at `url`; None if they are the same."""
     hub: Text | None = None
-    """Dataset repository on the Hub that has the same data as parquet."""
+    """Dataset repository on the Hub with the same data as parquet."""
     hub_files: dict[str, Text] = {}
-    """Parquet file of each original part; or, as `archive`, the .tar.gz of all files."""
+    """Parquet file of each original part; or, under `archive`, the .tar.gz of all files."""
     train: Annotated[int, Field(ge=1)] | None = None
-    """Number of training examples, where the data are generated; else what is left of all."""
+    """Number of training examples of generated data; otherwise training takes what the other splits leave."""
     validation: Annotated[int, Field(ge=1)] | None = None
-    """How many examples are kept for validation; of data that tasks.base.dealt parts, how many of its keys."""
+    """Number of validation examples; of data split by zoo.data.base.split_by_hash, number of its keys."""
     test: Annotated[int, Field(ge=1)] | None = None
-    """How many, of the same, are kept for the test, where the data come without a split."""
+    """Number of test examples, or keys, of data published without a test split."""
     proxy_for: Text | None = None
-    """Data of the documents that this is not, though it takes their place here: figures on the two do not compare."""
+    """The paper's data that this dataset replaces here; figures on the two do not compare."""
     caveat: Text | None = None
-    """What figures on it must be read with."""
+    """A limit that every figure on this dataset has."""
     files: Seq[Text] = ()
-    """Names of its files, where they decide what is read."""
+    """Names of the files to read, for families that read whatever is listed."""
     sha256: dict[str, Sha256] = {}
     """Digest of each file, from cards/lock.json; registry.yaml has none."""
 
@@ -64,38 +64,40 @@ class Dataset(Spec):
 
 
 class Shapes(Spec):
-    """What goes into a network and what comes out of it."""
+    """The shapes of a network's input and output."""
 
     input: Shape = ()
     """Shape of one time step: (features,), (channels, height, width), or () for a token."""
     vocabulary: Count | None = None
-    """Number of different tokens, where a time step is one: 0 is padding, 1 an unknown word."""
+    """Number of tokens, for input that is text: token 0 is padding, token 1 an unknown word."""
     steps: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Length of a sequence, of the longest where they differ; initialisers with a time constant use it."""
+    """Length of the longest sequence, in time steps; initialisers of time constants use it."""
     outputs: Count
-    """Classes, or values."""
+    """Number of classes or values."""
     readout: Literal["last", "mean", "every", "none"]
-    """What of the time steps the outputs are computed from (last: of two directions, the last one of each); none: an
-    example has no time steps."""
+    """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
+    `none` is for examples without time steps."""
     form: Literal["sequence", "question"] = "sequence"
-    """What is read: one sequence, or a story and a question about it, which three stacks read (zoo.networks.story_reader)."""
+    """One sequence, or a story and a question about it, which zoo.networks.story_reader reads."""
     mean: Finite | Seq[Finite] = 0.0
-    """Mean and standard deviation of the training inputs, for models that standardise them; without time steps they may
-    be one a feature."""
+    """Mean and standard deviation of the training inputs, for models that standardise them. Examples without time steps
+    may have one number a feature."""
     std: Positive | Seq[Positive] = 1.0
 
     @model_validator(mode="after")
     def _numbers_or_tokens(self) -> Self:
         if bool(self.input) == (self.vocabulary is not None):
-            raise ValueError("a time step is either numbers, of shape 'input', or a token of a 'vocabulary'")
+            raise ValueError(
+                "a time step is either numbers of shape 'input' or a token of a 'vocabulary'; give one of the two"
+            )
         if self.form == "question" and self.vocabulary is None:
-            raise ValueError("a story and its question are tokens of a 'vocabulary'")
+            raise ValueError("a story and its question need a 'vocabulary'")
         return self
 
     @model_validator(mode="after")
     def _without_time(self) -> Self:
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
-            raise ValueError("an example without time steps, readout 'none', is one step of features")
+            raise ValueError("readout 'none' needs steps: 1 and an 'input' of one number, the features")
         return self
 
     @model_validator(mode="after")
@@ -103,12 +105,14 @@ class Shapes(Spec):
         for name in ("mean", "std"):
             value = getattr(self, name)
             if isinstance(value, tuple) and (self.readout != "none" or len(value) != self.input[0]):
-                raise ValueError(f"{name!r} is {len(value)} numbers; without time steps it can be one for each feature")
+                raise ValueError(
+                    f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, of one number a feature"
+                )
         return self
 
     @property
     def example(self) -> Shape:
-        """Shape of one example, the longest."""
+        """Shape of the longest example."""
         return self.input if self.readout == "none" else (self.steps, *self.input)
 
     @property
@@ -127,32 +131,34 @@ class Shapes(Spec):
 
 
 class Task(Shapes):
-    """One thing to learn on one dataset; it decides the shape of a network's input and output."""
+    """A learning task on one dataset; it fixes the shapes of a network's input and output."""
 
     title: Text
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
-    """Row of zoo.registry.tasks.TASKS; or `package.module:Class`, a zoo.data.base.TaskData of one's own."""
+    """Row of zoo.registry.tasks.TASKS, or `package.module:Class` for your own zoo.data.base.TaskData."""
     dataset: Key
     layout: Key
-    """How the family lays its data out as a sequence."""
+    """How the family lays out an example as a sequence."""
     input_description: Text | None = None
-    """What an input is made of, and how; without it, what the data's tokenizer makes of text."""
+    """What an input consists of; None for text, which the tokenizer prepares."""
     classes: Seq[Text] = ()
-    """Names of the classes, in the order of the outputs, where they are known."""
+    """Names of the classes in the order of the outputs; empty if unknown."""
     target: Target = "class"
-    """What zoo.registry.metrics.TARGETS derives loss and metric from."""
+    """Kind of target; zoo.registry.metrics.TARGETS has its loss and metric."""
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
-    """The Hub's word for this kind of task."""
+    """The Hub's name for this kind of task."""
 
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> Self:
-        if self.classes and (self.target != "class" or len(self.classes) != self.outputs):
-            raise ValueError(f"{len(self.classes)} names of classes are not one for each of {self.outputs} outputs")
+        if self.classes and self.target != "class":
+            raise ValueError("'classes' name the outputs of target 'class' only")
+        if self.classes and len(self.classes) != self.outputs:
+            raise ValueError(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
         return self
 
     @property
     def absent(self) -> bool:
-        """Whether nobody may pass on its data, so that only reported figures are here."""
+        """True if its data may not be redistributed, so only reported figures are known."""
         return self.family == "absent"
 
     @property

@@ -1,4 +1,4 @@
-"""Models, grids of them, what documents report of them, and the pins of their weights: the registry."""
+"""Models and grids of models, the figures that papers report of them, studies, and the whole registry."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,21 +10,21 @@ from pydantic_core import PydanticCustomError
 from ...cells import cell_row
 from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
-from .networks import Architecture, Embedding, Head, Init, Kernel, Merge
+from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Reported(Spec):
-    """A figure a document prints, and where."""
+    """A figure that a paper prints, and where."""
 
     paper: Key
     table: Text
     percent: Percent
     """Accuracy in percent, as printed."""
     split: Literal["train", "test"] = "test"
-    """What it was measured on."""
+    """The split that the paper measured on."""
 
 
 FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
@@ -36,15 +36,15 @@ class PinnedFile(Spec):
 
 
 class Weights(Spec):
-    """The pin of a published checkpoint: these bytes, wherever they come from."""
+    """The pin of a checkpoint: its bytes are these, wherever they come from."""
 
     repo: Repo
     revision: Commit | None = None
-    """Full commit on the Hub; none while only the packaged copy exists."""
+    """Full commit on the Hub; None while only the packaged copy exists."""
     replaces: Commit | None = None
-    """Of bytes that are not on the Hub, the commit that has those before them, if any: what a push may put them on."""
+    """The last published commit, required parent of the next push; None if nothing was published."""
     files: dict[FileName, PinnedFile]
-    """model.safetensors and config.json; vocabulary.txt where the input is text; check.safetensors, the golden outputs."""
+    """model.safetensors and config.json; vocabulary.txt for text input; check.safetensors, the golden outputs."""
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
@@ -53,7 +53,7 @@ class Weights(Spec):
         return self
 
     def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
-        """The pin of other bytes of the same repository, which nobody has pushed."""
+        """The pin of new, unpublished bytes of the same repository."""
         return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
 
 
@@ -62,11 +62,11 @@ class Model(Architecture):
 
     task: Key
     tag: Tag | None = None
-    """Names another recipe or initialiser of the same architecture and task."""
+    """Tells apart models of one architecture and task that differ in recipe or initialiser."""
     recipe: Key
     reported: Seq[Reported] = ()
     notes: Text | None = None
-    """What a reader of the card must know, such as limits."""
+    """What a reader of the card must know, such as departures from the paper."""
 
     @property
     def name(self) -> str:
@@ -78,12 +78,12 @@ class Model(Architecture):
 
     @property
     def reported_text(self) -> str | None:
-        """The figures that are reported of the test set, each once."""
+        """The figures reported on the test set, each once; None if there are none."""
         return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in self.reported if r.split == "test")) or None
 
 
 class ReportedTable(Spec):
-    """A table of a document: for each task and each `LAYERSxUNITS`, one figure a cell (null: not in the table)."""
+    """A paper's table: for each task and `LAYERSxUNITS`, one figure for each cell of the grid (null: not in the table)."""
 
     paper: Key
     table: Text
@@ -92,7 +92,7 @@ class ReportedTable(Spec):
 
 
 class Variant(Spec):
-    """What the models of one tag have that the others of a grid have not; none: as they."""
+    """Per-tag overrides; None inherits from the grid."""
 
     options: dict[str, Any] | None = None
     init: Init | None = None
@@ -110,38 +110,40 @@ class Grid(Spec):
     bidirectional: Some[Merge | None] = (None,)
     kernel: Kernel | None = None
     embedding: Embedding | None = None
-    head: Head | None = None
+    head: ConvHead | None = None
     options: dict[str, Any] = {}
     init: Init = Init()
     standardize: bool = False
     notes: Text | None = None
     variants: Annotated[dict[Tag, Variant], Field(max_length=32)] = {}
-    """By tag; none: only models without a tag."""
+    """Overrides by tag; empty for a grid of models without tags."""
     reported: Seq[ReportedTable] = ()
-    """Of the networks of one direction and no tag."""
+    """Figures of the models with one direction and no tag."""
 
     def models(self) -> list[Model]:
-        """Every combination, with what the tables report of it."""
+        """All combinations, each with the figures that the tables report."""
         return [
             Model(
-                cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=own.recipe or self.recipe,
-                init=own.init or self.init, options=self.options if own.options is None else own.options,
+                cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=variant.recipe or self.recipe,
+                init=variant.init or self.init, options=self.options if variant.options is None else variant.options,
                 bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
                 notes=self.notes,
                 reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
             )
             for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional
-            for layers in self.layers for units in self.units for tag, own in self._variants()
+            for layers in self.layers for units in self.units for tag, variant in self._tagged_variants()
         ]  # fmt: skip
 
-    def _variants(self) -> list[tuple[str | None, Variant]]:
+    def _tagged_variants(self) -> list[tuple[str | None, Variant]]:
         return [*self.variants.items()] or [(None, Variant())]
 
     def _reported(self, column: int, row: str, task: str) -> list[Reported]:
-        found = ((t, t.percent.get(task, {}).get(row, ())) for t in self.reported)
-        figures = ((table, row[column]) for table, row in found if row)
+        rows = ((table, table.percent.get(task, {}).get(row, ())) for table in self.reported)
+        figures = ((table, figures[column]) for table, figures in rows if figures)
         return [
-            Reported(paper=t.paper, table=t.table, split=t.split, percent=float(f)) for t, f in figures if f is not None
+            Reported(paper=table.paper, table=table.table, split=table.split, percent=float(percent))
+            for table, percent in figures
+            if percent is not None
         ]
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ class Optimizer(Spec):
     betas: Seq[Rate] = (0.9, 0.999)
     """Adam only."""
     alpha: Rate = 0.9
-    """RMSprop only: decay of the mean square (Tieleman & Hinton 2012 use 0.9)."""
+    """RMSprop only: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)."""
     momentum: Rate = 0.0
     """SGD and RMSprop."""
     weight_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
@@ -28,28 +28,28 @@ class Optimizer(Spec):
 
 
 class Schedule(Spec):
-    """Learning rate as a multiple of the optimizer's over the whole run or stage, after a linear warm-up."""
+    """The learning rate over a run or stage, as a multiple of the optimizer's: a linear warm-up, then a decay."""
 
     name: Literal["constant", "cosine", "one-cycle", "polynomial"] = "constant"
     warmup: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Steps from 0 to the full rate; one-cycle takes 30 % of the run if this is 0."""
+    """Optimizer steps from 0 to the full rate; one-cycle with 0 takes 30 % of the run."""
     final_factor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Multiple that the decay ends at."""
+    """Multiple at which the decay ends."""
     power: Positive = 1.0
     """Polynomial only."""
     epochs: Count | None = None
-    """Epochs that the decay is laid out for, where the run or stage is not as long."""
+    """Length of the decay in epochs; None for the length of the run or stage."""
 
 
 class Affine(Spec):
-    """Maps of images about their centres, drawn evenly and for each image."""
+    """Random affine maps of images about their centres, drawn uniformly for each image."""
 
     degrees: Annotated[float, Field(gt=0.0, le=180.0)] | None = None
-    """The most that an image is turned by, either way."""
+    """Largest rotation in degrees, either way."""
     scale: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """The most that it grows or shrinks by, as a part of its size."""
+    """Largest growth or shrinkage, as a fraction of the size."""
     shear: Annotated[float, Field(gt=0.0, lt=90.0)] | None = None
-    """The most, in degrees, that upright lines lean by, either way."""
+    """Largest shear angle in degrees, either way."""
 
     @model_validator(mode="after")
     def _does_something(self) -> "Affine":
@@ -59,12 +59,12 @@ class Affine(Spec):
 
 
 class Augmentation(Spec):
-    """What happens to training images each time that they are seen; see zoo.data.augmentation."""
+    """Random augmentation of training images, redrawn for every batch (zoo.data.augmentation)."""
 
     affine: Affine | None = None
-    """Each image is turned, scaled and sheared, before it is moved."""
+    """Rotation, scale and shear, applied before the shift."""
     shift: Count | None = None
-    """Each image is moved by up to this many pixels, up or down and left or right, black moving in."""
+    """Largest shift in pixels, vertical and horizontal; black moves in."""
 
     @property
     def augments(self) -> bool:
@@ -72,41 +72,41 @@ class Augmentation(Spec):
 
 
 class Stage(Augmentation):
-    """A part of a run, which begins with a fresh optimizer."""
+    """A part of a run; it begins with a fresh optimizer."""
 
     start_epoch: Annotated[int, Field(ge=0)] = 0
-    """Epochs that come before it."""
+    """Epochs of the run that come before this stage."""
     lr: Positive
     schedule: Schedule = Schedule()
 
 
 class Recipe(Augmentation):
-    """How a checkpoint is trained; the images of its first stage, where there is another, are what it augments."""
+    """How a checkpoint is trained. The recipe's own augmentation is that of the first stage."""
 
     paper: Key | None = None
-    """The document that gives these settings, if one does."""
+    """The paper that gives these settings."""
     based_on: Key | None = None
-    """The document's recipe that this one departs from."""
+    """The paper's recipe that this one departs from."""
     deviation: Text | None = None
-    """Why it departs."""
+    """How it departs from `based_on`, and why."""
     unspecified: Seq[Literal["optimizer", "batch_size"]] = ()
-    """What the document leaves open, and is a choice made here."""
+    """Settings that the paper leaves open; those here are our choice."""
     optimizer: Optimizer
     schedule: Schedule = Schedule()
     batch_size: Count
     epochs: Annotated[int, Field(ge=1, le=100_000)]
     patience: Count | None = None
-    """A run has converged, and ends, when its validation loss has not fallen for this many epochs."""
+    """Epochs without a lower validation loss after which a run ends, converged."""
     max_grad_norm: Positive | None = None
     """Bound on the global gradient norm."""
     tbptt_steps: Count | None = None
-    """Truncated backpropagation through time: gradients are cut every this many steps."""
+    """Truncated backpropagation through time: cut gradients every so many time steps."""
     checkpoint_every: Count | None = None
-    """Gradient checkpointing: only the states every this many steps are kept, the rest is computed again."""
+    """Gradient checkpointing: keep only the states every so many time steps and recompute the rest."""
     gradient_flow_penalty: Positive | None = None
-    """Weight of the regulariser that keeps errors from vanishing (Pascanu et al. 2013); see zoo.training.regularisers."""
+    """Weight of the penalty on vanishing gradients, Omega of Pascanu et al. 2013 (zoo.training.regularisers)."""
     stages: Seq[Stage] = ()
-    """What follows after some epochs, in order, as far as the run is long enough."""
+    """Later stages, in order; a run shorter than their start never reaches them."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
@@ -128,7 +128,7 @@ class Recipe(Augmentation):
     def _in_order(self) -> "Recipe":
         begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
-            raise ValueError("each stage that follows begins after the one before it")
+            raise ValueError("each stage begins after the one before it")
         return self
 
     @model_validator(mode="after")
@@ -141,17 +141,17 @@ class Recipe(Augmentation):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides what a run does, and not what is said of it, as JSON has it."""
+        """The fields that decide what a run computes, as JSON; not its paper or reasons."""
         return self.model_dump(mode="json", exclude={"paper", "based_on", "deviation", "unspecified"})
 
     @property
     def timeline(self) -> tuple[tuple[Stage, int], ...]:
-        """The stages that the run comes to, each with the epoch at which it would end in a run that is long enough."""
+        """The stages that the run reaches, each with the epoch at which the next one begins or the run ends."""
         first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
         begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
-        """The stage of an epoch (0-based), and the epochs that its schedule is laid out for."""
+        """The stage of an epoch (counted from 0), and the length of its schedule in epochs."""
         now, end = next((stage, end) for stage, end in reversed(self.timeline) if stage.start_epoch <= epoch)
         return now, now.schedule.epochs or end - now.start_epoch
