@@ -1,12 +1,12 @@
 """How the time of a STAR stack grows with steps, batch, layers and units, one varied at a time.
 
 `python -m benchmarks.scaling [--rounds N] [--threads N] [--out FILE]`: a forward pass and a training step of rnnzoo's
-fused scan, its plain scan and torchrecurrent (flushed). How it measures: zoo/benchmark.py. `python -m benchmarks.plot`
+fused scan, its plain scan and torchrecurrent (flushed). How it measures: zoo/diagnostics/benchmark. `python -m benchmarks.plot`
 draws the result.
 """
 
 from cli.machine import race
-from zoo.diagnostics.benchmark import Work, ours, peers, stack
+from zoo.diagnostics.benchmark import Workload, ours, peers, stack
 
 from .stacks import FOLDER, arguments, write
 
@@ -32,7 +32,7 @@ def main() -> None:
     for point in points():
         config = stack("star", point["layers"], point["units"], point["steps"])
         contenders = [*ours(config), *peers(config, ["torchrecurrent"])]
-        work = Work(point["steps"], point["batch"], given.threads)
+        work = Workload(point["steps"], point["batch"], given.threads)
         found += race(contenders, work, given.rounds, f"scaling {point['layers']} x {point['units']}")
     write(given.out, found, given.rounds)
 

@@ -3,7 +3,7 @@
 `python -m benchmarks.stacks [--rounds N] [--threads N] [--out FILE]`: a forward pass, a training step, one streamed step
 and peak memory of rnnzoo's networks, the peers' as they come and flushed, the matrix products alone, which no
 implementation by torch.mm can beat, and the fused scan and the flushed peers under autocast, in bfloat16. How it
-measures: zoo/benchmark.py. `python -m zoo.publishing.generated` takes the result into the README, `python -m benchmarks.plot`
+measures: zoo/diagnostics/benchmark. `python -m zoo.publishing.generated` takes the result into the README, `python -m benchmarks.plot`
 draws it.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cli.machine import race, reduced, table
 from cli.output import say
-from zoo.diagnostics.benchmark import Contender, Measured, Work, machine, ours, peers, products, stack
+from zoo.diagnostics.benchmark import Contender, Measurement, Workload, machine, ours, peers, products, stack
 from zoo.utils import files
 
 SIZES = ((16, 64), (4, 128))
@@ -42,11 +42,11 @@ def arguments(description: str | None, rounds: int, out: Path) -> argparse.Names
     return parser.parse_args()
 
 
-def write(path: Path, found: Sequence[Measured], rounds: int) -> None:
+def write(path: Path, found: Sequence[Measurement], rounds: int) -> None:
     """The results as committed data, with the machine."""
     contenders = [row.contender for row in found]
     head = json.dumps({"machine": machine(found[0].work, contenders), "rounds": rounds}, indent=1)
-    rows = ",\n".join(json.dumps(row.data()) for row in found)  # a line each, for readable differences
+    rows = ",\n".join(json.dumps(row.to_json()) for row in found)  # a line each, for readable differences
     files.atomic_write(path, (head[: -len("\n}")] + ',\n "contenders": [\n' + rows + "\n ]\n}\n").encode())
     say(f"Wrote {path}")
 
@@ -54,7 +54,7 @@ def write(path: Path, found: Sequence[Measured], rounds: int) -> None:
 def main() -> None:
     """The program."""
     given = arguments(__doc__, 3, FOLDER / "stacks.json")
-    work = Work(STEPS, BATCH, given.threads)
+    work = Workload(STEPS, BATCH, given.threads)
     found = []
     for layers, units in SIZES:
         for cell in PEER:

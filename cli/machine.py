@@ -16,7 +16,7 @@ from .output import AsJson, columns, emit, progress, say
 from .work import Device
 
 if TYPE_CHECKING:
-    from zoo.diagnostics.benchmark import Contender, Measured, Work
+    from zoo.diagnostics.benchmark import Contender, Measurement, Workload
 
 
 def bench(
@@ -56,17 +56,17 @@ def bench(
     asked = (
         None if against is None else [part.strip() for part in against.split(",") if part.strip() not in ("", "none")]
     )
-    work = benchmark.Work(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
+    work = benchmark.Workload(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, asked, flushed), *benchmark.products(config)]
     if bf16:
         contenders += reduced([c for c in contenders if c.backend == "auto" and c.library != "products"], str(target))
-    for library in benchmark.absent(config) if asked is None else ():
+    for library in benchmark.missing_peers(config) if asked is None else ():
         say(f"{library} is not installed and left out; to compare with it: pip install 'rnnzoo[bench]'")
     found = race(contenders, work, rounds, f"bench {name}")
     ours, rows = found[0].seconds, []
     for row in found:
         ratio = {what: s / ours[what] for what, s in row.seconds.items() if s is not None and ours[what]}  # type: ignore[operator]
-        rows.append({**row.data(), "ratio": ratio})
+        rows.append({**row.to_json(), "ratio": ratio})
     data = {"model": name, "machine": benchmark.machine(work, contenders), "rounds": rounds, "contenders": rows}
     emit(data, as_json, table(found))
 
@@ -76,15 +76,15 @@ def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Con
     from zoo.diagnostics import benchmark
 
     found = []
-    for half in benchmark.halves(contenders):
-        if half.library != "rnnzoo" and (why := benchmark.refusal(half, device)):
+    for half in benchmark.in_bfloat16(contenders):
+        if half.library != "rnnzoo" and (why := benchmark.failure(half, device)):
             say(f"{half.name} is left out: {why}")
         else:
             found.append(half)
     return found
 
 
-def race(contenders: "Sequence[Contender]", work: "Work", rounds: int, title: str) -> "list[Measured]":
+def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title: str) -> "list[Measurement]":
     """Measure, saying on stderr what it will take."""
     from zoo.diagnostics import benchmark
 
@@ -109,9 +109,9 @@ def race(contenders: "Sequence[Contender]", work: "Work", rounds: int, title: st
         return benchmark.measure(contenders, work, rounds, report)
 
 
-def table(found: "Sequence[Measured]") -> str:
+def table(found: "Sequence[Measurement]") -> str:
     """Seconds of every pass and, in brackets, their ratio to the first row's; peak memory."""
-    header, rows = cards.speed_rows([row.data() for row in found])
+    header, rows = cards.speed_rows([row.to_json() for row in found])
     return columns(("", *map(str.upper, header)), rows)
 
 

@@ -229,7 +229,7 @@ def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path)
 
 def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     measured, measure = [], benchmark.measure
-    monkeypatch.setattr(benchmark, "refusal", lambda half, device: f"not by {half.library}")
+    monkeypatch.setattr(benchmark, "failure", lambda half, device: f"not by {half.library}")
 
     def once(*given: Any, **options: Any) -> Any:
         measured.append(measured[0] if measured else measure(*given, **options))
@@ -260,7 +260,7 @@ def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch
 
 
 def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
+    monkeypatch.setattr(benchmark.contenders, "installed", lambda library: library == "torch")
     code, out, err = run("bench", "star-4x128-mnist-rows", "--against", "torchrecurrent")
     assert (code, out) == (2, "")
     assert "torchrecurrent, which is not installed. Try: pip install 'rnnzoo[bench]'" in err

@@ -24,29 +24,34 @@ from zoo.diagnostics.benchmark import (
     STREAMING,
     TRAINING,
     Contender,
-    Work,
-    halves,
+    Workload,
+    contenders,
+    in_bfloat16,
+    measuring,
     ours,
+    passes,
     peers,
     products,
     stack,
+    workers,
 )
 from zoo.networks.kernels import interface
 from zoo.publishing import cards
+from zoo.registry.schema import Config
 
 SMALL = stack("star", 2, 8, steps=6)
-WORK = Work(steps=6, batch=3, threads=1)
+WORK = Workload(steps=6, batch=3, threads=1)
 
 
-def config(**architecture: object) -> benchmark.Config:
+def config(**architecture: object) -> Config:
     """SMALL with another architecture."""
     return SMALL.model_copy(update={"architecture": SMALL.architecture.model_copy(update=architecture)})
 
 
 def test_every_contender_is_measured_in_its_process() -> None:
     field = [*ours(SMALL), *peers(SMALL, ["torch"]), *products(SMALL)]
-    told: list[tuple[int, int, str]] = []
-    found = benchmark.measure(field, WORK, rounds=2, report=lambda *at: told.append(at))
+    reports: list[tuple[int, int, str]] = []
+    found = benchmark.measure(field, WORK, rounds=2, report=lambda *report: reports.append(report))
     names = ["rnnzoo star", "rnnzoo star, plain", "torch.nn.LSTM, flushed", "matrix products of star"]
     assert [row.contender.name for row in found] == names
     for row in found[:-1]:
@@ -54,9 +59,9 @@ def test_every_contender_is_measured_in_its_process() -> None:
         assert row.memory is None or row.memory >= 0
     assert found[-1].seconds[STREAMING] is None
     assert found[-1].memory is None
-    assert [done for done, _, _ in told] == list(range(3 * 3 * len(field)))
-    assert told[0][2] == "rnnzoo star: forward"
-    header, rows = cards.speed_rows([row.data() for row in found])
+    assert [done for done, _, _ in reports] == list(range(3 * 3 * len(field)))
+    assert reports[0][2] == "rnnzoo star: forward"
+    header, rows = cards.speed_rows([row.to_json() for row in found])
     assert header == (FORWARD, TRAINING, STREAMING, "peak memory")
     assert all("(1.0)" in cell for cell in rows[0][1:4])
     assert rows[-1][3:] == ("-", "-")
@@ -87,8 +92,8 @@ def test_all_architectures_can_be_measured(architecture: dict[str, object]) -> N
     field = [*ours(spec), *peers(spec, None if spec.architecture.bidirectional != "concat" else ["torch"])]
     assert len(field) == (3 if architecture == {"bidirectional": "concat"} else 2)
     for contender in field:
-        passes = benchmark._passes(contender, WORK)
-        assert passes[FORWARD]() == passes[TRAINING]() == 1
+        functions = passes.network_passes(contender, WORK)
+        assert functions[FORWARD]() == functions[TRAINING]() == 1
     assert bool(products(spec)) is ("kernel" not in architecture)
 
 
@@ -108,7 +113,7 @@ def test_counterparts(cell: str, options: dict[str, str], torchs: str, torchrecu
 @pytest.mark.parametrize("readout", ["last", "mean", "every"])
 def test_peers_have_our_shapes_and_their_steps_their_sequences(library: str, readout: str) -> None:
     interface = SMALL.interface.model_copy(update={"readout": readout})
-    peer = benchmark._Peer(Contender(library, SMALL.model_copy(update={"interface": interface})))
+    peer = passes.PeerNetwork(Contender(library, SMALL.model_copy(update={"interface": interface})))
     x = torch.rand(3, 6, 1)
     assert peer(x).shape == ((3, 6, 10) if readout == "every" else (3, 10))
     state = None
@@ -120,7 +125,7 @@ def test_peers_have_our_shapes_and_their_steps_their_sequences(library: str, rea
 
 @pytest.mark.parametrize(("activation", "relu"), [("tanh", False), ("relu", True)])
 def test_the_elman_peer_has_our_activation(activation: str, relu: bool) -> None:
-    peer = benchmark._Peer(Contender("torch", config(cell="rnn", options={"activation": activation})))
+    peer = passes.PeerNetwork(Contender("torch", config(cell="rnn", options={"activation": activation})))
     assert (peer.stack.mode == "RNN_RELU") is relu
 
 
@@ -132,7 +137,7 @@ def test_the_products_are_those_of_the_network() -> None:
 
     for cell in ("star", "lstm", "rnn", "gru"):
         spec = stack(cell, 2, 8, steps=6)
-        runs = benchmark._products(Contender("products", spec), WORK)
+        runs = passes.product_passes(Contender("products", spec), WORK)
         network = builder.build(spec, device="meta")
         head = network.head.weight.numel()
         for what, times in ((FORWARD, 1), (TRAINING, 3)):
@@ -143,16 +148,16 @@ def test_the_products_are_those_of_the_network() -> None:
 
 def test_what_torch_cannot_compute_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Contender("torch", SMALL)
-    assert benchmark.refusal(peer) is None
+    assert benchmark.failure(peer) is None
     monkeypatch.setattr(torch.nn.Linear, "forward", lambda *_: torch.ones(1) @ torch.ones(2))
-    assert "inconsistent tensor size" in (benchmark.refusal(peer) or "")
+    assert "inconsistent tensor size" in (benchmark.failure(peer) or "")
 
 
 @pytest.mark.parametrize("library", ["rnnzoo", "torch"])
 def test_halves_compute_in_bfloat16(library: str) -> None:
-    [half] = halves([Contender(library, SMALL)])
+    [half] = in_bfloat16([Contender(library, SMALL)])
     assert half.name == {"rnnzoo": "rnnzoo star", "torch": "torch.nn.LSTM, flushed"}[library] + ", bfloat16"
-    if library == "torch" and (why := benchmark.refusal(half)):
+    if library == "torch" and (why := benchmark.failure(half)):
         pytest.skip(f"torch has no LSTM in bfloat16 here: {why}")
     read: list[list[torch.Tensor]] = []
     for contender, dtype in ((Contender(library, SMALL), torch.float32), (half, torch.bfloat16)):
@@ -167,18 +172,18 @@ def test_halves_compute_in_bfloat16(library: str) -> None:
 
         with torch.nn.modules.module.register_module_forward_hook(note):  # type: ignore[arg-type]
             torch.manual_seed(0)
-            passes = benchmark._passes(contender, WORK)
-            assert [passes[what]() for what in (FORWARD, TRAINING)] == [1, 1]
+            functions = passes.network_passes(contender, WORK)
+            assert [functions[what]() for what in (FORWARD, TRAINING)] == [1, 1]
         read.append(states)
     for exact, rounded in zip(*read, strict=True):  # in either pass what the stack makes is near, and is another
         assert 0 < (exact - rounded).abs().max() < 0.05
 
 
 def test_peers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "installed", lambda library: library == "torch")
+    monkeypatch.setattr(contenders, "installed", lambda library: library == "torch")
     assert [c.name for c in peers(SMALL)] == ["torch.nn.LSTM, flushed"]
     assert [c.name for c in peers(SMALL, ["torch"], (True, False))] == ["torch.nn.LSTM, flushed", "torch.nn.LSTM"]
-    assert benchmark.absent(SMALL) == ["torchrecurrent"]
+    assert benchmark.missing_peers(SMALL) == ["torchrecurrent"]
     with pytest.raises(errors.MissingExtraError, match=r"pip install 'rnnzoo\[bench\]'"):
         peers(SMALL, ["torchrecurrent"])
     with pytest.raises(errors.UnknownNameError, match="Did you mean torchrecurrent"):
@@ -192,11 +197,12 @@ def test_peers_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupted_it_leaves_no_process() -> None:
     code = """
 import sys
+import multiprocessing
 from zoo.diagnostics.benchmark import *
 if __name__ == "__main__":
     spec = stack("star", 4, 64, 784)
-    say = lambda done, total, text: print(*[w.pid for w in multiprocessing.active_children()], flush=True)
-    measure(ours(spec), Work(784, 100, 1), 100, say)
+    report = lambda done, total, text: print(*[w.pid for w in multiprocessing.active_children()], flush=True)
+    measure(ours(spec), Workload(784, 100, 1), 100, report)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -357,7 +363,7 @@ def test_doctor_describes_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     class Worker:
-        def __init__(self, contender: Contender, work: Work):
+        def __init__(self, contender: Contender, work: Workload):
             self.times = {what: iter([100.0, 1.0, 5.0, 2.0]) for what in PASSES}
 
         def ask(self, what: str) -> tuple[float | None, int]:
@@ -366,15 +372,15 @@ def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyP
         def stop(self) -> None:
             pass
 
-    monkeypatch.setattr(benchmark, "_Worker", Worker)
+    monkeypatch.setattr(measuring, "Worker", Worker)
     (row,) = benchmark.measure(ours(SMALL)[:1], WORK, rounds=3)
     assert (row.seconds, row.memory) == (dict.fromkeys(PASSES, 2.0), 5)
 
 
 def test_a_time_is_that_of_one_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmark, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
-    assert benchmark._timed(lambda: 4, torch.device("cpu")) == 0.5
-    assert benchmark._passes(Contender("rnnzoo", SMALL), WORK)[STREAMING]() == benchmark.STREAM
+    monkeypatch.setattr(workers, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
+    assert workers.timed(lambda: 4, torch.device("cpu")) == 0.5
+    assert passes.network_passes(Contender("rnnzoo", SMALL), WORK)[STREAMING]() == passes.STREAM_STEPS
 
 
 def test_a_worker_has_the_settings_of_its_contender(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,26 +398,26 @@ def test_a_worker_has_the_settings_of_its_contender(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(torch, "set_flush_denormal", told.append)
-    monkeypatch.setattr(benchmark, "_peak_memory", lambda device: next(peaks))
-    monkeypatch.setattr(benchmark, "_timed", lambda run, device: 0.5)
-    monkeypatch.setattr(benchmark, "_passes", lambda contender, work: {FORWARD: lambda: 1})
-    benchmark._serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
+    monkeypatch.setattr(workers, "peak_memory", lambda device: next(peaks))
+    monkeypatch.setattr(workers, "timed", lambda run, device: 0.5)
+    monkeypatch.setattr(workers, "passes", lambda contender, work: {FORWARD: lambda: 1})
+    workers.serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
     assert told == [3, False, (None, 30), (0.5, 70)]
 
 
 def test_bench_does_what_it_is_told_and_compares_with_the_first(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Work] = []
+    seen: list[Workload] = []
 
     def measure(field, work, rounds, report):
         seen.append(work)
         return [
-            benchmark.Measured(each, work, dict.fromkeys(PASSES, float(i + 1)), None) for i, each in enumerate(field)
+            benchmark.Measurement(each, work, dict.fromkeys(PASSES, float(i + 1)), None) for i, each in enumerate(field)
         ]
 
     monkeypatch.setattr(benchmark, "measure", measure)
     given = ("--against", "torch", "--unflushed", "--threads", "3", "--batch-size", "7", "--device", "cpu", "--json")
     code, out, _ = run("bench", "star-4x128-mnist-rows", *given)
     rows = json.loads(out)["contenders"]
-    assert (code, seen) == (0, [Work(28, 7, 3)])
+    assert (code, seen) == (0, [Workload(28, 7, 3)])
     assert [row["flushed"] for row in rows if row["library"] == "torch"] == [True, False]
     assert [row["ratio"][FORWARD] for row in rows] == [float(i + 1) for i in range(len(rows))]

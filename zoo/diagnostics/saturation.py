@@ -93,7 +93,7 @@ def _functions(way: Any, below: Tensor, state: Any, counted: Tensor) -> dict[str
     for i, (name, out) in enumerate(watch.found, start=1):
         _count(sums[f"x{i} {name}"], name, out[counted.T.to(out.device)])
     steps = zip(*(part.unbind(0) for part in prepared), strict=True)
-    with way.held(below[0]):  # what makes a matrix of a weight squashes no activation
+    with way.hold_projections(below[0]):  # what makes a matrix of a weight squashes no activation
         for t, step in enumerate(steps):
             with Watch() as watch:
                 state = way.step(step, state)

@@ -12,7 +12,7 @@ def unrolled(way: Direction, x: Tensor, state: State) -> list[State]:
     """The first states and those after every step of x, (time, batch, ...): time + 1 tuples."""
     prepared = [part.unbind(0) for part in way.cell.prepare(way.input(x))]
     states = [state]
-    with way.held(x[0]):
+    with way.hold_projections(x[0]):
         for step in zip(*prepared, strict=True):
             states.append(way.step(step, states[-1]))
     return states

@@ -1,0 +1,150 @@
+"""What is timed of a contender: a forward pass, a training step, and one step of a stream."""
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...cells.projections import Dense
+from ...errors import first_line
+from ...networks import builder
+from ...networks.layer import Direction
+from .contenders import PEERS, Contender, Workload, counterpart
+
+FORWARD, TRAINING, STREAMING = PASSES = ("forward", "forward + backward", "streamed step")
+"""Inference on a batch, a training step without its optimizer, and one step of one stream."""
+
+STREAM_STEPS = 1000
+"""Time steps of one streaming pass, over which its time is averaged."""
+
+Passes = dict[str, Callable[[], int]]
+"""Function for each pass. It returns how many times it repeats the work, by which its time is divided."""
+
+
+def passes(contender: Contender, work: Workload) -> Passes:
+    """Build a contender and return its passes; the matrix products have none for streaming."""
+    return product_passes(contender, work) if contender.library == "products" else network_passes(contender, work)
+
+
+def failure(peer: Contender, device: str = "cpu") -> str | None:
+    """Return torch's error if it cannot run a peer on this machine, or None if it can.
+
+    The LSTM in bfloat16, for example, needs instructions that not every processor has.
+    """
+    functions = network_passes(peer, Workload(steps=2, batch=1, threads=1, device=device))
+    try:
+        functions[FORWARD]()
+        functions[TRAINING]()
+    except RuntimeError as error:
+        return first_line(error)
+    return None
+
+
+def network_passes(contender: Contender, work: Workload) -> Passes:
+    """Build a network of rnnzoo or of a peer and return its passes."""
+    network: Any
+    if contender.library == "rnnzoo":
+        network = builder.build(contender.config, device=work.device, allow_large=True)
+        network.backend = contender.backend
+    else:
+        network = PeerNetwork(contender).to(work.device)
+    x = torch.rand(work.batch, work.steps, *contender.config.interface.input).to(work.device)
+    stream = [x[:1, t % work.steps].contiguous() for t in range(STREAM_STEPS)]
+    autocast = torch.autocast(x.device.type, torch.bfloat16, enabled=contender.precision == "bf16")
+
+    def forward() -> int:
+        with torch.no_grad(), autocast:
+            network.eval()(x)
+        return 1
+
+    def training() -> int:
+        network.train().zero_grad()
+        with autocast:
+            y = network(x)
+        y.float().logsumexp(-1).mean().backward()
+        return 1
+
+    def streaming() -> int:
+        network.eval()
+        state = None
+        with torch.no_grad(), autocast:
+            for x_t in stream:
+                _, state = network.step(x_t, state)
+        return len(stream)
+
+    return {FORWARD: forward, TRAINING: training, STREAMING: streaming}
+
+
+class PeerNetwork(nn.Module):
+    """A stack of another library, with the same head as rnnzoo's network."""
+
+    def __init__(self, contender: Contender):
+        super().__init__()
+        spec, self.interface = contender.config.architecture, contender.config.interface
+        options: dict[str, Any] = {"batch_first": True, "dropout": spec.dropout if spec.layers > 1 else 0.0}
+        name = str(counterpart(contender))
+        if name == "RNN":
+            options["nonlinearity"] = "relu" if spec.cell == "irnn" else spec.options.get("activation", "tanh")
+        if spec.bidirectional:
+            options["bidirectional"] = True
+        stack_class = getattr(importlib.import_module(PEERS[contender.library]), name)
+        self.stack = stack_class(self.interface.input[0], spec.units, spec.layers, **options)
+        self.bidirectional = bool(spec.bidirectional)
+        self.head = nn.Linear(spec.units * (2 if spec.bidirectional else 1), self.interface.outputs)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, time, features)
+    ) -> Tensor:
+        """Return logits, (batch, outputs) or (batch, time, outputs)."""
+        outputs: Tensor = self.stack(x)[0]
+        if self.interface.readout == "every":
+            return self.head(outputs)
+        if self.interface.readout == "mean":
+            return self.head(outputs.mean(1))
+        if not self.bidirectional:
+            return self.head(outputs[:, -1])
+        forward, backward = outputs.chunk(2, -1)  # the backward direction ends at the first step
+        return self.head(torch.cat([forward[:, -1], backward[:, 0]], -1))
+
+    def step(
+        self,
+        x: Tensor,  # (batch, features)
+        state: Any,
+    ) -> tuple[Tensor, Any]:
+        """Return logits, (batch, outputs), and the new state after one time step."""
+        outputs, state = self.stack(x[:, None], state)
+        return self.head(outputs[:, -1]), state
+
+
+def product_passes(contender: Contender, work: Workload) -> Passes:
+    """Return passes of every product by torch.mm: an input map's once for all steps, a recurrent map's once a step.
+
+    The backward pass has twice as many products, so a training step is three times the forward pass.
+    """
+    network = builder.build(contender.config, device="meta", allow_large=True)
+
+    @cache  # maps of one shape share it: reading and writing other memory is not what is measured
+    def buffer(role: str, rows: int, columns: int) -> Tensor:
+        return torch.rand(rows, columns, device=work.device)
+
+    products = []
+    for direction in (module for module in network.modules() if isinstance(module, Direction)):
+        for projection in (module for module in direction.modules() if isinstance(module, Dense)):
+            outputs, inputs = projection.matrix.shape
+            is_input = projection is direction.input
+            rows, repeats = (work.steps * work.batch, 1) if is_input else (work.batch, work.steps)
+            weight = torch.rand(inputs, outputs, device=work.device)
+            products.append((repeats, buffer("in", rows, inputs), weight, buffer("out", rows, outputs)))
+
+    def multiply(passes: int) -> int:
+        for _ in range(passes):
+            for repeats, x, weight, out in products:
+                for _ in range(repeats):
+                    torch.mm(x, weight, out=out)
+        return 1
+
+    return {FORWARD: lambda: multiply(1), TRAINING: lambda: multiply(3)}
