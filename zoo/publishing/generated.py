@@ -13,7 +13,7 @@ from .. import registry
 from ..checkpoints import results
 from ..diagnostics import drawing
 from ..networks import builder
-from ..registry import lock
+from ..registry import catalogue, lock
 from ..utils import files, paths
 from . import analysis_pages as studies
 from . import cards, comparison, lattices, pages, plots
@@ -31,7 +31,7 @@ PLOTS = {
 def outputs() -> dict[Path, str]:
     """Path to content of everything generated."""
     table = {name: builder.counts(name) for name in registry.models()}
-    locked = lock.dump(lock.load_lock().model_copy(update={"counts": table}))
+    locked = lock.dump(lock.load_lock().model_copy(update={"counts": table, "index": catalogue.build_index()}))
     generated = {paths.path(*lock.FILE): locked.decode()}
     trained = []
     for name in registry.models():

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ..cells import cell_row
 from ..errors import RequestError, UnknownNameError, first_problem
 from ..utils import paths
-from . import lock, reader
+from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 
 
@@ -65,6 +65,26 @@ def clear_caches() -> None:
     """Forget what was read, because a file or paths.ROOT has changed."""
     for cached in (load_registry, models, lock.load_lock):
         cached.cache_clear()
+
+
+def summaries() -> dict[str, index.Summary]:
+    """Return the summary of every model by name, sorted: from the lock's index if it is of this registry.yaml."""
+    if (indexed := index.read()) is not None:
+        return indexed
+    return index.summaries(lock.load_lock().model_copy(update={"index": build_index()}).model_dump())
+
+
+def build_index() -> lock.Index:
+    """Return the index of registry.yaml as it is now, for the lock."""
+    tasks = load_registry().all_tasks
+    rows = {
+        name: lock.IndexedModel(
+            cell=model.cell, task=model.task, target=tasks[model.task].target,
+            reported_percent=tuple(figure.percent for figure in model.reported), reported_text=model.reported_text,
+        )
+        for name, model in models().items()
+    }  # fmt: skip
+    return lock.Index(registry_sha256=index.registry_sha256(), models=rows)
 
 
 def find(name: str) -> Entry:

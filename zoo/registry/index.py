@@ -7,6 +7,7 @@ digest of the registry.yaml it was made from, and is ignored if that file has ch
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from ..utils import paths
 from .metrics import Target
@@ -31,18 +32,21 @@ def read() -> dict[str, Summary] | None:
     """Return every model by name, sorted; None if the lock has no index of this registry.yaml."""
     try:
         lock = json.loads(paths.path("cards", "lock.json").read_bytes())
-        index, counts, pins = lock["index"], lock["counts"], lock["weights"]
-        if index["registry_sha256"] != registry_sha256():
-            return None
-        return {
-            name: Summary(
-                row["cell"], row["task"], row["target"], tuple(row["reported_percent"]), row.get("reported_text"),
-                name in pins, counts[name]["parameters"] if name in counts else None,
-            )
-            for name, row in sorted(index["models"].items())
-        }  # fmt: skip
+        return summaries(lock) if lock["index"]["registry_sha256"] == registry_sha256() else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None  # the strict readers of the lock and the registry say what is wrong
+
+
+def summaries(lock: dict[str, Any]) -> dict[str, Summary]:
+    """Return every model of a lock's content by name, sorted."""
+    counts, pins = lock["counts"], lock["weights"]
+    return {
+        name: Summary(
+            row["cell"], row["task"], row["target"], tuple(row["reported_percent"]), row.get("reported_text"),
+            name in pins, counts[name]["parameters"] if name in counts else None,
+        )
+        for name, row in sorted(lock["index"]["models"].items())
+    }  # fmt: skip
 
 
 def registry_sha256() -> str:

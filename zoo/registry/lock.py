@@ -1,4 +1,4 @@
-"""cards/lock.json, which programs write: pins of weights, digests of datasets, and counts of parameters."""
+"""cards/lock.json, which programs write: pins of weights, digests of datasets, counts of parameters, an index of models."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,9 @@ from pydantic import Field, ValidationError
 
 from ..errors import RegistryError, first_problem
 from ..utils import files, paths
-from .schema import Key, Sha256, Spec, Weights
+from .metrics import Target
+from .schema import Key, Seq, Sha256, Spec, Text, Weights
+from .schema.base import Percent
 
 FILE = ("cards", "lock.json")
 
@@ -23,6 +25,23 @@ class Counts(Spec):
     """Of the linear maps, for one sequence of the task's length."""
 
 
+class IndexedModel(Spec):
+    """What zoo.registry.index reads of a model."""
+
+    cell: Key
+    task: Key
+    target: Target
+    reported_percent: Seq[Percent] = ()
+    reported_text: Text | None = None
+
+
+class Index(Spec):
+    """The models of one registry.yaml."""
+
+    registry_sha256: Sha256
+    models: dict[Key, IndexedModel]
+
+
 class Lock(Spec):
     """All of cards/lock.json."""
 
@@ -32,6 +51,7 @@ class Lock(Spec):
     """By dataset and file: the digest of the file's content, unpacked; of the decoded values where containers differ."""
     weights: dict[Key, Weights] = {}
     """By model: the files of its published checkpoint."""
+    index: Index | None = None
 
 
 def read(path: Path) -> Lock:
