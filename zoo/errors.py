@@ -5,8 +5,10 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class ZooError(Exception):
@@ -87,7 +89,7 @@ class BenchmarkError(ZooError):
     """A contender of a benchmark failed, so that there is nothing to compare."""
 
 
-def first_problem(error: ValidationError) -> str:
+def first_problem(error: "ValidationError") -> str:
     """The first thing that a specification was refused for, `where: what`."""
     first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
