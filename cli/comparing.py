@@ -30,7 +30,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare what papers report with what was measured."""
-    of = results.of if runs is None else comparison.in_folder(runs)
+    of = results.for_model if runs is None else comparison.in_folder(runs)
     rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, of=of)
     if plot is not None:
         from zoo.publishing import plots

@@ -725,7 +725,7 @@ def test_a_branch_that_moves_during_a_pull_gives_no_mixture(here: Here, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(client.Connection, "commit", commit)
-        with pytest.raises(ChangedError, match=r"main has moved on from \w+ meanwhile\. The same command again"):
+        with pytest.raises(ChangedError, match=r"main has moved on from \w+ meanwhile\. Run the same command again"):
             pull(here, ADDRESS)
     assert len(pull(here, ADDRESS).downloaded) == 1  # the config of this commit is here already
     assert pull(here, ADDRESS).downloaded == ()

@@ -17,7 +17,7 @@ from zoo.utils import paths
 from zoo.utils.files import sha256
 
 NAME = "rnn-1x8-mnist-rows"
-HISTORIES = {name: found.history for name in registry.models() if (found := results.of(name).training)}
+HISTORIES = {name: found.history for name in registry.models() if (found := results.for_model(name).training)}
 
 
 def evaluation(weights):
@@ -54,7 +54,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
 
 
 def test_what_is_no_history_is_a_damaged_file(tmp_path):
-    training = results.of("rnn-1x128-mnist-rows").training.model_dump(mode="json")
+    training = results.for_model("rnn-1x128-mnist-rows").training.model_dump(mode="json")
     (tmp_path / results.FILE).write_text(json.dumps({"training": {**training, "history": [None]}}))
     with pytest.raises(CheckpointError, match="history"):
         results.read(tmp_path)
@@ -62,7 +62,7 @@ def test_what_is_no_history_is_a_damaged_file(tmp_path):
 
 def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     name = "star-16x64-pmnist"
-    entry, found = registry.find(name), results.of(name)
+    entry, found = registry.find(name), results.for_model(name)
     departs = "It departs from the paper's recipe, `star-mnist`."
     assert f"{departs} {entry.recipe.deviation}" in cards.of(entry)  # today's words of the same recipe
     other = found.training.recipe.model_copy(update={"epochs": 10, "deviation": "Once."})
@@ -140,7 +140,7 @@ def test_the_page_sets_cells_against_depths():
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 @pytest.mark.parametrize("name", [name for name, (first, *_) in HISTORIES.items() if first.seconds < 5])
 def test_the_first_epoch_again(name, tmp_path):
-    overrides = results.of(name).training.overrides
+    overrides = results.for_model(name).training.overrides
     found = train(registry.find(name), tmp_path, device="cpu", overrides=overrides, stop_after=1)
     same = found.history[0].model_dump(exclude={"seconds", "diagnostics"})
     recorded = HISTORIES[name][0].model_dump(exclude={"seconds", "diagnostics"})
@@ -148,7 +148,7 @@ def test_the_first_epoch_again(name, tmp_path):
 
 
 def test_a_figure_replaces_only_its_own():
-    test = results.of("rnn-1x128-mnist-rows").measured()
+    test = results.for_model("rnn-1x128-mnist-rows").measured()
     other = test.model_copy(update={"split": "validation"})
     kept = results.Results().record(test).record(other).record(test.model_copy(update={"value": 0.5}))
     assert [(e.split, e.value) for e in kept.evaluations] == [("validation", test.value), ("test", 0.5)]

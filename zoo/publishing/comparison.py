@@ -92,7 +92,7 @@ class Row:
 
 def rows(
     pattern: str = "*", *, task: str | None = None, cell: str | None = None, paper: str | None = None,
-    measured: bool = False, of: Named = results.of,
+    measured: bool = False, of: Named = results.for_model,
 ) -> list[Row]:  # fmt: skip
     """One row for each figure reported of a model that matches, and one for each that only we measured.
 
@@ -193,7 +193,7 @@ def in_folder(folder: Path) -> Named:
     """Results of the runs that `rnnzoo train` left in folder/NAME. Raises RequestError if there is no such folder."""
     if not folder.is_dir():
         raise RequestError(f"There is no folder {folder}.")
-    return lambda name: results.beside(folder / name)[0]
+    return lambda name: results.read_current(folder / name)[0]
 
 
 def documents() -> list[str]:

@@ -116,14 +116,6 @@ class Recipe(Augmentation):
             raise ValueError("'based_on' and 'deviation' go together: a recipe that departs from a document's says why")
         return self
 
-    @model_validator(mode="before")
-    @classmethod
-    def _at_most_one(cls, data: Any) -> Any:
-        """Checkpoints from when only one stage could follow have it, or None, in the place of a list."""
-        if isinstance(data, dict) and isinstance(then := data.get("stages", ()), dict | None):
-            return {**data, "stages": [] if then is None else [then]}
-        return data
-
     @model_validator(mode="after")
     def _in_order(self) -> "Recipe":
         begins = [stage.start_epoch for stage in self.stages]
