@@ -15,7 +15,7 @@ from zoo.checkpoints.hub.settings import TIMEOUT
 from zoo.checkpoints.reference import SCHEME, Reference
 from zoo.errors import RequestError
 from zoo.publishing import cards
-from zoo.publishing.account import recipe_text
+from zoo.publishing.training_text import recipe_text
 from zoo.registry.metrics import METRICS, TARGETS
 from zoo.registry.schema import Config
 
@@ -77,7 +77,7 @@ def list_(
     table = []
     for name in registry.list_models(pattern, task=task, cell=cell, pretrained=pretrained):
         entry, count = registry.find(name), cards.counts(name)
-        measured = results.of(name).measured()
+        measured = results.for_model(name).measured()
         value = measured.value if measured else None
         reported = [figure.percent for figure in entry.model.reported]
         rows.append({
@@ -125,7 +125,7 @@ def show(name: NameOrPath, timeout: Timeout = None, as_json: AsJson = False) -> 
         _show_folder(name, as_json)
         return
     entry = registry.find(name)
-    found = results.of(name)
+    found = results.for_model(name)
     counts = cards.counts(name)
     data: dict[str, Any] = {
         "name": name,
@@ -160,7 +160,7 @@ def _show_remote(name: str, found: browse.Description, as_json: bool) -> None:
 def _show_folder(name: str, as_json: bool) -> None:
     """What a folder has, which `rnnzoo train` or `save_pretrained` made: its config.json and results.json."""
     config = configs.read(Path(name) / configs.FILE)
-    found, _ = results.beside(Path(name))
+    found, _ = results.read_current(Path(name))
     rows = _facts(config, found.evaluations)
     if training := found.training:
         rows.append(("recipe", f"{training.recipe_name}: {recipe_text(training.recipe)}"))

@@ -126,7 +126,7 @@ def test_long_public_functions_and_classes_of_modules_have_docstrings() -> None:
 
 def test_results_without_weights_are_whole() -> None:
     for name in list_models(pretrained=False):
-        found = results.of(name)
+        found = results.for_model(name)
         if found.training or found.evaluations:
             assert found.measured() is not None, name
             assert found.training is not None, name
@@ -165,7 +165,7 @@ def test_no_network_depends_on_the_rounding_that_it_was_trained_with() -> None:
 
 @pytest.mark.parametrize("name", list_models(pretrained=True))
 def test_recorded_results_are_of_the_pinned_weights(name: str) -> None:
-    entry, found = spec(name), results.of(name)
+    entry, found = spec(name), results.for_model(name)
     assert entry.weights is not None
     assert found.training is not None
     assert found.measured() is not None

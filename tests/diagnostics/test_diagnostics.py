@@ -410,7 +410,7 @@ def test_stored_studies_are_of_the_weights_that_are_published() -> None:
             if not str(part.setting.get("with", "")).startswith("trained"):
                 continue
             of = registry.find(part.setting["of"])
-            made = results.of(of.name).training
+            made = results.for_model(of.name).training
             known = of.weights.files["model.safetensors"].sha256 if of.weights else made and made.checkpoint_sha256
             assert known, of.name
             assert part.setting["weights"] == known[: studies.DIGITS], (name, of.name)

@@ -27,7 +27,7 @@ ROW = Row("star-4x8-t", "star", 4, 8, "pmnist", "permuted pixel-by-pixel MNIST",
 
 def _measured(name: str) -> str:
     """The recorded accuracy in percent."""
-    evaluation = results.of(name).measured()
+    evaluation = results.for_model(name).measured()
     assert evaluation is not None
     return f"{100 * evaluation.value:.2f}"
 
@@ -37,7 +37,7 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
     expected = sorted((name, f.table, f.percent) for name, m in registry.models().items() for f in m.reported)
     found = [r for r in rows if r.reported is not None]
     assert sorted((r.model, r.table, round(100 * (r.reported or 0), 8)) for r in found) == expected
-    measured = {name for name in registry.models() if results.of(name).measured()}
+    measured = {name for name in registry.models() if results.for_model(name).measured()}
     assert measured >= set(registry.list_models(pretrained=True))
     assert {r.model for r in rows if r.measured is not None} == measured
     assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
@@ -45,7 +45,7 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
 
 def test_a_measured_row_says_how_it_came_about() -> None:
     (row,) = comparison.rows("star-16x64-pmnist")
-    recorded = results.of("star-16x64-pmnist")
+    recorded = results.for_model("star-16x64-pmnist")
     evaluation, training = recorded.measured(), recorded.training
     assert evaluation is not None
     assert training is not None
@@ -80,7 +80,7 @@ def test_a_figure_of_a_stand_in_has_no_difference() -> None:
 
 def test_a_figure_of_training_is_beside_one_of_training() -> None:
     name = "rnn-1x50-toxic-short"
-    evaluation = results.of("rnn-1x128-mnist-rows").measured()
+    evaluation = results.for_model("rnn-1x128-mnist-rows").measured()
     assert evaluation is not None
     for split, expected in (("train", evaluation.value), ("test", None)):
         found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
@@ -130,7 +130,7 @@ def test_compare_as_json(run: Run) -> None:
     code, out, _ = run("compare", "--measured", "--json")
     rows = json.loads(out)
     assert code == 0
-    assert {row["model"] for row in rows} == {name for name in registry.models() if results.of(name).measured()}
+    assert {row["model"] for row in rows} == {name for name in registry.models() if results.for_model(name).measured()}
     assert set(rows[0]) == {*Row.__dataclass_fields__, "difference"}
     assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
 

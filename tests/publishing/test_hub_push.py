@@ -268,7 +268,7 @@ def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here)
     entry = registry.find(NAME)
     odd = "--- | [red]a[/red] <script> # é\u2028: {x}"
     task = entry.task.model_copy(update={"title": odd})
-    text = cards.card(replace(entry, task=task), results.of(NAME), cards.counts(NAME))
+    text = cards.card(replace(entry, task=task), results.for_model(NAME), cards.counts(NAME))
     front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == odd
     path = here.root / "registry.yaml"
@@ -493,7 +493,7 @@ def test_f29_the_token_is_nowhere(here: Here) -> None:
 
 
 def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
-    found = results.of(NAME)
+    found = results.for_model(NAME)
     (before,) = found.evaluations
     spoiled = before.model_copy(update={"command": "rnnzoo eval --token hf_abcdefghijklmnopqrst"})
     results.write(here.card, results.Results(evaluations=(spoiled,)))
@@ -590,7 +590,7 @@ def test_verify_of_a_remote_that_has_other_bytes(
 def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) -> None:
     code, out, _ = run("verify", NAME, "--metrics")
     assert code == 0, out
-    (before,) = results.of(NAME).evaluations
+    (before,) = results.for_model(NAME).evaluations
     better = before.model_copy(update={"value": before.value + 0.002})
     results.write(here.card, results.Results(evaluations=(better,)))
     (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
@@ -734,12 +734,12 @@ def failed(run: Run, what: str, *flags: str) -> str:
 
 def test_verify_counts_the_parameters_that_the_results_say(here: Here, run: Run) -> None:
     training = results.read(ROOT / "cards" / "rnn-1x128-mnist-rows").training  # of a larger network
-    results.write(here.card, results.of(NAME).model_copy(update={"training": training}))
+    results.write(here.card, results.for_model(NAME).model_copy(update={"training": training}))
     assert f"results.json says {training.parameters:,}" in failed(run, "parameters")
 
 
 def test_verify_measures_every_figure(here: Here, run: Run) -> None:
-    (right,) = results.of(NAME).evaluations
+    (right,) = results.for_model(NAME).evaluations
     wrong = right.model_copy(update={"value": right.value + 0.002})
     for kept in ((wrong, right), (right, wrong)):
         results.write(here.card, results.Results(evaluations=kept))

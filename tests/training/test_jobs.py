@@ -375,7 +375,7 @@ def pids(words: str) -> list[int]:
 
 
 def test_the_summary_is_of_the_best_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training = results.of("rnn-1x128-mnist-rows").training
+    training = results.for_model("rnn-1x128-mnist-rows").training
     training = training.model_copy(update={"history": (*training.history, training.history[0])})
     results.write(tmp_path / "m", results.Results(training=training))
     many._summarise({"m": jobs.State("done")}, tmp_path, True)

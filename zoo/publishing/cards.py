@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from ..cells import cell_row
 from ..checkpoints.results import Evaluation, Results
-from ..checkpoints.results import of as recorded
+from ..checkpoints.results import for_model as recorded
 from ..registry import Entry, load_lock
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS

@@ -35,7 +35,7 @@ def outputs() -> dict[Path, str]:
     generated = {paths.path(*lock.FILE): locked.decode()}
     trained = []
     for name in registry.models():
-        row = (registry.find(name), results.of(name), table[name])
+        row = (registry.find(name), results.for_model(name), table[name])
         if row[0].weights or row[1].evaluations:
             generated[paths.path("cards", name, "README.md")] = cards.card(*row, lattices.section(name))
         if row[0].weights:
@@ -85,7 +85,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
     }
 
 
-def stale_pictures() -> dict[Path, tuple[drawing.Shown, str]]:
+def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
     """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
     wanted = studies.pictures() if paths.path("README.md").exists() else {}
     for name in registry.list_models(pretrained=True):

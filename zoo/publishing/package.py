@@ -87,7 +87,7 @@ def stale(entry: Entry) -> str | None:
     """What is wrong with the results of a model, if they are of other weights than the pinned ones, or with its card, if it
     is not, byte for byte, what they and the registry make it."""
     pinned = {pin.files[tensors.FILE].sha256} if (pin := entry.weights) else set()
-    if {e.checkpoint_sha256 for e in results.of(entry.name).evaluations} - pinned:
+    if {e.checkpoint_sha256 for e in results.for_model(entry.name).evaluations} - pinned:
         return f"{results.FILE} has figures of other weights (rnnzoo eval {entry.name} --record)"
     path = paths.path("cards", entry.name, configs.CARD)
     try:

@@ -76,12 +76,12 @@ def keep_results(folder: Path) -> str:
 
 def _trained(folder: Path) -> results.Results:
     """The results in a folder, of the weights there and with how they were trained."""
-    found, own = results.beside(folder)
+    found, own = results.read_current(folder)
     if own is None:
         raise CheckpointError(f"{folder}: no {loading.WEIGHTS}.")
     if found.training is None:
         raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
-    if not found.training.made(own):
+    if not found.training.produced(own):
         raise CheckpointError(
             f"{folder}: {results.FILE} is of other weights. If a run was killed there, rnnzoo train goes on with it."
         )

@@ -119,7 +119,7 @@ def _parameters(entry: Entry) -> str:
     from ..networks import builder
 
     network = builder.build(entry.config, device="meta", allow_large=True)
-    training = results.of(entry.name).training
+    training = results.for_model(entry.name).training
     said = {"cards/lock.json": cards.counts(entry.name).parameters, "results.json": training and training.parameters}
     count = builder.parameters(network)
     stored = {name: tensor.shape for name, tensor in tensors.header(_here(entry)[tensors.FILE]).items()}
@@ -194,7 +194,7 @@ def _metrics(entry: Entry, report: Callable[[int, int], None]) -> str:
     """The recorded figures, measured again."""
     from ..training import evaluation
 
-    recorded = results.of(entry.name).evaluations
+    recorded = results.for_model(entry.name).evaluations
     if not recorded:
         raise CheckpointError(f"No figure is recorded. rnnzoo eval {entry.name} --record")
     texts, drifted = [], False

@@ -24,7 +24,7 @@ from ..registry.schema import Config, Task
 from ..utils import files, paths
 from ..utils.provenance import command, device_name, today, versions
 
-BATCH = 500
+BATCH_SIZE = 500
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Measured:
 
 
 def evaluate(
-    name_or_path: str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None, batch_size: int = BATCH,
+    name_or_path: str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None, batch_size: int = BATCH_SIZE,
     device: str | None = None, report: Callable[[int, int], None] = lambda done, n: None,
 ) -> results.Evaluation:  # fmt: skip
     """Load a checkpoint as `load` does and measure its task's metric on a split, or on its first `limit` examples.
@@ -55,7 +55,7 @@ def evaluate(
     if sha256 != before:  # by a training that goes on
         raise CheckpointError(f"{weights} was replaced while it was read. Try again.")
     training = results.read(results_folder(name_or_path)).training
-    if training and not training.made(sha256):
+    if training and not training.produced(sha256):
         training = None
     source = task_data(task, load_registry().datasets[task.dataset])
     mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
@@ -99,7 +99,7 @@ def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> P
         paths.writable()
     folder.mkdir(parents=True, exist_ok=True)
     with files.exclusive_lock(folder, wait=False):
-        known, own = results.beside(folder)
+        known, own = results.read_current(folder)
         if own not in (None, found.checkpoint_sha256):  # None: a card's folder need not have the weights
             raise CheckpointError(f"{folder} has other weights by now; not recorded. Try again.")
         results.write(folder, known.record(found))
