@@ -3,11 +3,14 @@
 import ast
 import subprocess
 import sys
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import zoo
 from zoo import list_models, spec
 from zoo.cells import CELLS, cell_class
 from zoo.cells.base import Cell
@@ -18,35 +21,121 @@ from zoo.registry.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([*ROOT.glob("zoo/**/*.py"), *ROOT.glob("cli/**/*.py")])
+ROOMS = (
+    "zoo.utils.version",
+    "zoo.errors",
+    "zoo.utils",
+    "zoo.cells",
+    "zoo.registry",
+    "zoo.checkpoints",
+    "zoo.networks",
+    "zoo.data",
+    "zoo.training",
+    "zoo.diagnostics",
+    "zoo.publishing",
+    "zoo",
+    "cli",
+)
+"""Bottom to top: a module imports from its own room and from those before it, lazy and type-only imports included."""
 METADATA = [
     "zoo",
     "zoo.errors",
-    "zoo.registry.schema",
     "zoo.registry",
-    "zoo.checkpoints.results",
-    "zoo.publishing.cards",
-    "zoo.publishing.comparison",
-    "zoo.publishing.pages",
-    "zoo.training.jobs",
-    "zoo.training.ray_cluster",
-    "zoo.publishing.plots",
+    "zoo.registry.schema",
     "zoo.checkpoints.configs",
     "zoo.checkpoints.hub",
     "zoo.checkpoints.hub.cache",
-    "zoo.registry.lock",
+    "zoo.checkpoints.results",
     "zoo.checkpoints.tensors",
-    "zoo.utils.paths",
-    "zoo.utils.files",
     "zoo.diagnostics",
     "zoo.publishing.analysis_pages",
+    "zoo.publishing.cards",
+    "zoo.publishing.comparison",
     "zoo.publishing.lattices",
+    "zoo.publishing.pages",
+    "zoo.publishing.plots",
+    "zoo.training.jobs",
+    "zoo.training.ray_cluster",
+    "zoo.utils.files",
+    "zoo.utils.paths",
 ]
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a source file."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in SOURCES}
+
+
+def imports(module: str) -> set[str]:
+    """The modules of this project that a module imports anywhere in its text."""
+    path = MODULES[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in MODULES}
+        if isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*start, *([node.module] if node.module else [])])
+            names = {f"{source}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else source for name in names}
+    return found & MODULES.keys() - {module}
+
+
+def room_of(module: str) -> str:
+    """The innermost room that a module stands in."""
+    return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_goes_upwards(module: str) -> None:
+    level = ROOMS.index(room_of(module))
+    assert [name for name in imports(module) if ROOMS.index(room_of(name)) > level] == []
+
+
+def test_no_circle_of_imports() -> None:
+    graph = {module: imports(module) for module in MODULES}
+    with suppress(CycleError):
+        assert list(TopologicalSorter(graph).static_order())
+        return
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_every_folder_is_a_room() -> None:
+    folders = {path.name for path in (ROOT / "zoo").iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert {f"zoo.{name}" for name in folders} == {r for r in ROOMS if r.count(".") == 1} - {"zoo.errors"}
+    assert {path.name for path in (ROOT / "zoo").glob("*.py")} == {"__init__.py", "errors.py"}
+    assert {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("test_*.py"))} <= {
+        *folders,
+        "cli",
+    }
+
+
+def test_public_names_are_typed_and_found() -> None:
+    """Type checkers see the imports, Python the table: they agree."""
+    tree = ast.parse(MODULES["zoo"].read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == zoo._PUBLIC
+    assert set(zoo.__all__) == set(typed)
+    assert all(getattr(zoo, name) is not None for name in zoo.__all__)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 350
     assert ast.get_docstring(ast.parse(text)) or path.name == "__main__.py"
 
 
