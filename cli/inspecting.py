@@ -65,18 +65,18 @@ def inspect(
         if what == "lattice":
             options |= {"runs": runs or 200, "steps": steps or 10}
     elif row.needs == "training":
-        arguments = subject.course(name, config, seed)
+        arguments = subject.training_arguments(name, config, seed)
     else:
         sample = subject.sample(name, config, examples or 128, steps, untrained, seed, needs=row.needs)
-        arguments = sample.given(row.needs)
-        say(sample.text)
+        arguments = sample.arguments(row.needs)
+        say(sample.description)
     with progress(f"{what} {name}") as bar:
         if what == "lattice" or row.needs == "training":
             options["report"] = lambda done, total: bar(done, total, f"{done}/{total}")
         found = row.function(*arguments, **options)
     from .pictures import pictured
 
-    emit({"model": name, "what": what, **found.data()}, as_json, pictured(found))
+    emit({"model": name, "what": what, **found.to_json()}, as_json, pictured(found))
     if plot is not None:
         from zoo.diagnostics import drawing
 

@@ -36,7 +36,7 @@ from zoo.diagnostics.benchmark import (
     workers,
 )
 from zoo.networks.kernels import interface
-from zoo.publishing import cards
+from zoo.publishing import speed
 from zoo.registry.schema import Config
 
 SMALL = stack("star", 2, 8, steps=6)
@@ -61,7 +61,7 @@ def test_every_contender_is_measured_in_its_process() -> None:
     assert found[-1].memory is None
     assert [done for done, _, _ in reports] == list(range(3 * 3 * len(field)))
     assert reports[0][2] == "rnnzoo star: forward"
-    header, rows = cards.speed_rows([row.to_json() for row in found])
+    header, rows = speed.speed_rows([row.to_json() for row in found])
     assert header == (FORWARD, TRAINING, STREAMING, "peak memory")
     assert all("(1.0)" in cell for cell in rows[0][1:4])
     assert rows[-1][3:] == ("-", "-")
@@ -225,7 +225,7 @@ def _alive(pid: int) -> bool:
 
 def test_significant_digits() -> None:
     values = (0, 0.000012345, 0.12345, 1.2345, 12.345, 123.45, 1234567)
-    assert [cards.significant(value) for value in values] == [
+    assert [speed.significant(value) for value in values] == [
         "0", "0.0000123", "0.123", "1.23", "12.3", "123", "1,234,567"
     ]  # fmt: skip
 
@@ -239,8 +239,8 @@ def test_the_readme_compares_with_the_products() -> None:
     machine = {"cpu": "a processor", "device": "cpu (AVX2)", "threads": 1, "torch": "2", "date": "2025-01-01"}
     rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
     rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
-    text = cards.speed_table({"machine": machine, "rounds": 1, "contenders": rows})
-    assert cards.measured_by("stacks", {"machine": machine, "rounds": 1}) == (
+    text = speed.stack_tables({"machine": machine, "rounds": 1, "contenders": rows})
+    assert speed.provenance("stacks", {"machine": machine, "rounds": 1}) == (
         "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
     )
     assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text

@@ -24,7 +24,7 @@ from zoo.cells import CELLS
 from zoo.checkpoints import results
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.diagnostics import ANALYSES, drawing, subject
-from zoo.diagnostics.base import Array, Axis, Stored, histograms
+from zoo.diagnostics.base import Array, Axis, StoredResult, histograms
 from zoo.diagnostics.dependency import dependency
 from zoo.diagnostics.eigenvalues import eigenvalues
 from zoo.diagnostics.estimation import estimation
@@ -194,13 +194,13 @@ def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
     given = subject.sample(name, subject.config_of(name), examples=3, steps=4)
     if what == "eigenvalues" and cell in ("eunn", "indrnn", "urnn"):  # their maps are no matrices
         with pytest.raises(RequestError, match="square blocks"):
-            ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+            ANALYSES[what].function(*given.arguments(ANALYSES[what].needs))
         return
-    found = ANALYSES[what].function(*given.given(ANALYSES[what].needs))
+    found = ANALYSES[what].function(*given.arguments(ANALYSES[what].needs))
     assert found.arrays
     assert found.lines
     assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()])).any()
-    kept = Stored.of(json.loads(json.dumps(found.data())))
+    kept = StoredResult.from_json(json.loads(json.dumps(found.to_json())))
     assert {k: a.axes for k, a in kept.arrays.items()} == {k: a.axes for k, a in found.arrays.items()}
 
 
@@ -283,7 +283,7 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
 
 def test_the_course_of_a_feed_forward_network() -> None:
     name = "mlp-3x8-circles.tanh"
-    net, data, recipe, target = subject.course(name, subject.config_of(name), epochs=2)
+    net, data, recipe, target = subject.training_arguments(name, subject.config_of(name), epochs=2)
     own = copy.deepcopy(net)
     found = feedforward(net, data, recipe, target)
     x, y, _ = data.batch(torch.arange(len(data)), net.device)
@@ -315,7 +315,7 @@ def test_the_course_of_a_feed_forward_network() -> None:
 def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
-    net, data, recipe, target = subject.course(name, subject.config_of(name))
+    net, data, recipe, target = subject.training_arguments(name, subject.config_of(name))
     own = copy.deepcopy(net)
     found = evolution(net, data, recipe, target, updates=2)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
@@ -421,7 +421,7 @@ def test_stored_studies_are_of_the_weights_that_are_published() -> None:
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     name = "mlp-3x8-circles.tanh"
-    found = feedforward(*subject.course(name, subject.config_of(name), epochs=2))
+    found = feedforward(*subject.training_arguments(name, subject.config_of(name), epochs=2))
     drawing.draw([(name, found)], ANALYSES["feedforward"].plot, tmp_path / "found.svg")
     assert (tmp_path / "found.svg").stat().st_size > 3000
 
@@ -436,8 +436,8 @@ def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
     (lambda: dependency(network("rnn", readout="every"), normal(2, 5, 2), torch.zeros(2)), "answers at every step"),
     (lambda: lattice(subject.config_of("rnn-2x4"), runs=1), "needs two runs"),
     (lambda: subject.sample("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
-    (lambda: subject.course("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
-    (lambda: subject.course("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
+    (lambda: subject.training_arguments("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
+    (lambda: subject.training_arguments("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
 ])  # fmt: skip
 def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> None:
     with pytest.raises(RequestError, match=words):
@@ -599,7 +599,7 @@ def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> N
 def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
-    found = evolution(*subject.course(name, subject.config_of(name)), updates=6, every=4)
+    found = evolution(*subject.training_arguments(name, subject.config_of(name)), updates=6, every=4)
     assert found.norm.axis("update").ticks == found.loss.axis("update").ticks == (1, 5, 6)
 
 

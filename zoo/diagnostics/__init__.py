@@ -1,6 +1,6 @@
-"""Why a recurrent network trains or does not: the analyses of the documents, one file each, on any network and any cell.
+"""Why a recurrent network trains or does not: the analyses of the papers, one file each, for any network and any cell.
 
-ANALYSES is the table of them. Each returns arrays with named axes (zoo.diagnostics.base); drawing is apart from computing.
+ANALYSES lists them. Each returns arrays with named axes (zoo.diagnostics.base); drawing.py draws them.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,20 @@ from ..errors import RequestError, UnknownNameError
 from ..utils.imports import import_object
 
 if TYPE_CHECKING:
+    from ..training import Recorder
     from .base import Array, Axis, Result
 
-__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Recorder", "Result", "analysis", "recorder"]
+__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Needs", "Result", "analysis", "recorder"]
 
 
 def __getattr__(name: str) -> Any:
-    """Array, Axis and Result, which need numpy: nobody who only asks what there is should wait for it."""
+    """Import Array, Axis and Result when they are asked for: they need numpy, which the table does not."""
     if name not in ("Array", "Axis", "Result"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.base"), name)
 
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
-
-
-Recorder = Callable[..., list[float | None]]
-"""Of a network, x, y, lengths and the kind of target: a number a layer."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +36,25 @@ class Analysis:
     """`module.function` within zoo.diagnostics."""
     title: str
     needs: Needs
-    """What the function is given. "architecture": a Config, random weights are its own; "network": a network, with its
-    weights; "data": a network, x and lengths; "labels": these and the targets;
+    """Arguments of the function. "architecture": a Config, whose weights are drawn at random. "network": a network with
+    its weights. "data": a network, x and lengths. "labels": a network, x, targets, lengths and the kind of target.
     "training": a fresh network, the training split, a recipe and the kind of target."""
     plot: str
-    """Function of zoo.diagnostics.drawing."""
+    """Key of zoo.diagnostics.drawing.PLOTS."""
     result: str
-    """Class of its result, in the function's module."""
+    """Class of the result, in the function's module."""
     epoch: bool = False
-    """Whether training can record it: the module has `per_epoch(network, x, y, lengths, target)`, a number a layer."""
+    """True if training can record it after every epoch: the module has `per_epoch(network, x, y, lengths, target)`."""
 
     @property
     def function(self) -> "Callable[..., Result]":
-        """The function, imported when asked for."""
-        found: Callable[..., Result] = import_object(self.path, __name__)
-        return found
+        """The function, imported on first use."""
+        function: Callable[..., Result] = import_object(self.path, __name__)
+        return function
 
     @property
     def module(self) -> Any:
-        """The module the function is in."""
+        """The module that has the function."""
         return import_module(f"{__name__}.{self.path.rpartition('.')[0]}")
 
 
@@ -94,16 +91,20 @@ ANALYSES: dict[str, Analysis] = {
 
 
 def analysis(name: str) -> Analysis:
-    """The row of `name`; raises UnknownNameError with near matches."""
+    """Return the row of ANALYSES called `name`; raise UnknownNameError with near matches if there is none."""
     if name not in ANALYSES:
         raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
     return ANALYSES[name]
 
 
-def recorder(name: str) -> Recorder:
-    """What training records of the analysis `name`; raises RequestError if that is not one it can."""
+def recorder(name: str) -> "Recorder":
+    """Return the function that records the analysis `name` during training: one number for each layer.
+
+    Raises UnknownNameError if there is no such analysis, and RequestError if training cannot record it.
+    """
     row = analysis(name)
     if not row.epoch:
-        able = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
-        raise RequestError(f"{name!r} cannot be recorded while training; what can: {able}.")
-    return row.module.per_epoch
+        recordable = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
+        raise RequestError(f"{name!r} cannot be recorded while training. Choose from: {recordable}.")
+    per_epoch: Recorder = row.module.per_epoch
+    return per_epoch

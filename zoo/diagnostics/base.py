@@ -14,14 +14,14 @@ Tick = str | int | float
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of an array: what it counts, and the name or number of each place along it."""
+    """One dimension of an array: its name, and the label of each position along it."""
 
     name: str
     ticks: tuple[Tick, ...]
 
     @classmethod
     def counted(cls, name: str, count: int) -> Self:
-        """1, 2, ..., count: layers and time steps are counted from one, as in the papers."""
+        """An axis with the ticks 1, 2, ..., count, since the papers count layers and time steps from one."""
         return cls(name, tuple(range(1, count + 1)))
 
 
@@ -29,8 +29,8 @@ class Axis:
 class Array:
     """Numbers with named axes.
 
-    values: float64, one dimension an axis. unit: of the values, "" for pure numbers. log: whether they span decades, so
-    that a picture of them should have a logarithmic scale.
+    values: float64, one dimension for each axis. unit: of the values, "" for pure numbers. log: True if the values span
+    decades and should be drawn on a logarithmic scale. Raises ValueError if the values do not fit the axes.
     """
 
     values: NDArray[np.float64]
@@ -44,31 +44,35 @@ class Array:
             raise ValueError(f"values of shape {self.values.shape} do not fit axes of {sizes}")
 
     def axis(self, name: str) -> Axis:
-        """The axis of that name; KeyError if there is none."""
+        """Return the axis called `name`; raise KeyError if there is none."""
         return {axis.name: axis for axis in self.axes}[name]
 
-    def at(self, **where: Tick) -> "Array":
-        """The part at one tick of each axis named: `lattice.mean.at(loss="last", step=10)`; KeyError if there is none."""
+    def at(self, **ticks: Tick) -> "Array":
+        """Return the slice at one tick of each axis named, such as `lattice.mean.at(loss="last", step=10)`.
+
+        Raises KeyError for an axis or a tick that the array does not have.
+        """
         values, axes = np.asarray(self.values), list(self.axes)
-        for name, tick in where.items():
-            place = next((i for i, axis in enumerate(axes) if axis.name == name), None)
-            if place is None or tick not in axes[place].ticks:
+        for name, tick in ticks.items():
+            dimension = next((i for i, axis in enumerate(axes) if axis.name == name), None)
+            if dimension is None or tick not in axes[dimension].ticks:
                 raise KeyError(f"{name}={tick!r}")
-            values = np.asarray(values.take(axes[place].ticks.index(tick), axis=place))
-            del axes[place]
+            values = np.asarray(values.take(axes[dimension].ticks.index(tick), axis=dimension))
+            del axes[dimension]
         return Array(values, tuple(axes), self.unit, self.log)
 
-    def parts(self, inner: int) -> "list[tuple[str, Array]]":
-        """The parts that have its last `inner` axes, or all if it has fewer, each with a heading of the ticks it is at."""
-        outer = self.axes[: max(0, len(self.axes) - inner)]
-        found = []
+    def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
+        """Split the array into slices of its last `dimensions` axes, each headed by its ticks on the other axes."""
+        outer = self.axes[: max(0, len(self.axes) - dimensions)]
+        names = [axis.name for axis in outer]
+        slices: list[tuple[str, Array]] = []
         for ticks in product(*(axis.ticks for axis in outer)):
-            where: dict[str, Tick] = dict(zip((axis.name for axis in outer), ticks, strict=True))
-            found.append((", ".join(f"{k} {v}" for k, v in where.items()), self.at(**where)))
-        return found
+            place: dict[str, Tick] = dict(zip(names, ticks, strict=True))
+            slices.append((", ".join(f"{name} {tick}" for name, tick in place.items()), self.at(**place)))
+        return slices
 
-    def data(self) -> dict[str, Any]:
-        """For JSON: six significant digits; what is not finite as null."""
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON data with values of six significant digits; those that are not finite become null."""
         numbers = [float(f"{v:.6g}") if np.isfinite(v) else None for v in self.values.ravel()]
         return {
             "axes": {axis.name: list(axis.ticks) for axis in self.axes}, "unit": self.unit, "log": self.log,
@@ -76,14 +80,15 @@ class Array:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Self:
-        """What `data` gave."""
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `to_json` returned; null becomes NaN."""
         axes = tuple(Axis(name, tuple(ticks)) for name, ticks in data["axes"].items())
-        values = np.array(data["values"], dtype=np.float64)  # null becomes NaN
-        return cls(values.reshape([len(a.ticks) for a in axes]), axes, data["unit"], data["log"])
+        values = np.array(data["values"], dtype=np.float64)
+        return cls(values.reshape([len(axis.ticks) for axis in axes]), axes, data["unit"], data["log"])
 
 
 def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
+    """Shape a flat list into nested lists."""
     if not shape:
         return flat[0]
     if len(shape) == 1:
@@ -93,28 +98,33 @@ def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
 
 
 def histograms(
-    values: Sequence[NDArray[Any]], bins: int, usual: tuple[float, float]
+    samples: Sequence[NDArray[Any]], bins: int, usual_range: tuple[float, float]
 ) -> tuple[NDArray[np.float64], Axis]:
-    """Share of each array's values in bins of equal width, (arrays, bins), and the bins by where they begin.
+    """Return the share of each sample's values in bins of equal width, (samples, bins), and the axis of the bins.
 
-    They are over the usual range or, where values lie beyond it, from the least value to the largest.
+    The bins cover `usual_range` or, if any value lies outside it, the range from the smallest value to the largest. The
+    ticks of their axis, "from", are their left edges.
     """
-    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    low, high = usual if low >= usual[0] and high <= usual[1] else (low, high if high > low else low + 1)
-    shares = np.array([np.histogram(v, bins, (low, high))[0] / v.size for v in values])
+    low, high = min(float(v.min()) for v in samples), max(float(v.max()) for v in samples)
+    if usual_range[0] <= low and high <= usual_range[1]:
+        low, high = usual_range
+    elif high <= low:
+        high = low + 1
+    shares = np.array([np.histogram(v, bins, (low, high))[0] / v.size for v in samples])
     return shares, Axis("from", tuple(float(f"{edge:.4g}") for edge in np.linspace(low, high, bins + 1)[:-1]))
 
 
 @dataclass(frozen=True)
 class Result:
-    """Base of the results: a subclass adds its arrays as fields and says in `lines` what they show."""
+    """Base of all results. A subclass adds arrays as fields and sums them up in `lines`."""
 
     setting: Mapping[str, Any]
-    """What was analysed and how, by words that a caption can show."""
+    """What was analysed and how, as short names and values for a caption."""
 
     paper: ClassVar[str] = ""
-    """Key of the document, in registry.yaml, that the analysis is from; and where it stands there."""
-    where: ClassVar[str] = ""
+    """Key in registry.yaml of the paper that defines the analysis."""
+    section: ClassVar[str] = ""
+    """Sections, equations and figures of that paper."""
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -123,53 +133,52 @@ class Result:
 
     @property
     def lines(self) -> list[str]:
-        """What the numbers say, a sentence each."""
+        """A summary of the numbers, one sentence a line."""
         return []
 
     @property
     def caption(self) -> str:
-        """The setting, for a picture."""
+        """The setting as a text."""
         return "; ".join(f"{key} {value}" for key, value in self.setting.items())
 
-    def data(self) -> dict[str, Any]:
-        """For JSON."""
+    def to_json(self) -> dict[str, Any]:
         return {
             "setting": dict(self.setting),
             "lines": self.lines,
-            **{name: array.data() for name, array in self.arrays.items()},
+            **{name: array.to_json() for name, array in self.arrays.items()},
         }
 
     def digest_text(self) -> str:
-        """The same text for the same content, to tell a stale picture by."""
-        return json.dumps(self.data(), sort_keys=True)
+        """Return a text that is equal for equal results, from which pictures get the digest that shows them stale."""
+        return json.dumps(self.to_json(), sort_keys=True)
 
 
 @dataclass(frozen=True)
-class Stored(Result):
-    """A result of any analysis as it was kept: read without what computed it."""
+class StoredResult(Result):
+    """A result of any analysis, read from the JSON it was stored in."""
 
-    kept: Mapping[str, Array]
-    said: tuple[str, ...]
+    stored_arrays: Mapping[str, Array]
+    stored_lines: tuple[str, ...]
 
     @property
     def arrays(self) -> dict[str, Array]:
-        return dict(self.kept)
+        return dict(self.stored_arrays)
 
     @property
     def lines(self) -> list[str]:
-        return list(self.said)
+        return list(self.stored_lines)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Self:
-        """What `Result.data` gave."""
-        kept = {key: Array.of(value) for key, value in data.items() if key not in ("setting", "lines")}
-        return cls(data["setting"], kept, tuple(data["lines"]))
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read what `Result.to_json` returned."""
+        arrays = {key: Array.from_json(value) for key, value in data.items() if key not in ("setting", "lines")}
+        return cls(data["setting"], arrays, tuple(data["lines"]))
 
-    def only(self, *names: str, **where: Tick) -> "Stored":
-        """With the arrays of these names only, at these ticks."""
-        return replace(self, kept={name: self.kept[name].at(**where) for name in names})
+    def only(self, *names: str, **ticks: Tick) -> "StoredResult":
+        """Return the result with the arrays called `names` alone, sliced at `ticks` as by Array.at."""
+        return replace(self, stored_arrays={name: self.stored_arrays[name].at(**ticks) for name in names})
 
 
-def times(value: float) -> str:
-    """A factor in three digits: 1.23, 456, 4.5e-07."""
+def three_digits(value: float) -> str:
+    """Format a number to three significant digits: 1.23, 456, 4.5e-07."""
     return f"{value:.3g}"

@@ -12,7 +12,7 @@ from ..errors import RequestError
 from ..networks.network import Network
 from ..registry.metrics import TARGETS, Target
 from ..training.evaluation import score
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 from .unrolled import ends
 
@@ -28,17 +28,17 @@ class Dependency(Result):
     loss: Array
 
     paper = "chen"
-    where = "sections 4.2.1 and 4.4.1"
+    section = "sections 4.2.1 and 4.4.1"
 
     @property
     def lines(self) -> list[str]:
         whole = float(self.metric.at(end="last", share=0.0).values)
         unit = self.metric.unit
         texts = [
-            f"{times(float(self.metric.at(end=end, share=share).values))} without the {end} {share:.0%}"
+            f"{three_digits(float(self.metric.at(end=end, share=share).values))} without the {end} {share:.0%}"
             for end in ("last", "first") for share in (0.3, 0.9)
         ]  # fmt: skip
-        return [f"{unit[:1].upper()}{unit[1:]}: {times(whole)} on whole sequences, {', '.join(texts)}."]
+        return [f"{unit[:1].upper()}{unit[1:]}: {three_digits(whole)} on whole sequences, {', '.join(texts)}."]
 
 
 @of_sequences

@@ -10,7 +10,7 @@ from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
 from ..networks.network import Network
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 
 GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
@@ -34,7 +34,7 @@ class Eigenvalues(Result):
     powers: Array
 
     paper = "pascanu"
-    where = "eq. 17-18 of the overview, section 3.1"
+    section = "eq. 17-18 of the overview, section 3.1"
 
     @property
     def lines(self) -> list[str]:
@@ -44,7 +44,7 @@ class Eigenvalues(Result):
             sure = [text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6]
             through = f"through it alone and {' and '.join(sure)}"
             verdict = f"errors vanish for sure {through}" if sure else "no bound says that errors vanish"
-            found.append(f"{name}: spectral radius {times(radius)}, norm {times(norm)}; {verdict}.")
+            found.append(f"{name}: spectral radius {three_digits(radius)}, norm {three_digits(norm)}; {verdict}.")
         return found
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..networks.network import Network
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 from .unrolled import ends, inside
 
@@ -27,7 +27,7 @@ class Estimation(Result):
     variance: Array
 
     paper = "rin"
-    where = "eq. 1-3, Fig. 1 and 4"
+    section = "eq. 1-3, Fig. 1 and 4"
 
     @property
     def lines(self) -> list[str]:
@@ -35,7 +35,7 @@ class Estimation(Result):
         for against, text in (("last", "h_t - h_T"), ("previous", "h_t - h_{t-1}")):
             m, v = (a.at(against=against).values for a in (self.mean, self.variance))
             found.append(
-                f"E[{text}] is within {times(np.nanmax(np.abs(m)))} of zero; its variance is at most {times(np.nanmax(v))}."
+                f"E[{text}] is within {three_digits(np.nanmax(np.abs(m)))} of zero; its variance is at most {three_digits(np.nanmax(v))}."
             )
         return found
 

@@ -15,7 +15,7 @@ from ..networks.network import Network
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from ..training.evaluation import score
-from .base import Array, Axis, Result, histograms, times
+from .base import Array, Axis, Result, histograms, three_digits
 
 BINS = 40
 EARLY = 60
@@ -38,7 +38,7 @@ class Feedforward(Result):
     last: Array
 
     paper = "chen"
-    where = "sections 3.3 and 3.4, Fig. 3.3-3.10"
+    section = "sections 3.3 and 3.4, Fig. 3.3-3.10"
 
     @property
     def lines(self) -> list[str]:
@@ -46,10 +46,10 @@ class Feedforward(Result):
         loss, accuracy = self.loss.values, 100 * self.accuracy.values
         at = min(EARLY, len(loss)) - 1
         return [
-            f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(map(times, medians))}.",
-            f"B: loss {times(loss[0])} after epoch 1, {times(loss[at])} after {at + 1}, {times(loss[-1])} after {len(loss)}; "
+            f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(map(three_digits, medians))}.",
+            f"B: loss {three_digits(loss[0])} after epoch 1, {three_digits(loss[at])} after {at + 1}, {three_digits(loss[-1])} after {len(loss)}; "
             f"accuracy {accuracy[0]:.1f}, {accuracy[at]:.1f} and {accuracy[-1]:.1f} %.",
-            f"C: mean absolute hidden outputs at the end: {', '.join(map(times, self.outputs.values[:, -1]))}.",
+            f"C: mean absolute hidden outputs at the end: {', '.join(map(three_digits, self.outputs.values[:, -1]))}.",
         ]
 
 

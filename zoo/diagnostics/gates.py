@@ -10,7 +10,7 @@ from torch.func import functional_call, vmap
 from ..cells.base import State
 from ..errors import RequestError
 from ..networks.network import Network
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .ensemble import Node
 from .subject import described, of_sequences
 from .unrolled import carrier, layer_inputs
@@ -27,13 +27,15 @@ class Gates(Result):
     norm: Array
 
     paper = "chen"
-    where = "section 5.2, eq. 5.1-5.9"
+    section = "section 5.2, eq. 5.1-5.9"
 
     @property
     def lines(self) -> list[str]:
         final = self.norm.values[0, :, -1]
         pairs = sorted(zip(final, self.norm.axis("weights").ticks, strict=True), reverse=True)
-        return ["Layer 1 at the last step: " + ", ".join(f"{name} {times(value)}" for value, name in pairs) + "."]
+        return [
+            "Layer 1 at the last step: " + ", ".join(f"{name} {three_digits(value)}" for value, name in pairs) + "."
+        ]
 
 
 @of_sequences

@@ -12,7 +12,7 @@ from ..networks.network import Network
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from ..training.evaluation import score
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 
 
@@ -24,14 +24,16 @@ class Gradients(Result):
     norm: Array
 
     paper = "star"
-    where = "Fig. 3 (a)"
+    section = "Fig. 3 (a)"
 
     @property
     def lines(self) -> list[str]:
         first, last = self.norm.values[0], self.norm.values[-1]
         if len(self.norm.values) == 1 or last == 0:
-            return [f"Gradient norm of the layer: {times(first)}."]
-        return [f"Gradient norms: layer 1 {times(first)}, last layer {times(last)}; ratio {times(first / last)}."]
+            return [f"Gradient norm of the layer: {three_digits(first)}."]
+        return [
+            f"Gradient norms: layer 1 {three_digits(first)}, last layer {three_digits(last)}; ratio {three_digits(first / last)}."
+        ]
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,12 @@ class Evolution(Result):
     loss: Array
 
     paper = "star"
-    where = "Fig. 3 (b) and (c)"
+    section = "Fig. 3 (b) and (c)"
 
     @property
     def lines(self) -> list[str]:
         first, last = self.loss.values[0], self.loss.values[-1]
-        return [f"Loss {times(first)} at the first update recorded, {times(last)} at the last."]
+        return [f"Loss {three_digits(first)} at the first update recorded, {three_digits(last)} at the last."]
 
 
 def gradients(

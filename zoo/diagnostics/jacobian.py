@@ -29,7 +29,7 @@ class Jacobian(Result):
     values: Array
 
     paper = "star"
-    where = "sections 3.1 and 4, eq. 6-9, 13 and 14"
+    section = "sections 3.1 and 4, eq. 6-9, 13 and 14"
 
     @property
     def lines(self) -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..cells import cell_row
 from ..errors import RequestError
 from ..registry.schema import Config
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .ensemble import Ensemble, chunks, draw, layers_of, start_values
 from .subject import described, untrained
 
@@ -35,7 +35,7 @@ class Lattice(Result):
     depth: Array
 
     paper = "star"
-    where = "section 3.1, Fig. 2, 6 and 7"
+    section = "section 3.1, Fig. 2, 6 and 7"
 
     @property
     def lines(self) -> list[str]:
@@ -44,9 +44,9 @@ class Lattice(Result):
         for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
             ratio, depth = (float(a.at(loss=loss).values) for a in (self.ratio, self.depth))
             high = float(self.spread.at(loss=loss).values.max())
-            below = f", layer 1 at step {steps}: {times(depth)}" if layers > 1 else ""
+            below = f", layer 1 at step {steps}: {three_digits(depth)}" if layers > 1 else ""
             found.append(
-                f"Loss {text}, gradient norms relative to layer {layers} at step {steps}: layer 1 at step 1: {times(ratio)}"
+                f"Loss {text}, gradient norms relative to layer {layers} at step {steps}: layer 1 at step 1: {three_digits(ratio)}"
                 f"{below}; standard deviation over networks: at most {100 * high:.0f} % of the mean."
             )
         return found

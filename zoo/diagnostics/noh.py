@@ -13,7 +13,7 @@ from ..checkpoints import results
 from ..errors import RequestError
 from ..networks.network import Network
 from ..registry.metrics import Target
-from .base import Array, Axis, Result, times
+from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 from .unrolled import carrier, ends, layer_inputs, unrolled
 
@@ -32,7 +32,7 @@ class Noh(Result):
     end: Array
 
     paper = "chen"
-    where = "sections 4.2.2 and 5.1, Fig. 5.1-5.3"
+    section = "sections 4.2.2 and 5.1, Fig. 5.1-5.3"
 
     @property
     def lines(self) -> list[str]:
@@ -44,7 +44,7 @@ class Noh(Result):
 
 
 def _power(logarithm: float) -> str:
-    return times(10.0**logarithm) if np.isfinite(logarithm) else "0"
+    return three_digits(10.0**logarithm) if np.isfinite(logarithm) else "0"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class History(Result):
     metric: Array
 
     paper = "chen"
-    where = "section 5.1, Fig. 5.1 and 5.2"
+    section = "section 5.1, Fig. 5.1 and 5.2"
 
     @property
     def lines(self) -> list[str]:

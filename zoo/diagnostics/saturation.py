@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..networks.network import Network
-from .base import Array, Axis, Result, histograms, times
+from .base import Array, Axis, Result, histograms, three_digits
 from .subject import described, of_sequences
 from .unrolled import inside, layer_inputs
 
@@ -32,7 +32,7 @@ class Saturation(Result):
     saturated: Array
 
     paper = "chen"
-    where = "section 3.3, Fig. 3.6 and 3.9"
+    section = "section 3.3, Fig. 3.6 and 3.9"
 
     @property
     def lines(self) -> list[str]:
@@ -41,7 +41,7 @@ class Saturation(Result):
         names, shares = self.saturated.axis("function").ticks, np.nanmean(self.saturated.values, 0)
         return [
             "Saturated, mean over the layers: "
-            + ", ".join(f"{name} {times(100 * share)} %" for name, share in zip(names, shares, strict=True)) + "."
+            + ", ".join(f"{name} {three_digits(100 * share)} %" for name, share in zip(names, shares, strict=True)) + "."
         ]  # fmt: skip
 
 

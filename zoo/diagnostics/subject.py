@@ -87,10 +87,10 @@ class Sample:
     y: Tensor
     lengths: Tensor | None
     target: Target
-    text: str
+    description: str
     """What they are, in words."""
 
-    def given(self, needs: str) -> list[Any]:
+    def arguments(self, needs: str) -> list[Any]:
         """Arguments of an analysis with these needs."""
         rest: dict[str, list[Any]] = {
             "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
@@ -151,7 +151,7 @@ def _not_one_sequence(config: Config) -> RequestError:
     return RequestError(f"{config.name} does not read one sequence; this analysis is of networks that do.")
 
 
-def course(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
+def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
     """What analyses of a course of training are given: a fresh network, the training split, the recipe, the target.
 
     Raises RequestError for what is not in the registry, and DataError where the data are not there.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..diagnostics.base import Stored
-from ..diagnostics.drawing import Shown
+from ..diagnostics.base import StoredResult
+from ..diagnostics.drawing import TitledResults
 from ..registry import load_registry
 from ..utils import paths
 from ..utils.markdown import markdown
@@ -186,20 +186,20 @@ FIGURES: tuple[Figure, ...] = (
 
 
 @cache
-def _study(path: Path) -> dict[str, Stored]:
+def _study(path: Path) -> dict[str, StoredResult]:
     data = json.loads(path.read_text(encoding="utf-8"))
-    return {part["title"]: Stored.of(part["result"]) for part in data["shown"]}
+    return {part["title"]: StoredResult.from_json(part["result"]) for part in data["shown"]}
 
 
-def study(name: str) -> dict[str, Stored] | None:
+def study(name: str) -> dict[str, StoredResult] | None:
     """The stored parts of a study by their headings, if it was computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _study(path) if path.exists() else None
 
 
-def pictures() -> dict[Path, tuple[Shown, str]]:
+def pictures() -> dict[Path, tuple[TitledResults, str]]:
     """Path to what it shows, and how it is drawn, of every picture of the pages."""
-    found: dict[Path, tuple[Shown, str]] = {}
+    found: dict[Path, tuple[TitledResults, str]] = {}
     for figure in FIGURES:
         results = study(figure.study)
         if results is not None:
@@ -209,7 +209,7 @@ def pictures() -> dict[Path, tuple[Shown, str]]:
     return found
 
 
-def _drawn(result: Stored) -> list[str]:
+def _drawn(result: StoredResult) -> list[str]:
     """Arrays with a curve: not those of a single number."""
     return [name for name, array in result.arrays.items() if array.axes]
 

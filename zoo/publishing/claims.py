@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..checkpoints import results as recorded
-from ..diagnostics.base import Stored
+from ..diagnostics.base import StoredResult
 
-Results = Mapping[str, Stored]
+Results = Mapping[str, StoredResult]
 """The parts of a study by their headings."""
 Verdict = tuple[str, bool | None]
 """Our numbers in words, and whether they say what the paper does; None where they cannot tell."""
@@ -95,7 +95,7 @@ def between(results: Results) -> Verdict:
     return f"layer 1 over the last: {text}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
-def _drift(result: Stored) -> np.ndarray:
+def _drift(result: StoredResult) -> np.ndarray:
     """By how much each layer's log10 of the norm is larger in the last ten updates than in the first ten."""
     logs = np.log10(result.arrays["norm"].values)
     return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
@@ -168,7 +168,7 @@ def late_variance(results: Results) -> Verdict:
     return f"RIN: {late:.3g} in the last third, {early:.3g} before", late > 1.5 * early
 
 
-def _final(stored: Stored) -> float:
+def _final(stored: StoredResult) -> float:
     return float(stored.arrays["indicator"].values[0, -1])
 
 
@@ -221,7 +221,7 @@ def gates(other: str, below: bool) -> Callable[[Results], Verdict]:
     return check
 
 
-def inputs(tag: str, check: Callable[[Stored], Verdict]) -> Callable[[Results], Verdict]:
+def inputs(tag: str, check: Callable[[StoredResult], Verdict]) -> Callable[[Results], Verdict]:
     """A check on the features as they are, which decides, and beside it what comes out with standardised ones."""
 
     def both(results: Results) -> Verdict:
@@ -231,20 +231,20 @@ def inputs(tag: str, check: Callable[[Stored], Verdict]) -> Callable[[Results], 
     return both
 
 
-def lower_vanish(sigmoid: Stored) -> Verdict:
+def lower_vanish(sigmoid: StoredResult) -> Verdict:
     """Whether layer 1 gets less than a tenth of the output layer's gradient, in the median epoch."""
     m = np.median(sigmoid.arrays["gradient"].values, axis=1)
     return "median |dy/dW|, layers 1 to 3 and output: " + ", ".join(f"{v:.2g}" for v in m), bool(m[0] < 0.1 * m[-1])
 
 
-def little(sigmoid: Stored) -> Verdict:
+def little(sigmoid: StoredResult) -> Verdict:
     """Whether the first 60 epochs bring less than a quarter of what the loss gains at all."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     text = f"loss {loss[0]:.3f} to {loss[59]:.3f}, then {loss[-1]:.3f}; accuracy {accuracy[0]:.3f} to {accuracy[59]:.3f}, then {accuracy[-1]:.3f}"
     return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
 
 
-def saturated(sigmoid: Stored) -> Verdict:
+def saturated(sigmoid: StoredResult) -> Verdict:
     """Whether 30 % of the outputs of both layers 1 and 2 are within a tenth of 0 or 1, and more than of the third's."""
     last = sigmoid.arrays["last"]
     edges = np.array(last.axes[-1].ticks, dtype=float)
@@ -266,14 +266,14 @@ def significant(results: Results) -> Verdict:
     return f"layer 1, median: {text}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
-def quick(prelu: Stored) -> Verdict:
+def quick(prelu: StoredResult) -> Verdict:
     """Whether 20 epochs bring more than half of what the loss gains in 150."""
     loss = prelu.arrays["loss"].values
     done = (loss[0] - loss[19]) / (loss[0] - loss[-1])
     return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(done > 0.5)
 
 
-def stable(prelu: Stored) -> Verdict:
+def stable(prelu: StoredResult) -> Verdict:
     """Whether no layer's mean output changes by more than a quarter after epoch 20."""
     h = prelu.arrays["outputs"].values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
@@ -296,7 +296,7 @@ def better(higher: Sequence[str], lower: Sequence[str], least: float = 0.05) -> 
     return check
 
 
-def _lengths(stored: Stored) -> str:
+def _lengths(stored: StoredResult) -> str:
     radius, norm, powers = (stored.arrays[name].values.flat for name in ("modulus", "norm", "powers"))
     return (
         f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: {powers[0]:.3g} times as long after a step, "

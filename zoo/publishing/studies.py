@@ -34,7 +34,7 @@ DIGITS = 16
 
 def write(name: str, parts: Parts) -> Path:
     """Compute a study and write its numbers, with what computed them."""
-    shown = [{"title": title, "what": what, "result": result.data()} for title, what, result in parts]
+    shown = [{"title": title, "what": what, "result": result.to_json()} for title, what, result in parts]
     made = {"date": provenance.today(), "versions": provenance.versions()}
     path = paths.path(*FOLDER, f"{name}.json")
     files.atomic_write(path, (_compact({"study": name, **made, "shown": shown}) + "\n").encode())
@@ -58,11 +58,11 @@ def _of(name: str, what: str, weights: str | None = None, examples: int = 128, *
     if row.needs == "architecture":
         return row.function(config, **options)
     if row.needs == "training":
-        return row.function(*subject.course(name, config), **options)
+        return row.function(*subject.training_arguments(name, config), **options)
     sample = subject.sample(weights or name, config, examples)
-    result = row.function(*sample.given(row.needs), **options)
+    result = row.function(*sample.arguments(row.needs), **options)
     return replace(
-        result, setting={**result.setting, "of": name, "with": sample.text, "weights": _digest(weights, name)}
+        result, setting={**result.setting, "of": name, "with": sample.description, "weights": _digest(weights, name)}
     )
 
 
@@ -100,7 +100,7 @@ def star_training(runs: Path | None) -> Parts:
         name = f"{cell}-12x128-smnist"
         config = subject.config_of(name)
         init = config.architecture.init.model_copy(update={"gate_bias": "chrono"})
-        network, split, _, target = subject.course(name, _with(config, standardize=False, init=init))
+        network, split, _, target = subject.training_arguments(name, _with(config, standardize=False, init=init))
         yield cell, "evolution", ANALYSES["evolution"].function(network, split, recipe, target, updates=40, every=1)
 
 
@@ -124,11 +124,11 @@ def chen_steps(runs: Path | None) -> Parts:
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x200-toxic-parts"
         sample = subject.sample(name, subject.config_of(name), 16, untrained=True)
-        result = ANALYSES["noh"].function(*sample.given("data"), points=25)
+        result = ANALYSES["noh"].function(*sample.arguments("data"), points=25)
         yield (
             f"{cell}, untrained",
             "noh",
-            replace(result, setting={**result.setting, "of": name, "with": sample.text}),
+            replace(result, setting={**result.setting, "of": name, "with": sample.description}),
         )
     for cell in ("rnn", "lstm", "gru"):
         name = f"{cell}-1x128-mnist-rows"
@@ -162,7 +162,7 @@ def chen_feedforward(runs: Path | None) -> Parts:
     for tag in ("sigmoid", "prelu-tuned"):
         for text, standardize in (("", False), (", standardised", True)):
             name = f"mlp-3x8-pima.{tag}"
-            given = subject.course(name, _with(subject.config_of(name), standardize=standardize))
+            given = subject.training_arguments(name, _with(subject.config_of(name), standardize=standardize))
             yield f"{tag}{text}", "feedforward", ANALYSES["feedforward"].function(*given)
 
 
