@@ -618,7 +618,7 @@ def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypat
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("pull", "hf://a/b@main", "--revision", "dev"), "two different revisions"),
+    (("pull", "hf://a/b@main", "--revision", "dev"), "the revision dev disagree"),
     (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
     (("cache", "rm", "hf://a/b@main"), "removed whole"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
@@ -632,7 +632,7 @@ def test_what_makes_no_sense_of_an_address(here: Here, run: Run, arguments: tupl
 
 
 def test_a_folder_has_no_revisions(here: Here) -> None:
-    with pytest.raises(RequestError, match="is a folder, which has no revisions"):
+    with pytest.raises(RequestError, match="is a folder, and folders have no revisions"):
         load(here.card, revision="main")
 
 

@@ -1,10 +1,9 @@
-"""What a safetensors file says it holds, read without torch: its header, and whether every value is finite."""
+"""Safetensors files: their headers and finite checks without torch, and strict reading and writing with it."""
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..utils import files
@@ -14,92 +13,75 @@ if TYPE_CHECKING:
 
 FILE = "model.safetensors"
 MAX_HEADER_BYTES = 10_000_000
-BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+NUMPY_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+"""numpy's name of each floating-point dtype that it has."""
+DTYPES = {*NUMPY_FLOATS, "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
+"""The dtypes that a checkpoint may have, as safetensors spells them."""
 
 
 class Stored(NamedTuple):
-    """One tensor of a file."""
+    """What a header says of one tensor."""
 
     dtype: str
-    """As safetensors spells it: F32, BF16, I64."""
+    """One of DTYPES."""
     shape: tuple[int, ...]
-    begin: int
-    """Offset of its first byte in the file."""
-    end: int
 
 
 def header(path: Path) -> dict[str, Stored]:
-    """The tensors of a safetensors file by name. Whatever is none (pickles, error pages, pointers, damaged files, equal
-    names) is a CheckpointError; the offsets cover the file without gap or overlap."""
+    """Return the tensors that a safetensors file lists, by name. Reads the header, not the values.
+
+    Raises CheckpointError for anything else, such as pickles, error pages, Git LFS pointers and damaged files.
+    """
+    from safetensors import SafetensorError, safe_open
+
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-                raise ValueError("its header is longer than it can be")
-            entries = json.loads(file.read(length), object_pairs_hook=_unique)
-        return _laid_out(entries, 8 + length, size)
-    except (ValueError, RecursionError) as error:
+        _check_names(path)
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, no mapping
+            tensors = {name: Stored(each.get_dtype(), tuple(each.get_shape())) for name, each in slices.items()}
+        if unknown := sorted({tensor.dtype for tensor in tensors.values()} - DTYPES):
+            raise ValueError(f"unknown dtype {unknown[0]}")
+        return tensors
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """safetensors takes the last of two equal names; nothing that we wrote has any."""
+def _check_names(path: Path) -> None:
+    """Raise ValueError if a key occurs twice in a header: safetensors would silently take the last of two equal names.
+
+    Also bounds the header's size before anything is parsed.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+            raise ValueError("its header is longer than it can be")
+        json.loads(file.read(length), object_pairs_hook=_without_repeats)
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
         raise ValueError("a name occurs twice in its header")
     return dict(pairs)
 
 
-def _laid_out(entries: Any, start: int, size: int) -> dict[str, Stored]:
-    if not isinstance(entries, dict):
-        raise ValueError("its header is not a table")
-    found = {}
-    for name, entry in entries.items():
-        if name == "__metadata__":
-            continue
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise ValueError(f"{name[:40]} is no tensor")
-        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-        if dtype not in BYTES or not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
-            raise ValueError(f"{name[:40]} has an odd dtype, shape or place")
-        if offsets[1] - offsets[0] != math.prod(shape) * BYTES[dtype]:
-            raise ValueError(f"{name[:40]} has another size than its shape")
-        found[name] = Stored(dtype, tuple(shape), start + offsets[0], start + offsets[1])
-    at = start
-    for tensor in sorted(found.values(), key=lambda t: (t.begin, t.end)):
-        if tensor.begin != at:
-            raise ValueError("its tensors overlap or leave a gap")
-        at = tensor.end
-    if at != size:
-        raise ValueError(f"it has {size:,} bytes instead of {at:,}")
-    return found
-
-
-def _counts(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
-
-
 def not_finite(path: Path) -> list[str]:
-    """Names of the tensors of a safetensors file that hold a NaN or an infinity. Raises what `header` raises."""
+    """Return the names of the tensors that hold a NaN or an infinity. Raises what `header` raises."""
     import numpy
+    from safetensors import deserialize
 
-    odd, stored = [], header(path)
-    with path.open("rb") as file:
-        for name, tensor in stored.items():
-            file.seek(tensor.begin)
-            content = file.read(tensor.end - tensor.begin)
-            if tensor.dtype == "BF16":  # the upper half of a float32
-                values = (numpy.frombuffer(content, "<u2").astype("<u4") << 16).view("<f4")
-            elif tensor.dtype in ("F64", "F32", "F16"):
-                values = numpy.frombuffer(content, f"<f{BYTES[tensor.dtype]}")
-            else:
-                continue
-            if not numpy.isfinite(values).all():
-                odd.append(name)
-    return odd
+    header(path)
+
+    def is_finite(dtype: str, content: bytes) -> bool:
+        if dtype == "BF16":  # the upper half of a float32
+            return bool(numpy.isfinite((numpy.frombuffer(content, "<u2").astype("<u4") << 16).view("<f4")).all())
+        return dtype not in NUMPY_FLOATS or bool(numpy.isfinite(numpy.frombuffer(content, NUMPY_FLOATS[dtype])).all())
+
+    tensors = deserialize(path.read_bytes())
+    return sorted(name for name, tensor in tensors if not is_finite(tensor["dtype"], tensor["data"]))
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":

@@ -1,0 +1,38 @@
+"""The recorded test figure of a registered model, read from the end of its results.json. For lists of many models; no pydantic.
+
+results.json holds the history of training too, which is many times as long as the evaluations after it.
+"""
+
+import json
+
+from ..utils import paths
+
+_EVALUATIONS = b'\n "evaluations": '
+"""How `results.write` begins that part: no other key has one space before it, and no string has a line break."""
+
+
+def test_figure(name: str) -> float | None:
+    """Return the metric of model `name` on the test set; None if it was not measured.
+
+    Raises CheckpointError if results.json is damaged.
+    """
+    try:
+        content = paths.path("cards", name, "results.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return _strictly(name)
+    try:
+        evaluations = json.loads(b"{" + content[content.rindex(_EVALUATIONS) :])["evaluations"]
+        figures = [float(row["value"]) for row in evaluations if row["split"] == "test"]
+    except (ValueError, LookupError, TypeError):
+        return _strictly(name)
+    return figures[0] if figures else None
+
+
+def _strictly(name: str) -> float | None:
+    """The same by the strict reader, which says what is wrong with a file."""
+    from . import results
+
+    evaluation = results.for_model(name).measured()
+    return evaluation.value if evaluation else None
