@@ -275,7 +275,7 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     [
         (["nothing-*"], "No model is called 'nothing-*'"),
         (["star-16x64-pmnst", "--jobs", "2"], "Did you mean star-16x64-pmnist"),
-        (["star-*", "--batch-size", "20000"], "The recipe cannot be changed to that"),
+        (["star-*", "--batch-size", "20000"], "The recipe cannot be changed like that"),
         (["star-*", "--gpus-per-job", "1"], "--gpus-per-job needs --ray"),
         (["star-*", "--jobs", "0"], "--jobs"),
     ],

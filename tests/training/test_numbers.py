@@ -12,6 +12,8 @@ from conftest import TRAIN, VALIDATION
 from torch import Tensor
 
 from zoo import registry
+from zoo.checkpoints.tensors import FILE as WEIGHTS
+from zoo.checkpoints.tensors import read_tensors, write_tensors
 from zoo.data import mnist, task_data
 from zoo.data.base import Split, SplitName
 from zoo.diagnostics import recorder
@@ -19,7 +21,8 @@ from zoo.errors import TrainingError
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.training.evaluation import evaluate
-from zoo.training.trainer import STATE, train
+from zoo.training.state import FILE as STATE
+from zoo.training.trainer import train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -84,7 +87,7 @@ def test_dropout_acts_in_training_and_rests_in_validation(small_zoo: Zoo, tmp_pa
 def test_a_recipe_truncates(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo(WHOLE | {"tbptt_steps": 5})
     train(registry.find(NAME), tmp_path / "run", device="cpu")
-    found = loading.read_tensors(tmp_path / "run" / loading.WEIGHTS)
+    found = read_tensors(tmp_path / "run" / WEIGHTS)
     begun = build(registry.find(NAME).config, device="cpu", seed=0).state_dict()
     for name, slope in gradient(tbptt_steps=5).items():
         torch.testing.assert_close(found[name], begun[name] - slope, rtol=1e-5, atol=1e-6)
@@ -136,17 +139,17 @@ def test_the_gradient_norm_is_the_mean_of_its_epoch_before_clipping(small_zoo: Z
 def test_the_seconds_of_a_run_that_goes_on_are_those_of_all_its_parts(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 2})
     train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
-    tensors = loading.read_tensors(tmp_path / STATE)
+    tensors = read_tensors(tmp_path / STATE)
     facts = json.loads(bytes(tensors["facts"].tolist())) | {"seconds": 1000.0}
     tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-    loading.write_tensors(tmp_path / STATE, tensors)
+    write_tensors(tmp_path / STATE, tensors)
     assert train(registry.find(NAME), tmp_path, device="cpu").history[-1].seconds >= 1000
 
 
 def test_diagnostics_are_of_the_first_validation_examples(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
     entry = registry.find(NAME)
-    (row,) = train(entry, tmp_path, device="cpu", diagnose=["gradients"]).history
+    (row,) = train(entry, tmp_path, device="cpu", recorders={"gradients": recorder("gradients")}).history
     first = task_data(entry.task, entry.dataset).split("validation").batch(torch.arange(VALIDATION))
     expected = recorder("gradients")(loading.load(tmp_path, device="cpu"), *first, "class")
     assert row.diagnostics["gradients"] == pytest.approx(expected, rel=1e-5)

@@ -18,17 +18,23 @@ import torch
 
 from zoo import registry
 from zoo.checkpoints import results
+from zoo.checkpoints.configs import FILE as CONFIG
+from zoo.checkpoints.tensors import FILE as WEIGHTS
+from zoo.checkpoints.tensors import read_tensors, write_tensors
 from zoo.data import mnist, task_data
 from zoo.data.base import Split
+from zoo.diagnostics import recorder
 from zoo.errors import CheckpointError, RequestError, StorageError, TrainingError
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.publishing import release
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
+from zoo.training import state
 from zoo.training.evaluation import evaluate, record
 from zoo.training.optimizers import make_optimizer, schedule
 from zoo.training.regularisers import gradient_flow_penalty
-from zoo.training.trainer import STATE, Progress, train
+from zoo.training.state import FILE as STATE
+from zoo.training.trainer import Progress, train
 from zoo.utils import files
 from zoo.utils.files import sha256
 
@@ -37,7 +43,7 @@ Zoo = Callable[..., Path]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return loading.read_tensors(folder / loading.WEIGHTS)
+    return read_tensors(folder / WEIGHTS)
 
 
 def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -167,7 +173,7 @@ def test_sigkill_loses_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        facts = json.loads(bytes(loading.read_tensors(out / STATE)["facts"].tolist()))
+        facts = json.loads(bytes(read_tensors(out / STATE)["facts"].tolist()))
         steps.add(facts["step"])
     assert max(steps) < 320  # it was killed before it was done
     train(registry.find(NAME), out, device="cpu")
@@ -184,7 +190,7 @@ def test_an_interruption_saves_first(small_zoo: Zoo, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         train(registry.find(NAME), tmp_path / "run", device="cpu", report=report)
-    facts = json.loads(bytes(loading.read_tensors(tmp_path / "run" / STATE)["facts"].tolist()))
+    facts = json.loads(bytes(read_tensors(tmp_path / "run" / STATE)["facts"].tolist()))
     assert facts["step"] == 6  # the step that follows finds the note, and all processes stop after it
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -208,14 +214,14 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
     small_zoo()
     run = tmp_path / "run"
     train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
-    tensors = loading.read_tensors(run / STATE)
+    tensors = read_tensors(run / STATE)
     facts = json.loads(bytes(tensors["facts"].tolist()))
     del facts["identity"]["config"]["architecture"]["dropout"], facts["identity"]["recipe"]["gradient_flow_penalty"]
     del facts["identity"]["number of processes"]
 
     def write() -> None:
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        loading.write_tensors(run / STATE, tensors)
+        write_tensors(run / STATE, tensors)
 
     write()
     train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
@@ -245,7 +251,7 @@ def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path
     found = results.read(tmp_path / "run").training
     assert found is not None
     assert found.diverged == found.epochs_done + 1
-    state = loading.read_tensors(tmp_path / "run" / STATE)
+    state = read_tensors(tmp_path / "run" / STATE)
     assert all(tensor.isfinite().all() for key, tensor in state.items() if key.startswith("network."))
 
 
@@ -336,7 +342,7 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
         assert left[-1].remaining == 0
         assert history(tmp_path / "stopped") == history(tmp_path / "whole")[:done]
     for epoch in (0, -1):
-        with pytest.raises(RequestError, match="from 1"):
+        with pytest.raises(RequestError, match="is 1 or more, not"):
             train(entry, tmp_path / "stopped", device="cpu", stop_after=epoch)
     # a run of the first epochs alone is the same run
     for epochs in (1, 2, 3, 4):
@@ -347,13 +353,13 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
     for folder, shift in (("forgets", 2), ("unmoved", None)):
         small_zoo({"epochs": 5, "schedule": first, "stages": [{**then, "shift": shift}, last]})
         shutil.copytree(tmp_path / "2", tmp_path / folder)
-        tensors = loading.read_tensors(tmp_path / folder / STATE)
+        tensors = read_tensors(tmp_path / folder / STATE)
         tensors = {k: -t if k.endswith("exp_avg") else t for k, t in tensors.items()}
         recipe = registry.find(NAME).recipe.settings
         facts = json.loads(bytes(tensors["facts"].tolist()))
         facts["identity"]["recipe"] = recipe
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        loading.write_tensors(tmp_path / folder / STATE, tensors)
+        write_tensors(tmp_path / folder / STATE, tensors)
         train(registry.find(NAME), tmp_path / folder, device="cpu")
     assert history(tmp_path / "forgets") == history(tmp_path / "whole")
     assert history(tmp_path / "unmoved") != history(tmp_path / "whole")
@@ -468,15 +474,15 @@ def test_a_run_killed_before_its_last_state_loses_no_history(
 ) -> None:
     small_zoo()
     train(registry.find(NAME), tmp_path / "whole", device="cpu")
-    write, out = loading.write_tensors, tmp_path / "killed"
+    out = tmp_path / "killed"
 
     def killed(path: Path, tensors: dict[str, torch.Tensor]) -> None:
         if path.name == STATE and "3" in str(len(history(out))):
             raise KeyboardInterrupt
-        write(path, tensors)
+        write_tensors(path, tensors)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loading, "write_tensors", killed)
+        patched.setattr(state, "write_tensors", killed)
         with pytest.raises(KeyboardInterrupt):
             train(registry.find(NAME), out, device="cpu")
     train(registry.find(NAME), out, device="cpu")
@@ -504,7 +510,7 @@ def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     (tmp_path / "run").write_text("mine")
     for out in (tmp_path / "run", tmp_path / "run" / "deeper"):
-        with pytest.raises(RequestError, match=r"is a file, or in one\. Choose a folder for the run"):
+        with pytest.raises(RequestError, match=r"is a file or lies below one\. Choose a folder for the run"):
             train(registry.find(NAME), out, device="cpu")
     assert (tmp_path / "run").read_text() == "mine"
 
@@ -537,14 +543,14 @@ def test_what_is_no_state_of_a_run_says_what_to_do(small_zoo: Zoo, tmp_path: Pat
     small_zoo({"epochs": 1})
     entry, out = registry.find(NAME), tmp_path / "run"
     train(entry, out, device="cpu")
-    whole = loading.read_tensors(out / STATE)
+    whole = read_tensors(out / STATE)
     facts = json.loads(bytes(whole["facts"].tolist()))
     facts["history"][0]["a field of a later version"] = 1
     later = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
     listed = torch.frombuffer(bytearray(b"[]"), dtype=torch.uint8)
     renamed = {key.replace("head.", "neck."): value for key, value in whole.items()}
     for tensors in ({"facts": whole["facts"]}, {"sums": whole["sums"]}, {**whole, "facts": later}, {**whole, "facts": listed}, renamed):  # fmt: skip
-        loading.write_tensors(out / STATE, tensors)
+        write_tensors(out / STATE, tensors)
         with pytest.raises(TrainingError, match=r"is not the state of a run\. Remove .*run to begin it again"):
             train(entry, out, device="cpu")
 
@@ -558,7 +564,7 @@ def test_a_run_that_lost_a_file_does_no_work_in_vain(small_zoo: Zoo, tmp_path: P
         train(entry, out, device="cpu")
     (out / results.FILE).unlink()
     train(entry, out, device="cpu")
-    (out / loading.WEIGHTS).unlink()
+    (out / WEIGHTS).unlink()
     with pytest.raises(TrainingError, match="has lost its best weights"):
         train(entry, out, device="cpu")
 
@@ -590,7 +596,7 @@ def test_weights_of_unknown_origin_are_not_trained_over(small_zoo: Zoo, tmp_path
     with pytest.raises(TrainingError, match="has weights but no state that their training could go on from"):
         train(entry, tmp_path, device="cpu", overrides={"seed": 5})
     assert results.read(tmp_path).training == before
-    assert before.checkpoint_sha256 == sha256(tmp_path / loading.WEIGHTS)
+    assert before.checkpoint_sha256 == sha256(tmp_path / WEIGHTS)
 
 
 def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zoo, tmp_path: Path) -> None:
@@ -603,14 +609,14 @@ def test_weights_are_nobodys_while_the_run_that_is_there_made_none(small_zoo: Zo
 
     with pytest.raises(KeyboardInterrupt):
         train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5}, report=stop)
-    for name in (loading.WEIGHTS, loading.CONFIG):
+    for name in (WEIGHTS, CONFIG):
         shutil.copy(tmp_path / "other" / name, tmp_path / "run" / name)
     assert evaluate(tmp_path / "run", device="cpu").seed is None
     with pytest.raises(CheckpointError, match="is of other weights"):
-        release.adopt(tmp_path / "run")
+        release.release(tmp_path / "run")
     whole = train(entry, tmp_path / "run", device="cpu", overrides={"seed": 5})
     assert evaluate(tmp_path / "run", device="cpu").seed == 5
-    assert whole.checkpoint_sha256 != sha256(tmp_path / "other" / loading.WEIGHTS)
+    assert whole.checkpoint_sha256 != sha256(tmp_path / "other" / WEIGHTS)
 
 
 def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) -> None:
@@ -627,7 +633,7 @@ def test_a_run_that_made_no_step_binds_nobody(small_zoo: Zoo, tmp_path: Path) ->
 
 def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
-    measured = results.of("rnn-1x128-mnist-rows").measured()
+    measured = results.for_model("rnn-1x128-mnist-rows").measured()
     assert measured is not None
     small_zoo({"epochs": 1})
     refused = []
@@ -647,7 +653,7 @@ def test_one_process_trains_in_a_folder(small_zoo: Zoo, tmp_path: Path) -> None:
     train(registry.find(NAME), tmp_path, device="cpu", report=second)
     assert refused == [True]
     with files.exclusive_lock(tmp_path), pytest.raises(StorageError, match="Another process is at work in"):
-        release.adopt(tmp_path)
+        release.release(tmp_path)
     train(registry.find(NAME), tmp_path, device="cpu")  # the lock is gone, and so is what was left by a killed process
     assert not list(tmp_path.glob(".*.partial"))
 
@@ -672,7 +678,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_is_trained(
 ) -> None:
     small_zoo(**fields)
     with pytest.raises(RequestError, match=words):
-        train(registry.find(name), tmp_path / "run", device="cpu", diagnose=[analysis])
+        train(registry.find(name), tmp_path / "run", device="cpu", recorders={analysis: recorder(analysis)})
     assert not (tmp_path / "run").exists()
 
 

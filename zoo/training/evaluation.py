@@ -12,11 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints import results
+from ..checkpoints.checkpoint import resolve
+from ..checkpoints.reference import Reference
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
 from ..errors import CheckpointError, RequestError
 from ..networks import loading
-from ..networks.builder import resolve_device
+from ..networks.devices import resolve_device
 from ..networks.network import Network
 from ..registry import load_registry, models
 from ..registry.metrics import TARGETS, Target
@@ -46,11 +48,11 @@ def evaluate(
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
-    config, found = loading.locate(name_or_path)
+    checkpoint = resolve(Reference.parse(name_or_path))
+    config, weights = checkpoint.config, checkpoint.weights
     task = task_of(config)
-    weights = found[loading.WEIGHTS]
     before = files.sha256(weights) if weights.exists() else None
-    network = loading.assemble(config, found, device=resolve_device(device))
+    network = loading.assemble(checkpoint, device=resolve_device(device))
     sha256 = files.sha256(weights)
     if sha256 != before:  # by a training that goes on
         raise CheckpointError(f"{weights} was replaced while it was read. Try again.")

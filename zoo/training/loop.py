@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..networks.network import Network
 from ..registry.metrics import Target
 from ..registry.schema import Optimizer
 from .evaluation import score
 from .optimizers import make_optimizer
+from .processes import OneProcess
 from .regularisers import gradient_flow_penalty
 
 
@@ -31,25 +32,6 @@ class Update:
     """Number of targets."""
     gradient_norm: Tensor
     """Global norm before clipping; with fp16 it may be infinite, and the update was skipped."""
-
-
-class OneProcess:
-    """The part of accelerate.Accelerator that Updater uses, for one process in full precision."""
-
-    num_processes = 1
-    scaler = None
-
-    def prepare(self, *parts: Any) -> tuple[Any, ...]:
-        return parts
-
-    def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
-        return tensor
-
-    def backward(self, loss: Tensor) -> None:
-        loss.backward()
-
-    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> Tensor:
-        return nn.utils.clip_grad_norm_(parameters, max_norm)
 
 
 class Updater:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..errors import RequestError
 from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from .evaluation import score
 
@@ -20,8 +21,10 @@ def gradient_flow_penalty(
     targets and target as in evaluation.score. Raises RequestError for a cell with more states than h, for two directions,
     and for zoneout or recurrent dropout, whose step from h_{t-1} to h_t is not the cell's alone.
     """
+    if not isinstance(network, RecurrentNetwork):
+        raise RequestError(f"{network.config.name} cannot have gradient_flow_penalty: it does not read one sequence.")
     spec = network.config.architecture
-    ways = [layer.forward_direction for layer in network.stack]
+    ways = [layer.forward_direction for layer in network.layers]
     if spec.bidirectional or any(len(way.cell.states) > 1 for way in ways):
         raise RequestError(f"{network.config.name} cannot have omega, which is of one direction and of one state, h.")
     if spec.zoneout or spec.recurrent_dropout:
