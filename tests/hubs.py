@@ -84,7 +84,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lock.update(lambda old: old.model_copy(update={"counts": counts}))
         for name in (NAME, OTHER):
             entry = registry.find(name)
-            text = cards.of(entry)
+            text = cards.render(entry)
             (root / "cards" / name / "README.md").write_text(text)
     finally:
         paths.ROOT = before

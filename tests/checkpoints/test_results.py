@@ -33,12 +33,12 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     small_zoo({"epochs": 1})
     folder = str(tmp_path / "run")
     assert run("train", NAME, "--out", folder, "--device", "cpu")[0] == 0
-    code, _, err = run("adopt", folder, "--results")
+    code, _, err = run("release", folder, "--results")
     assert code == 1
     assert "no figure of these weights. First: rnnzoo eval" in err
     weights = sha256(tmp_path / "run" / "model.safetensors")
     results.write(tmp_path / "run", results.read(tmp_path / "run").record(evaluation(weights)))
-    code, out, err = run("adopt", folder, "--results", "--json")
+    code, out, err = run("release", folder, "--results", "--json")
     assert code == 0
     assert "Kept without weights" in err
     home = paths.path("cards", NAME)
@@ -47,8 +47,8 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     (row,) = json.loads(run("list", NAME, "--json")[1])
     assert row["measured"] == 0.25
     assert registry.list_models(pretrained=True) == []
-    card = cards.of(registry.find(NAME))
-    assert f"Only the figures are kept, not the weights: `rnnzoo train {NAME}`" in card
+    card = cards.render(registry.find(NAME))
+    assert f"Only the figures are published, not the weights: `rnnzoo train {NAME}`" in card
     assert "measured, test" in card
     assert [r.model for r in comparison.rows(measured=True)] == [NAME]
 
@@ -64,51 +64,51 @@ def test_cards_say_what_the_run_was_and_not_what_the_recipe_is_now():
     name = "star-16x64-pmnist"
     entry, found = registry.find(name), results.for_model(name)
     departs = "It departs from the paper's recipe, `star-mnist`."
-    assert f"{departs} {entry.recipe.deviation}" in cards.of(entry)  # today's words of the same recipe
+    assert f"{departs} {entry.recipe.deviation}" in cards.render(entry)  # today's words of the same recipe
     other = found.training.recipe.model_copy(update={"epochs": 10, "deviation": "Once."})
     training = found.training.model_copy(update={"recipe": other, "epochs_done": 10})
     kept, count = found.model_copy(update={"training": training}), cards.counts(name)
-    text = cards.card(replace(entry, weights=None), kept, count)
+    text = cards.compose(replace(entry, weights=None), kept, count)
     assert f"{departs} Once." in text
-    assert "| then" not in text  # it did not come to its second stage
-    assert "Only the figures are kept, not the weights.\n" in text
+    assert "| later stages" not in text  # it did not come to its second stage
+    assert "Only the figures are published, not the weights.\n" in text
     assert f"```console\nrnnzoo train {name}\n```" in text
     assert "trained by" in cards.summary(entry, kept, count)
     assert "trained by" not in cards.summary(entry, found, count)
-    assert "It departs from the recipe `mnist-rows`." in cards.of(registry.find("rnn-1x128-mnist-rows.omega"))
+    assert "It departs from the recipe `mnist-rows`." in cards.render(registry.find("rnn-1x128-mnist-rows.omega"))
 
 
-def test_adopting_needs_what_may_be_written_to_and_weights_that_someone_trained(small_zoo, run, tmp_path, monkeypatch):
+def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo, run, tmp_path, monkeypatch):
     small_zoo({"epochs": 1})
     folder = tmp_path / "run"
     assert run("train", NAME, "--out", str(folder), "--device", "cpu")[0] == 0
     for flags in ((), ("--results",)):
         with monkeypatch.context() as patch:
             patch.setattr(paths, "PACKAGED", True)
-            code, _, err = run("adopt", str(folder), *flags)
+            code, _, err = run("release", str(folder), *flags)
         assert (code, "is an installed package" in err) == (2, True)
     (folder / results.FILE).rename(folder / "kept")
-    code, _, err = run("adopt", str(folder))
+    code, _, err = run("release", str(folder))
     assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
     (folder / "kept").rename(folder / results.FILE)
     flip(folder / "model.safetensors")
-    code, _, err = run("adopt", str(folder))
+    code, _, err = run("release", str(folder))
     assert (code, "results.json is of other weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()
-    code, _, err = run("adopt", str(folder), "--results")
+    code, _, err = run("release", str(folder), "--results")
     assert (code, "no model.safetensors" in err) == (1, True)
 
 
 def test_a_generated_part_without_its_end_takes_nothing_with_it():
-    assert generated._between(f"a\nM\nold\n{generated.END}\nb", "M", "new") == f"a\nM\nnew\n{generated.END}\nb"
+    assert generated._replaced(f"a\nM\nold\n{generated.END}\nb", "M", "new") == f"a\nM\nnew\n{generated.END}\nb"
     with pytest.raises(ValueError, match="would be lost"):
-        generated._between("a\nM\nold\nb", "M", "new")
+        generated._replaced("a\nM\nold\nb", "M", "new")
 
 
 def test_figures_of_a_model_with_weights_are_kept_with_them(run, tmp_path):
     for part in paths.path("cards", "rnn-1x128-mnist-rows").iterdir():
         (tmp_path / part.name).write_bytes(part.read_bytes())
-    code, _, err = run("adopt", str(tmp_path), "--results")
+    code, _, err = run("release", str(tmp_path), "--results")
     assert code == 2
     assert "has published weights" in err
 
@@ -128,11 +128,11 @@ def test_the_page_sets_cells_against_depths():
     assert "| 1 | [75.00 %](../cards/star-1x4-t/README.md) | - |" in page
     assert "| 2 | [50.00 %](../cards/star-2x4-t/README.md) | [50.00 %](../cards/rnn-2x4-t/README.md) |" in page
     assert (
-        "## A task (`u`), 4 units\n\nAccuracy on 1,000 examples; recipe r, 1 of 2 epochs. They stand in for others"
+        "## A task (`u`), 4 units\n\nAccuracy on 1,000 examples; recipe r, 1 of 2 epochs. The data stand in for others"
         in page
     )
     assert "| `rnn-1x4-t` | [50.00 %](../cards/rnn-1x4-t/README.md) |" in page
-    assert page.count("They stand in for") == 1
+    assert page.count("The data stand in for") == 1
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from zoo.data.augmentation import augmented, mapped, shifted
 from zoo.data.base import Split
-from zoo.publishing.account import recipe_text
+from zoo.publishing.training_text import recipe_text
 from zoo.registry.schema import Affine, Augmentation, Recipe
 
 
@@ -135,7 +135,7 @@ def test_a_recipe_says_how_it_augments() -> None:
     then = [{"start_epoch": 3, "lr": 0.1, "affine": {"degrees": 15, "scale": 0.1, "shear": 7.5}, "shift": 2}]
     text = recipe_text(Recipe.model_validate({**recipe, "shift": 1, "stages": then}))
     first, later = text.split("; ")
-    assert first.endswith(", images moved by up to 1 px")
+    assert first.endswith(", images shifted by up to 1 px")
     assert later.endswith(
-        ", images turned by up to 15°, scaled by up to 10 %, sheared by up to 7.5°, moved by up to 2 px"
+        ", images rotated by up to 15°, scaled by up to 10 %, sheared by up to 7.5°, shifted by up to 2 px"
     )

@@ -84,7 +84,7 @@ def test_a_figure_of_training_is_beside_one_of_training() -> None:
     assert evaluation is not None
     for split, expected in (("train", evaluation.value), ("test", None)):
         found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
-        (row,) = comparison.rows(name, of=lambda _, found=found: found)  # type: ignore[misc]
+        (row,) = comparison.rows(name, results_of=lambda _, found=found: found)  # type: ignore[misc]
         assert (row.table, row.reported, row.measured) == ("section 4.2.1", 0.9812, expected)
 
 
@@ -94,8 +94,8 @@ def test_means_over_tasks_of_one_dataset() -> None:
         for n, (r, m) in enumerate([(0.2, 0.5), (0.3, None), (0.7, 0.75)])
     ]
     (mean,) = comparison.means([*rows, replace(ROW, table="other", reported=0.1), replace(ROW, table="T", kind="rnn")])
-    assert (mean.table, mean.kind, mean.tasks, mean.done) == ("T", "star-4x8", 3, 2)
-    assert (mean.reported, mean.measured, mean.expected) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
+    assert (mean.table, mean.kind, mean.tasks, mean.measured_tasks) == ("T", "star-4x8", 3, 2)
+    assert (mean.reported, mean.measured, mean.reported_there) == (pytest.approx(0.4), 0.625, pytest.approx(0.45))
     assert comparison.means([replace(r, measured=None) for r in rows])[0].measured is None
     assert comparison.means([*rows[:2], replace(rows[2], dataset="other")]) == []
     found = {(m.table, m.kind): round(100 * m.reported, 2) for m in comparison.means(comparison.rows(paper="rin"))}
@@ -182,7 +182,7 @@ def test_the_plot_shows_both_and_says_the_setting(tmp_path: Path) -> None:
         for kind in ("lstm", "star") for n in (1, 2, 4)
     ]  # fmt: skip
     before = drawn(rows, tmp_path / "a.svg")
-    assert "Reported: Table 3 of Turkoglu et al. 2019. None of these measured yet." in before
+    assert "Reported: Table 3 of Turkoglu et al. 2019. None of these models is measured yet." in before
     known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3, "seed": 1}
     after = drawn([rows[0], *(replace(r, **known) for r in rows[1:])], tmp_path / "b.svg")
     for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
@@ -264,5 +264,5 @@ def test_figures_of_other_weights_are_not_shown(run: Run, small_zoo: Zoo, tmp_pa
     results.write(folder, results.Results().record(evaluate(folder, device="cpu", limit=5)))
     for seed, n in ((0, 1), (1, 0)):
         loading.save(build(name, device="cpu", seed=seed), folder)
-        assert len(comparison.rows(measured=True, of=comparison.in_folder(tmp_path))) == n
+        assert len(comparison.rows(measured=True, results_of=comparison.in_folder(tmp_path))) == n
         assert len(json.loads(run("show", str(folder), "--json")[1])["measured"]) == n

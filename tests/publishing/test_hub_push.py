@@ -23,6 +23,7 @@ from zoo import load, registry
 from zoo.checkpoints import hub, results, tensors
 from zoo.checkpoints.hub.digests import pin
 from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.tensors import read_tensors, write_tensors
 from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
 from zoo.networks import golden, loading
 from zoo.networks.builder import build
@@ -203,13 +204,13 @@ def test_f18_links_are_refused_and_named(here: Here, run: Run, what: str) -> Non
     assert here.hub.requests() == []
 
 
-def adopt(here: Here, network: Network) -> None:
-    """Make a network's weights the pinned ones, with golden outputs and without figures, as adopting does."""
+def release(here: Here, network: Network) -> None:
+    """Make a network's weights the pinned ones, with golden outputs and without figures, as a release does."""
     loading.save(network, here.card)
     files = {name: pin(here.card / name) for name in PINNED}
     lock.pin(NAME, registry.find(NAME).weights.followed_by(files))
     results.write(here.card, results.Results())
-    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+    (here.card / "README.md").write_text(cards.render(registry.find(NAME)))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -217,7 +218,7 @@ def test_f25_values_that_are_not_finite_are_not_pushed(here: Here, value: float)
     network = build(NAME, device="cpu")
     with torch.no_grad():
         network.head.bias[3] = value
-    adopt(here, network)
+    release(here, network)
     with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; not pushed"):
         push(here)
     with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; not pushed"):
@@ -228,7 +229,7 @@ def test_f25_values_that_are_not_finite_are_not_pushed(here: Here, value: float)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_f25_in_every_type_that_can_hold_them(tmp_path: Path, dtype: torch.dtype) -> None:
     good, bad = torch.ones(3, dtype=dtype), torch.tensor([1, float("nan"), 1], dtype=dtype)
-    loading.write_tensors(tmp_path / "x", {"good": good, "bad": bad, "n": torch.ones(2, dtype=torch.int64)})
+    write_tensors(tmp_path / "x", {"good": good, "bad": bad, "n": torch.ones(2, dtype=torch.int64)})
     assert tensors.not_finite(tmp_path / "x") == ["bad"]
 
 
@@ -268,7 +269,7 @@ def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here)
     entry = registry.find(NAME)
     odd = "--- | [red]a[/red] <script> # é\u2028: {x}"
     task = entry.task.model_copy(update={"title": odd})
-    text = cards.card(replace(entry, task=task), results.for_model(NAME), cards.counts(NAME))
+    text = cards.compose(replace(entry, task=task), results.for_model(NAME), cards.counts(NAME))
     front = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))
     assert front["model-index"][0]["results"][0]["dataset"]["name"] == odd
     path = here.root / "registry.yaml"
@@ -284,7 +285,7 @@ def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: H
     push(here)
     theirs = here.hub.add(REPO, {"README.md": b"theirs"})
     for seed in (5, 6):  # twice, before anybody pushes
-        adopt(here, build(NAME, device="cpu", seed=seed))
+        release(here, build(NAME, device="cpu", seed=seed))
     assert registry.find(NAME).weights.revision is None
     code, out, err = run("push", NAME)
     assert (code, out) == (1, "")
@@ -299,7 +300,7 @@ def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: H
 def test_f09_other_weights_go_on_top_of_those_before_them(here: Here) -> None:
     first = push(here)[0]
     for seed in (6, 5):  # once more, before they are pushed
-        adopt(here, build(NAME, device="cpu", seed=seed))
+        release(here, build(NAME, device="cpu", seed=seed))
         assert registry.find(NAME).weights.replaces == first.commit
     second = push(here)[0]
     assert (second.created, second.pinned, registry.find(NAME).weights.replaces) == (True, True, None)
@@ -497,7 +498,7 @@ def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
     (before,) = found.evaluations
     spoiled = before.model_copy(update={"command": "rnnzoo eval --token hf_abcdefghijklmnopqrst"})
     results.write(here.card, results.Results(evaluations=(spoiled,)))
-    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+    (here.card / "README.md").write_text(cards.render(registry.find(NAME)))
     with pytest.raises(CheckpointError, match=r"what looks like a token in (README\.md|results\.json)"):
         push(here)
     with pytest.raises(RequestError, match="looks like a token in the message"):
@@ -511,7 +512,7 @@ def test_f29_a_token_in_a_text_is_not_pushed(here: Here) -> None:
 def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
     first = push(here, tag="v1")[0]
     assert push(here, tag="v1")[0].created is False
-    adopt(here, build(NAME, device="cpu", seed=5))
+    release(here, build(NAME, device="cpu", seed=5))
     here.hub.seen.clear()
     code, _, err = run("push", NAME, "--tag", "v1")
     assert code == 1
@@ -593,7 +594,7 @@ def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) 
     (before,) = results.for_model(NAME).evaluations
     better = before.model_copy(update={"value": before.value + 0.002})
     results.write(here.card, results.Results(evaluations=(better,)))
-    (here.card / "README.md").write_text(cards.of(registry.find(NAME)))
+    (here.card / "README.md").write_text(cards.render(registry.find(NAME)))
     code, out, err = run("verify", NAME, "--metrics")
     assert code == 1
     assert re.search(r"metrics +FAILED +test accuracy .* recorded .* 0\.002 apart, 0\.001 is allowed", out)
@@ -647,16 +648,16 @@ def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: He
         assert off < allowed / 10
     other = build(OTHER, device="cpu")
     assert golden.deviation(other, path)[0] > 0.01
-    parts = loading.read_tensors(path)
+    parts = read_tensors(path)
     for name, value in (
         ("output", parts["output"][:, :3].clone()),
         ("input", parts["input"][..., :3].clone()),
         ("tolerance", torch.ones(2)),
     ):
-        loading.write_tensors(tmp_path / "odd", {**parts, name: value})
+        write_tensors(tmp_path / "odd", {**parts, name: value})
         with pytest.raises(CheckpointError):
             golden.deviation(network, tmp_path / "odd")
-    loading.write_tensors(tmp_path / "odd", {"output": parts["output"]})
+    write_tensors(tmp_path / "odd", {"output": parts["output"]})
     with pytest.raises(CheckpointError, match="needs input, lengths, output and tolerance"):
         golden.deviation(network, tmp_path / "odd")
 
@@ -767,7 +768,7 @@ def test_a_deviation_of_small_outputs_is_not_a_share_of_them(tmp_path: Path) -> 
     with torch.no_grad():
         network.head.weight *= 0.1
     golden.write(network, tmp_path / golden.FILE)
-    parts = loading.read_tensors(tmp_path / golden.FILE)
+    parts = read_tensors(tmp_path / golden.FILE)
     assert parts["output"].abs().max() < 0.9
-    loading.write_tensors(tmp_path / "odd", {**parts, "output": parts["output"] + 0.01})
+    write_tensors(tmp_path / "odd", {**parts, "output": parts["output"] + 0.01})
     assert golden.deviation(network, tmp_path / "odd")[0] == pytest.approx(0.01, rel=1e-2)

@@ -16,7 +16,6 @@ from ..registry import load_registry
 from ..utils import paths
 from ..utils.markdown import markdown
 from . import claims
-from .cards import citation
 from .claims import Claim, Results
 
 FOLDER = ("docs", "diagnostics")
@@ -223,11 +222,11 @@ def pages() -> dict[Path, str]:
 def _page(key: str) -> str:
     paper = load_registry().papers[key]
     parts = [
-        f"# Why it does or does not train: {citation(paper)}",
+        f"# Why it does or does not train: {paper.citation}",
         f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
         "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights; "
         "pictures and verdicts are generated from them. Networks that were trained were trained once. The same of other "
-        "networks: `rnnzoo inspect NAME --what ...`; [what each takes](README.md).",
+        "networks: `rnnzoo inspect NAME --analysis ...`; [what each takes](README.md).",
     ]
     for figure in FIGURES:
         results = study(figure.study)

@@ -150,7 +150,7 @@ def learnt(name: str, chance: float, check: Callable[[Results], Verdict]) -> Cal
     """A check of a model, which cannot tell where its mean squared error is not a tenth below that of a constant."""
 
     def checked(results: Results) -> Verdict:
-        (text, same), found = check(results), recorded.of(name).measured()
+        (text, same), found = check(results), recorded.for_model(name).measured()
         if found is not None and found.value < 0.9 * chance:
             return text, same
         if found is None:
@@ -286,7 +286,7 @@ def better(higher: Sequence[str], lower: Sequence[str], least: float = 0.05) -> 
     """Whether each model of the one kind was measured at more, by `least`, than every one of the other, on the test data."""
 
     def check(_: Results) -> Verdict:
-        found = {name: recorded.of(name).measured() for name in (*higher, *lower)}
+        found = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
         values = {name: e.value for name, e in found.items() if e is not None}
         text = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
         if len(values) < len(found):

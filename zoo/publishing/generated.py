@@ -1,83 +1,100 @@
-"""Every file, or part of one, that is generated from the registry and the recorded results.
+"""Every file, and every part of a page, that is generated from the registry and the recorded results.
 
-`python -m zoo.publishing.generated` writes them; with --check it only says which are stale, and exits with 1 if any is.
+`python -m zoo.publishing.generated` writes them. With --check it only names the stale ones, and exits with 1 if there are any.
+
+A page that people write holds generated parts between `<!-- generated: NAME -->` and `<!-- end of generated -->`.
 """
 
-import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from .. import registry
 from ..checkpoints import results
 from ..diagnostics import drawing
-from ..networks import builder
+from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import analysis_pages as studies
-from . import cards, comparison, lattices, pages, plots
+from . import analysis_pages, cards, comparison, lattices, pages, plots, speed
 
-MODELS, PAPERS, SPEED = (f"<!-- generated: {what} -->" for what in ("models", "papers", "speed"))
-END = "<!-- end of generated -->"
-
-PLOTS = {
-    "stacks": "Seconds of a forward pass and a training step, by contender",
-    "scaling": "Seconds against steps, batch, layers and units, one varied at a time; the grey line is linear cost",
-}
-"""What `python -m benchmarks.plot` draws to docs/, by the program that measured it, and what it shows in words."""
+TEMPLATES = ("README.md", "docs/models.md", "docs/speed.md")
+"""Pages that people write, with generated parts."""
+MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
 def outputs() -> dict[Path, str]:
-    """Path to content of everything generated."""
-    table = {name: builder.counts(name) for name in registry.models()}
-    locked = lock.dump(lock.load_lock().model_copy(update={"counts": table, "index": catalogue.build_index()}))
-    generated = {paths.path(*lock.FILE): locked.decode()}
-    trained = []
-    for name in registry.models():
-        row = (registry.find(name), results.for_model(name), table[name])
-        if row[0].weights or row[1].evaluations:
-            generated[paths.path("cards", name, "README.md")] = cards.card(*row, lattices.section(name))
-        if row[0].weights:
-            trained.append(row)
-    readme = paths.path("README.md")
-    if readme.exists():
-        text = readme.read_text(encoding="utf-8")
-        text = _between(text, MODELS, cards.models_table(trained))
-        if (speed := _measured("stacks")) is not None:
-            parts = [cards.speed_table(speed)]
-            for program, alt in PLOTS.items():
-                if (data := _measured(program)) is not None:
-                    parts.append(f"![{alt}](docs/{program}.svg)\n\n{cards.measured_by(program, data)}")
-            text = _between(text, SPEED, "\n\n".join(parts))
-        documents = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-        text = _between(text, PAPERS, pages.papers_list(documents))
-        for paper, rows in documents.items():
-            generated[paths.path("docs", f"{paper}.md")] = pages.comparison_page(paper, rows)
-        own = [row for row in comparison.rows(measured=True) if row.paper is None]
-        generated[paths.path(pages.MEASURED)] = pages.measured_page(own)
-        generated[paths.path(pages.TASKS)] = pages.tasks_page()
-        generated[readme] = text
-        generated |= studies.pages()
-    return generated
+    """Path and content of every generated text."""
+    counts = {name: sizes.counts(name) for name in registry.models()}
+    models = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
+    locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
+    texts = {paths.path(*lock.FILE): lock.dump(locked).decode()}
+    texts |= {
+        paths.path("cards", entry.name, "README.md"): cards.compose(
+            entry, recorded, count, lattices.section(entry.name)
+        )
+        for entry, recorded, count in models
+        if entry.weights or recorded.evaluations
+    }
+    return texts | (_documents(models) if _is_repository() else {})
 
 
-def _measured(program: str) -> Any:
-    """What a program of benchmarks/ has stored, if it is here."""
-    path = paths.path("benchmarks", f"{program}.json")
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
+    """README.md and the pages of docs/."""
+    by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
+    unreported = [row for row in comparison.rows(measured=True) if row.paper is None]
+    texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
+    texts[paths.path(*pages.MEASURED)] = pages.measured_page(unreported)
+    texts[paths.path(*pages.TASKS)] = pages.tasks_page()
+    texts |= analysis_pages.pages()
+    pretrained = [row for row in models if row[0].weights]
+    for name in TEMPLATES:
+        path = paths.path(name)
+        if path.exists():
+            root = "../" * name.count("/")
+            parts = {
+                "starters": pages.starters_table(pretrained, root),
+                "models": pages.models_table(pretrained, root),
+                "papers": pages.papers_list(by_paper, root),
+                "speed": speed.section(root),
+            }
+            texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
+    return texts
+
+
+def _is_repository() -> bool:
+    """True in the repository itself; a zoo of one's own has a registry and cards only."""
+    return paths.path("README.md").exists()
+
+
+def _filled(text: str, parts: dict[str, str | None]) -> str:
+    """`text` with the content of every marked part; a mark that the text lacks, or a part that is None, changes nothing."""
+    for name, content in parts.items():
+        if content is not None:
+            text = _replaced(text, MARK.format(name), content)
+    return text
+
+
+def _replaced(text: str, mark: str, content: str) -> str:
+    """`text` with `content` between the mark and END. Raises ValueError if a mark is not followed by END."""
+    before, found_mark, rest = text.partition(mark)
+    old, found_end, after = rest.partition(END)
+    if not found_mark:
+        return text
+    if not found_end or re.search(MARK.format(r"\w+"), old):
+        raise ValueError(f"{mark} is not followed by {END}, so the text after it would be lost.")
+    return f"{before}{mark}\n{content}\n{END}{after}"
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Path to what it shows of every generated plot. The bytes depend on matplotlib's version, so a plot is stale only
-    when the mark in it is not that of the rows."""
-    if not paths.path("README.md").exists():
+    """Path and rows of every comparison plot."""
+    if not _is_repository():
         return {}
     return {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """The plots that do not show what they should."""
+    """The comparison plots that lack the digest of their rows. Bytes are not compared, since they depend on matplotlib."""
     return {
         path: rows
         for path, rows in drawings().items()
@@ -86,46 +103,37 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 
 def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
-    """The pictures of analyses, of the pages and of the cards, that do not show what they should."""
-    wanted = studies.pictures() if paths.path("README.md").exists() else {}
+    """The pictures of analyses, on pages and on cards, that lack the digest of what they should show."""
+    pictures = analysis_pages.pictures() if _is_repository() else {}
     for name in registry.list_models(pretrained=True):
-        if shown := lattices.shown(name):
-            wanted[paths.path("cards", name, lattices.PICTURE)] = shown, "maps"
+        if content := lattices.picture(name):
+            pictures[paths.path("cards", name, lattices.PICTURE)] = content, "maps"
     return {
-        path: (shown, how)
-        for path, (shown, how) in wanted.items()
-        if not path.exists() or drawing.digest(shown).encode() not in path.read_bytes()
+        path: (content, kind)
+        for path, (content, kind) in pictures.items()
+        if not path.exists() or drawing.digest(content).encode() not in path.read_bytes()
     }
 
 
-def _between(text: str, mark: str, content: str) -> str:
-    """`text` with `content` between the mark and the end of what it generates."""
-    before, found, rest = text.partition(mark)
-    _, ended, after = rest.partition(END)
-    if found and not ended:
-        raise ValueError(f"{mark} is not followed by {END}, and what comes after it would be lost.")
-    return f"{before}{mark}\n{content}\n{END}{after}" if found else text
-
-
 def stale() -> list[Path]:
-    """The generated files that are not what they should be."""
+    """The generated files that are missing or out of date."""
     texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     return [*texts, *stale_drawings(), *stale_pictures()]
 
 
 def main() -> int:
-    """The program; returns its exit code."""
+    """Run the program and return its exit code."""
     if "--check" in sys.argv[1:]:
-        found = stale()
-        for path in found:
-            print(f"{path} is stale; run: make generated", file=sys.stderr)
-        return 1 if found else 0
+        stale_paths = stale()
+        for path in stale_paths:
+            print(f"{path} is stale. Run: make generated", file=sys.stderr)
+        return 1 if stale_paths else 0
     for path, text in outputs().items():
         files.atomic_write(path, text.encode())
     for path, rows in stale_drawings().items():
         plots.against_depth(rows, path)
-    for path, (shown, how) in stale_pictures().items():
-        drawing.draw(shown, how, path)
+    for path, (content, kind) in stale_pictures().items():
+        drawing.draw(content, kind, path)
     return 0
 
 

@@ -1,16 +1,17 @@
-"""What a push would send, checked before anybody is asked: the files of cards/NAME, and nothing else that lies there."""
+"""What a push sends: the pinned files of cards/NAME, its card and its results, checked before the Hub is asked anything."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..checkpoints import configs, results, tensors
-from ..checkpoints.hub import local, settings
+from ..checkpoints.hub import local
 from ..checkpoints.hub.digests import differs
 from ..errors import CheckpointError
 from ..registry import Entry
 from ..registry.schema import Weights
 from ..utils import paths
+from ..utils.redaction import has_secret
 from . import cards
 
 
@@ -21,61 +22,68 @@ class Package:
     entry: Entry
     pin: Weights
     files: dict[str, bytes]
+    """Content by file name."""
 
 
 def pack(entry: Entry) -> Package:
-    """Read and check all that a push of a model would send.
+    """Read and check everything that a push of a model sends.
 
-    CheckpointError for what is unpinned, differs from its pin, from the registry or from its card, is not finite, has a
-    token in it, or is a link: a card's folder must hold its own files.
+    Raises CheckpointError for a model without weights, a file that differs from its pin, from the registry or from the
+    generated card, values that are not finite, a text with a token in it, and symbolic links.
     """
     pin = entry.weights
     if pin is None:
         raise CheckpointError(f"{entry.name} has no weights to push. To train it: rnnzoo train {entry.name}")
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
-        raise CheckpointError(f"{entry.name}: no {configs.GOLDEN} is pinned. `rnnzoo adopt` its folder again.")
-    found = {name: _pinned(entry.name, pin, name) for name in pin.files}
-    configs.must_agree(configs.read(found[configs.FILE]), entry.config, found[configs.FILE])
-    if odd := tensors.not_finite(found[tensors.FILE]):
-        raise CheckpointError(f"{entry.name}: {', '.join(odd[:5])} has values that are not finite; not pushed.")
-    content = {name: path.read_bytes() for name, path in found.items()}
-    content |= _written(entry)
+        raise CheckpointError(
+            f"{entry.name}: no {configs.GOLDEN} is pinned. Release the folder of its training run again."
+        )
+    pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.files}
+    configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
+    if names := tensors.not_finite(pinned[tensors.FILE]):
+        raise CheckpointError(f"{entry.name}: {', '.join(names[:5])} has values that are not finite; not pushed.")
+    content = {name: path.read_bytes() for name, path in pinned.items()}
+    content |= _card_and_results(entry)
     for name, data in content.items():
-        if not name.endswith(".safetensors") and settings.has_secret(data.decode(errors="replace")):
-            raise CheckpointError(f"{entry.name}: there is what looks like a token in {name}; not pushed. Take it out.")
+        if not name.endswith(".safetensors") and has_secret(data.decode(errors="replace")):
+            raise CheckpointError(
+                f"{entry.name}: {name} contains what looks like a token; not pushed. Remove it from the text."
+            )
     return Package(entry, pin, content)
 
 
 def refuse_links(folder: Path) -> None:
-    """CheckpointError if a folder, or anything in it, is a symbolic link."""
-    found = [folder, *(Path(at) / name for at, folders, names in os.walk(folder) for name in (*folders, *names))]
-    for path in found:
+    """Raise CheckpointError if a folder, or anything in it, is a symbolic link."""
+    inside = [Path(at) / name for at, folders, names in os.walk(folder) for name in (*folders, *names)]
+    for path in [folder, *inside]:
         if path.is_symlink():
-            raise CheckpointError(
-                f"{path} is a symbolic link; what is pushed must be here itself. Replace it by a copy."
-            )
+            raise CheckpointError(f"{path} is a symbolic link, and links are not pushed. Replace it by a copy.")
 
 
-def _pinned(model: str, pin: Weights, name: str) -> Path:
-    """The copy of a pinned file to send: the folder's own, which must be the pinned one, else the cache's."""
+def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
+    """Path of the copy of a pinned file to send: the card folder's if it has one, else the cache's.
+
+    Raises CheckpointError if there is none, or if it is not the pinned file.
+    """
     copies = local.copies(model, pin, name)
     if not copies:
         raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
     if problem := differs(copies[-1], pin.files[name]):
-        raise CheckpointError(f"{copies[-1]} {problem}, by its pin. `rnnzoo adopt` pins a new checkpoint; not pushed.")
+        raise CheckpointError(
+            f"{copies[-1]} is not the pinned file: it {problem}; not pushed. To pin a new checkpoint: rnnzoo release"
+        )
     return copies[-1]
 
 
-def _written(entry: Entry) -> dict[str, bytes]:
-    """The card, what it shows, and the results: these about the weights, the card about them."""
+def _card_and_results(entry: Entry) -> dict[str, bytes]:
+    """The card, its pictures and the results by file name. Raises CheckpointError if the card or the results are stale."""
     from . import lattices
 
-    drawn = () if lattices.of(entry.name) is None else (lattices.FILE, lattices.PICTURE)
+    pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, lattices.PICTURE)
+    folder = paths.path("cards", entry.name)
     try:
-        content = {
-            name: paths.path("cards", entry.name, name).read_bytes() for name in (configs.CARD, results.FILE, *drawn)
-        }
+        content = {name: (folder / name).read_bytes() for name in (configs.CARD, results.FILE, *pictures)}
     except OSError as error:
         raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror}); not pushed.") from error
     if problem := stale(entry):
@@ -84,18 +92,18 @@ def _written(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """What is wrong with the results of a model, if they are of other weights than the pinned ones, or with its card, if it
-    is not, byte for byte, what they and the registry make it."""
+    """What is wrong with a model's results or card; None if nothing is.
+
+    Results must be of the pinned weights only, and the card must be, byte for byte, the one rendered from them.
+    """
     pinned = {pin.files[tensors.FILE].sha256} if (pin := entry.weights) else set()
     if {e.checkpoint_sha256 for e in results.for_model(entry.name).evaluations} - pinned:
-        return f"{results.FILE} has figures of other weights (rnnzoo eval {entry.name} --record)"
+        return f"{results.FILE} has figures of other weights (run: rnnzoo eval {entry.name} --record)"
     path = paths.path("cards", entry.name, configs.CARD)
     try:
-        there = path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})"
-    return (
-        None
-        if there == cards.of(entry).encode()
-        else f"{path} is not what the registry and the results say: make generated"
-    )
+    if content != cards.render(entry).encode():
+        return f"{path} is not the card that the registry and the results give (run: make generated)"
+    return None

@@ -1,19 +1,64 @@
-"""The pages in docs/: what papers report beside what was measured, and what was measured alone; no torch."""
+"""The generated pages and tables of docs/ and of the README, except those of docs/diagnostics. No torch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from ..registry import load_registry
+from ..checkpoints.results import Results
+from ..registry import Entry, load_registry
+from ..registry.lock import Counts
+from ..registry.metrics import METRICS
 from ..registry.schema import Dataset
 from ..utils.markdown import markdown
-from .cards import citation, link
+from .cards import value_text
 from .comparison import Mean, Row, means
 
-MEASURED, TASKS = "docs/measured.md", "docs/tasks.md"
+MEASURED, TASKS = ("docs", "measured.md"), ("docs", "tasks.md")
+HEADLINE = "star-16x64-pmnist"
+MAX_STARTERS = 10
+
+ModelRow = tuple[Entry, Results, Counts]
+"""A model with its recorded results and its size."""
+
+
+def models_table(rows: Sequence[ModelRow], root: str) -> str:
+    """The table of models with weights. root: path from the page's folder to the repository's root, "" or "../"."""
+    header = ("model", "task", "parameters", "measured", "examples", "reported")
+    return markdown(header, [_model_cells(row, root) for row in rows])
+
+
+def starters_table(rows: Sequence[ModelRow], root: str) -> str:
+    """A few models to begin with: the headline model, and the best one of every other task family that has weights."""
+    best: dict[str, ModelRow] = {}
+    for row in rows:
+        family = row[0].task.family
+        if row[0].name == HEADLINE or family not in best or _rank(row) > _rank(best[family]):
+            best[family] = row
+    chosen = sorted(best.values(), key=lambda row: (row[0].name != HEADLINE, row[0].task.title))[:MAX_STARTERS]
+    cells = [_model_cells(row, root) for row in chosen]
+    header = ("model", "task", "parameters", "accuracy here", "in the paper")
+    return markdown(header, [(model, task, size, figure, paper) for model, task, size, figure, _, paper in cells])
+
+
+def _rank(row: ModelRow) -> tuple[bool, float, int]:
+    """Greater for a better model: the headline first, then the better figure, then fewer parameters."""
+    entry, recorded, count = row
+    evaluation = recorded.measured()
+    figure = float("-inf")
+    if evaluation is not None:
+        figure = evaluation.value if METRICS[evaluation.metric].higher_is_better else -evaluation.value
+    return entry.name == HEADLINE, figure, -count.parameters
+
+
+def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
+    entry, recorded, count = row
+    evaluation = recorded.measured()
+    figure, examples = (value_text(evaluation), f"{evaluation.n:,}") if evaluation else ("-", "-")
+    link = f"[`{entry.name}`]({root}cards/{entry.name}/README.md)"
+    return link, entry.task.title, f"{count.parameters:,}", figure, examples, entry.model.reported_text or "-"
 
 
 def tasks_page() -> str:
-    """docs/tasks.md: every task, what goes in and comes out, and where its data come from."""
+    """docs/tasks.md: the input, output and data of every task."""
     known = load_registry()
     rows = [
         (
@@ -23,64 +68,64 @@ def tasks_page() -> str:
             task.output_text,
             f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}",
             data.license,
-            "not read: reported figures only" if task.absent else _origin(data),
+            "not available: reported figures only" if task.absent else _origin(data),
         )
         for name, task in known.all_tasks.items()
         for data in [known.datasets[task.dataset]]
     ]
-    header = ("task", "what is asked", "input", "output", "data", "licence", "where from")
+    header = ("task", "question", "input", "output", "data", "licence", "source")
     return (
-        "# Tasks\n\nA task is what follows the units in a model's name, before a tag. Data that are not generated lie in a "
-        "folder of `$RNNZOO_DATA`, which is `~/.cache/rnnzoo` if it is not set, and must be the files whose sha256 "
-        "`registry.yaml` has, if it has any. MNIST's test images come with the package.\n\n"
-        f"{markdown(header, rows)}\n"
+        "# Tasks\n\nThe task follows the number of units in a model's name. Data that are not generated are read from a "
+        "folder of `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`). Their sha256 must be those in `cards/lock.json`, if it has any. "
+        f"MNIST's test images come with the package.\n\n{markdown(header, rows)}\n"
     )
 
 
 def _origin(data: Dataset) -> str:
-    """How one comes by a dataset."""
+    """Where a dataset's files come from."""
     if data.folder is None:
         return "generated"
     if data.hub_files:
         return f"`{data.folder}`, or the Hub's `{data.hub}`"
-    source = "made of what is at" if data.derived else "from"
-    return f"`{data.folder}`, put there by hand{f'; {source} {data.url}' if data.url else ''}"
+    source = "derived from" if data.derived else "from"
+    return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
 
 
-def papers_list(pages: Mapping[str, Sequence[Row]]) -> str:
-    """The README's links to the pages of `comparison_page`, by paper."""
+def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
+    """Links to the pages of `comparison_page`, by paper."""
     papers = load_registry().papers
     return "\n".join(
-        f'- [{citation(papers[key])}, "{papers[key].title}"](docs/{key}.md): {_extent(rows)}'
-        for key, rows in pages.items()
+        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)}'
+        for key, rows in by_paper.items()
     )
 
 
 def _extent(rows: Sequence[Row]) -> str:
-    models, done = ({row.model for row in some} for some in (rows, [r for r in rows if r.measured is not None]))
-    return f"{len(done)} of {len(models)} models measured"
+    models, measured = {row.model for row in rows}, {row.model for row in rows if row.measured is not None}
+    return f"{len(measured)} of {len(models)} models measured"
 
 
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """docs/KEY.md: every table of a paper, what it reports against what we measured, and the plot of it."""
+    """docs/KEY.md: every table of a paper, its figures beside ours, and the plot of them."""
     paper = load_registry().papers[key]
     short = sum(
         r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0) for r in rows
     )
-    shorter = f"{short} of the measured figures are of runs shorter than the recipes they follow, which may have gained by more. "
+    shorter = f"{short} of the measured figures come from runs shorter than the papers' recipes, and longer runs may do better. "
     parts = [
         f"# {paper.title}",
-        f"{paper.authors}. {paper.year}. {link(paper)}".rstrip(),
-        f"What the paper reports against what was measured here: {_extent(rows)} so far, each in one run, of the weights "
-        f"with the lowest validation loss, which may be those of an early epoch. The difference is measured less reported, "
-        f"for accuracies in percentage points. {shorter if short else ''}"
-        f"The card of a model lists all that differs. `rnnzoo compare --paper {key}` prints the rows.",
+        f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
+        f"The paper's figures beside ours: {_extent(rows)} so far, each in one training run. We measure the weights of the "
+        f"epoch with the lowest validation loss, which may be an early one. The difference is measured minus reported, for "
+        f"accuracies in percentage points. {shorter if short else ''}"
+        f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
-    for (table, _, title), some in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
-        found = list(some)
-        collapsed = "\n\nWhere the paper prints 0, it does not say why." if any(r.reported == 0 for r in found) else ""
-        parts.append(f"## {table}: {title}\n\n{_comparison_table(found)}{collapsed}")
+    for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
+        table_rows = list(group)
+        zero = any(r.reported == 0 for r in table_rows)
+        note = "\n\nThe paper does not explain its figures of 0." if zero else ""
+        parts.append(f"## {table}: {title}\n\n{_comparison_table(table_rows)}{note}")
     if averages := means(rows):
         parts.append(f"## Means over tasks\n\n{_means_table(averages)}")
     return "\n\n".join(parts) + "\n"
@@ -88,19 +133,13 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
 
 def _means_table(rows: Sequence[Mean]) -> str:
     header = (
-        "table",
-        "architecture",
-        "tasks",
-        "mean reported",
-        "measured tasks",
-        "mean reported of these",
-        "mean measured",
-    )
-    texts = [
-        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), str(r.done),
-         *("-" if value is None else r.unit.text(value) for value in (r.expected, r.measured))) for r in rows
+        "table", "architecture", "tasks", "mean reported", "measured tasks", "mean reported on these", "mean measured",
+    )  # fmt: skip
+    cells = [
+        (str(r.table), r.kind, str(r.tasks), r.unit.text(r.reported), str(r.measured_tasks),
+         *("-" if value is None else r.unit.text(value) for value in (r.reported_there, r.measured))) for r in rows
     ]  # fmt: skip
-    return markdown(header, texts)
+    return markdown(header, cells)
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:
@@ -120,17 +159,20 @@ def _comparison_table(rows: Sequence[Row]) -> str:
 
 
 def measured_page(rows: Sequence[Row]) -> str:
-    """docs/measured.md: a table for each task, of rows with a measured figure and no reported one; cells against depths where there are several depths."""
+    """docs/measured.md: a table for each task of rows with a measured and no reported figure.
+
+    A table has a row for each depth and a column for each cell if there are several depths.
+    """
     parts = [
         "# Measured here",
-        "Models of which no paper reports a figure on the same data, each trained in one run and measured on the whole "
-        "test set; what differs by little differs by chance. `rnnzoo compare --measured` prints these too, `rnnzoo show` "
-        "the recipe of each.",
+        "Models for which no paper reports a figure on the same data. Each was trained in one run and measured on the whole "
+        "test set, so small differences may be chance. `rnnzoo compare --measured` prints these rows too, and `rnnzoo show` "
+        "prints the recipe of each model.",
     ]
-    for _, some in groupby(sorted(rows, key=_section), key=_section):
-        found = list(some)
-        depths = sorted({r.layers for r in found})
-        parts += [_heading(found), _by_depth(found, depths) if len(depths) > 1 else _listed(found)]
+    for _, group in groupby(sorted(rows, key=_section), key=_section):
+        section = list(group)
+        depths = sorted({r.layers for r in section})
+        parts += [_heading(section), _by_depth(section, depths) if len(depths) > 1 else _listed(section)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -139,13 +181,15 @@ def _section(row: Row) -> tuple[str, int]:
 
 
 def _recipes(rows: Sequence[Row]) -> list[str]:
-    """What they were trained by, each once."""
+    """The recipes that the models were trained by, each once."""
     return list(dict.fromkeys(row.training_text or "-" for row in rows))
 
 
 def _heading(rows: Sequence[Row]) -> str:
     row, recipes = rows[0], _recipes(rows)
-    stand_in = f" They stand in for {row.stand_in}, and figures on the two do not compare." if row.stand_in else ""
+    stand_in = (
+        f" The data stand in for {row.stand_in}, so figures on the two are not comparable." if row.stand_in else ""
+    )
     return (
         f"## {row.task_title[0].upper()}{row.task_title[1:]} (`{row.task}`), {row.units} units\n\n"
         f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"
@@ -158,11 +202,11 @@ def _link(row: Row) -> str:
 
 def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:
     kinds = list(dict.fromkeys(r.kind for r in rows))
-    at = {(r.kind, r.layers): _link(r) for r in rows}
-    return markdown(("layers", *kinds), [(str(d), *(at.get((kind, d), "-") for kind in kinds)) for d in depths])
+    cells = {(r.kind, r.layers): _link(r) for r in rows}
+    return markdown(("layers", *kinds), [(str(d), *(cells.get((kind, d), "-") for kind in kinds)) for d in depths])
 
 
 def _listed(rows: Sequence[Row]) -> str:
-    own = len(_recipes(rows)) > 1
-    header = ("model", rows[0].unit.title, *(["trained by"] if own else []))
-    return markdown(header, [(f"`{r.model}`", _link(r), *([r.training_text or "-"] if own else [])) for r in rows])
+    several = len(_recipes(rows)) > 1
+    header = ("model", rows[0].unit.title, *(["trained by"] if several else []))
+    return markdown(header, [(f"`{r.model}`", _link(r), *([r.training_text or "-"] if several else [])) for r in rows])

@@ -1,4 +1,4 @@
-"""Drawing what zoo.publishing.comparison compares. Needs matplotlib (the extra `plots`)."""
+"""Plots of the rows of zoo.publishing.comparison. Drawing needs matplotlib (the extra `plots`)."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from .. import registry
 from ..errors import RequestError
 from ..utils.figures import STYLE, drawable, save
-from . import cards
 from .comparison import Row, digest
 
 if TYPE_CHECKING:
@@ -17,37 +16,37 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe & Ito
-MARKERS = "osD^vPX*"  # a curve is told by its marker where there is no colour
-WAYS: dict[str, dict[str, Any]] = {
+MARKERS = "osD^vPX*"  # they tell curves apart in grey
+SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
 }
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
-    """Draw the metric against depth to `path`, whose ending decides the format: a panel for each table, task and width,
-    a curve for each cell, reported dashed with hollow markers and measured solid with full ones.
+    """Draw the metric against depth to `path`, whose ending decides the format.
 
-    Single points are drawn only if there is no curve. Raises RequestError for an empty comparison or a format that
-    matplotlib has not, and MissingExtraError.
+    There is a panel for each table, task and width, with a curve for each cell: reported dashed with hollow markers,
+    measured solid with full ones. Single points are drawn only if there is no curve. Raises RequestError for no rows and
+    for a format that matplotlib does not have, and MissingExtraError without matplotlib.
     """
     drawable(path)
     import matplotlib
     from matplotlib.figure import Figure
 
     if not rows:
-        raise RequestError("There is nothing to plot: no model that matches has a reported or measured figure.")
+        raise RequestError("There is nothing to plot: no matching model has a reported or measured figure.")
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = _draw(rows, Figure)
         save(figure, path, digest(rows))
 
 
-def _draw(rows: Sequence[Row], new: Callable[..., "Figure"]) -> "Figure":
-    def panel(r: Row) -> tuple[str, str, str, int]:
+def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
+    def panel_key(r: Row) -> tuple[str, str, str, int]:
         return r.paper or "", r.table or "", r.task, r.units
 
-    panels = [list(some) for _, some in groupby(sorted(rows, key=panel), key=panel)]
+    panels = [list(group) for _, group in groupby(sorted(rows, key=panel_key), key=panel_key)]
     with_curves = [p for p in panels if len({(r.kind, r.layers) for r in p}) > len({r.kind for r in p})]
     panels = with_curves or panels
     looks: dict[str, dict[str, Any]] = {
@@ -56,18 +55,18 @@ def _draw(rows: Sequence[Row], new: Callable[..., "Figure"]) -> "Figure":
     }
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
-    figure = new(figsize=(1.2 + 3.2 * columns, 0.9 + 2.3 * lines), layout="constrained")
+    figure = new_figure(figsize=(1.2 + 3.2 * columns, 0.9 + 2.3 * lines), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).flat
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
-    for axis, some in zip(axes, panels, strict=False):
-        _panel(axis, some, looks)
+    for axis, panel in zip(axes, panels, strict=False):
+        _panel(axis, panel, looks)
         if several:
-            axis.set_title(f"{_source(some[0])}\n{axis.get_title()}")
+            axis.set_title(f"{_source(panel[0])}\n{axis.get_title()}")
     for axis in list(axes)[len(panels) :]:
         axis.remove()
     line = figure.axes[0].plot
     handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items()]
-    handles += [line([], [], color="0.3", marker="o", label=way, **style)[0] for way, style in WAYS.items()]
+    handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in SOURCES.items()]
     figure.legend(handles=handles, loc="outside right upper")
     figure.supxlabel(textwrap.fill(_caption([r for p in panels for r in p]), 60 * columns), fontsize=7, color="0.3")
     return figure
@@ -76,35 +75,37 @@ def _draw(rows: Sequence[Row], new: Callable[..., "Figure"]) -> "Figure":
 def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
     first, depths = rows[0], sorted({r.layers for r in rows})
     for kind, look in looks.items():
-        for way, style in WAYS.items():
+        for field, style in SOURCES.items():
             points = sorted(
-                (r.layers, r.unit.scale * y) for r in rows if r.kind == kind and (y := getattr(r, way)) is not None
+                (r.layers, r.unit.scale * y) for r in rows if r.kind == kind and (y := getattr(r, field)) is not None
             )
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
-    sense = "" if first.unit.higher_is_better else " (lower is better)"
+    direction = "" if first.unit.higher_is_better else " (lower is better)"
     title = textwrap.fill(f"{first.task_title}, {first.units} units", 46)  # as wide as a panel
     axis.set(title=title, xticks=depths, xlabel="depth, layers")
-    axis.set_ylabel(f"{first.unit.title}{f',{first.unit.unit}' if first.unit.unit else ''}{sense}")
+    axis.set_ylabel(f"{first.unit.title}{f',{first.unit.unit}' if first.unit.unit else ''}{direction}")
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     if first.unit.unit == " %":
         axis.set_ylim(-4, 104)
 
 
 def _caption(rows: Sequence[Row]) -> str:
-    """The setting: whose figures, of which weights, on how many examples, and whether on the same data."""
+    """The setting: tables, training of the weights, number of examples, and data that stand in for a paper's."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
-    made = dict.fromkeys(f"{r.training_text}, seed {r.seed}" for r in done if r.recipe)
+    trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed}" for r in done if r.recipe)
     tests = dict.fromkeys(f"{r.n:,} {r.split} examples" for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
     caption += (
-        f"Measured: one run each, on {', '.join(tests)} ({'; '.join(made)})." if done else "None of these measured yet."
+        f"Measured: one run each, on {', '.join(tests)} ({'; '.join(trainings)})."
+        if done
+        else "None of these models is measured yet."
     )
-    if replaced := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
-        caption += f" Measured on other data than reported: {', '.join(replaced)}."
+    if stand_ins := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
+        caption += f" Measured on other data than reported: {', '.join(stand_ins)}."
     return caption
 
 
 def _source(row: Row) -> str:
-    return f"{row.table} of {cards.citation(registry.load_registry().papers[row.paper])}" if row.paper else "no paper"
+    return f"{row.table} of {registry.load_registry().papers[row.paper].citation}" if row.paper else "no paper"

@@ -1,6 +1,6 @@
-"""Checkpoints to the Hub: who may write is asked first, then one commit of a list of files, on the commit we know.
+"""Push checkpoints to the Hub: ask first who may write, then make one commit of a list of files on a known parent.
 
-What is sent was held against its pin, so the pin needs only the new commit afterwards, and a server cannot change it.
+The files were compared with their pin before, so afterwards the pin lacks only the new commit, and no server can change it.
 """
 
 from collections.abc import Sequence
@@ -23,98 +23,120 @@ from .package import Package, pack
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push did, or would do."""
+    """What a push did, or with dry_run would do."""
 
     name: str
     repo: str
     url: str
     commit: str | None
-    """That has these files now; none of a dry run that would make one."""
+    """The commit that has these files; None in a dry run that would make one."""
     created: bool
-    """Whether a commit was made, or would be; not if the remote had the same bytes."""
+    """True if a commit was made, or would be; False if the remote had the same bytes."""
     files: tuple[str, ...]
     pull_request: str | None = None
     pinned: bool = False
-    """Whether registry.yaml was changed to the commit."""
+    """True if cards/lock.json was changed to the commit."""
 
 
-def push(names: Sequence[str], way: PushOptions | None = None) -> list[Pushed]:
-    """Push registered models, each to its own repository, in one commit each; nothing is sent if any of them cannot be.
+@dataclass(frozen=True)
+class _Target:
+    """A package, the repository it goes to, and what that has now."""
 
-    A remote that has the same bytes gets no commit. Afterwards registry.yaml pins the commit, for review, unless it is a
+    package: Package
+    repo: str
+    state: State
+    same: bool
+    """True if the repository has the same bytes already."""
+
+
+def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushed]:
+    """Push registered models, each to its own repository in one commit. Nothing is sent unless all of them can be pushed.
+
+    A remote that has the same bytes gets no commit. Afterwards cards/lock.json pins the commit, for review, unless it is a
     pull request. Raises UnknownNameError, CheckpointError for what must not be pushed, AccessError, ChangedError if the
-    remote has commits that the pin does not know of, and the other kinds of HubError. If the Hub fails on the way, or the
-    user does not wait, `way.say` is told what has been pushed.
+    remote has commits that the pin does not know of, and other kinds of HubError. If a push fails or is interrupted
+    midway, `options.log` gets the models pushed so far.
     """
-    way = way or PushOptions()
+    options = options or PushOptions()
     packages = [pack(registry.find(name)) for name in names]
-    with Connection(settings.current(way.timeout), way.log) as hub:
-        who = identity(hub)
-        if not who.may_write:
-            raise AccessError(f"The token of {who.name} can only read. Make one with write access: hf auth login.")
-        targets = [(package, _repo(package, way)) for package in packages]
-        states = [look(hub, repo, way, who) for _, repo in targets]
-        same = [_same(hub, p, repo, state, way) for (p, repo), state in zip(targets, states, strict=True)]
-        done: list[Pushed] = []
+    with Connection(settings.current(options.timeout), options.log) as hub:
+        user = identity(hub)
+        if not user.may_write:
+            raise AccessError(f"The token of {user.name} can only read. Make one with write access: hf auth login.")
+        repos = [_repo(package, options) for package in packages]
+        states = [look(hub, repo, options, user) for repo in repos]
+        targets = [
+            _Target(package, repo, state, _has_same_files(hub, package, repo, state, options))
+            for package, repo, state in zip(packages, repos, states, strict=True)
+        ]
+        pushed: list[Pushed] = []
         try:
-            for (package, repo), state, there in zip(targets, states, same, strict=True):
-                done.append(_push(hub, package, repo, state, there, way))
+            for target in targets:
+                pushed.append(_push(hub, target, options))
         except (ZooError, KeyboardInterrupt):
-            for row in done if not way.dry_run else ():
+            for row in pushed if not options.dry_run else ():
                 if row.created:
-                    pinned = ", which registry.yaml pins now" if row.pinned else ""
-                    way.log(f"{row.name} was pushed: {row.pull_request or row.url}, commit {row.commit}{pinned}.")
+                    pinned = ", which cards/lock.json pins now" if row.pinned else ""
+                    options.log(f"{row.name} was pushed: {row.pull_request or row.url}, commit {row.commit}{pinned}.")
             raise
-        return done
+        return pushed
 
 
-def _repo(package: Package, way: PushOptions) -> str:
+def _repo(package: Package, options: PushOptions) -> str:
     pinned = package.pin.repo
-    return check_repo(f"{way.namespace}/{package.entry.name}" if way.namespace else pinned)
+    return check_repo(f"{options.namespace}/{package.entry.name}" if options.namespace else pinned)
 
 
-def _same(hub: Connection, package: Package, repo: str, state: State, way: PushOptions) -> bool:
-    """Whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
+def _has_same_files(hub: Connection, package: Package, repo: str, state: State, options: PushOptions) -> bool:
+    """Return whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
     pin, files = package.pin, package.files
     same = state.head is not None and holds(hub, repo, state.head, files)
-    if way.tag and state.tagged is not None and not (same and state.tagged == state.head):
-        raise ChangedError(f"{repo}: tag {way.tag} is at commit {state.tagged} already, and tags stay. Choose another.")
-    if same or way.force or state.head is None or repo != pin.repo or way.branch != MAIN or way.create_pr:
+    if options.tag and state.tagged is not None and not (same and state.tagged == state.head):
+        raise ChangedError(
+            f"{repo}: tag {options.tag} is at commit {state.tagged} already, and tags are never moved. Choose another."
+        )
+    any_parent = options.force or repo != pin.repo or options.branch != MAIN or options.create_pr
+    if same or state.head is None or any_parent:
         return same
-    known = pin.revision or pin.replaces
-    if known is None and hub.listing(repo, list(files), state.head):
+    parent = pin.revision or pin.replaces
+    if parent is None and hub.listing(repo, list(files), state.head):
         raise changed(f"{repo}: commit {state.head} has files of these names, and the registry pins no commit")
-    if known not in (None, state.head):
-        raise changed(f"{repo}: commit {state.head} is not the pinned {known}")
+    if parent not in (None, state.head):
+        raise changed(f"{repo}: commit {state.head} is not the pinned {parent}")
     return same
 
 
-def _push(hub: Connection, package: Package, repo: str, state: State, same: bool, way: PushOptions) -> Pushed:
+def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
+    """Push one model, tag the commit and pin it."""
+    package, repo, state = target.package, target.repo, target.state
     name, pin, files = package.entry.name, package.pin, package.files
     url = f"{hub.endpoint}/{repo}"
-    if way.dry_run:
-        return Pushed(name, repo, url, state.head if same else None, not same, tuple(files))
+    if options.dry_run:
+        return Pushed(name, repo, url, state.head if target.same else None, not target.same, tuple(files))
     commit, created, pull_request = state.head, False, None
-    if not same:
-        commit, created, pull_request = send(hub, repo, files, state, way, f"{name}, by rnnzoo {__version__}")
+    if not target.same:
+        commit, created, pull_request = send(hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}")
         if created and not holds(hub, repo, commit, files, sizes_only=True):
             raise HubError(
                 f"{repo}: the files of commit {commit} are not those that were sent. Do not trust that server."
             )
-    if way.tag and state.tagged is None:
-        tag = way.tag
+    if options.tag and state.tagged is None:
+        tag = options.tag
         hub.call(f"{repo}: tag {tag}", lambda: hub.api.create_tag(repo, tag=tag, revision=commit))
-    pinned = pull_request is None and _pin(name, Weights(repo=repo, revision=commit, files=pin.files), way)
+    weights = Weights(repo=repo, revision=commit, files=pin.files)
+    pinned = pull_request is None and _pin(name, weights, options)
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)
 
 
-def _pin(name: str, weights: Weights, way: PushOptions) -> bool:
-    """Write a pin to registry.yaml; where that cannot be, say what it would be."""
+def _pin(name: str, weights: Weights, options: PushOptions) -> bool:
+    """Write a pin to cards/lock.json; return False, and log the pin, if that is impossible."""
     try:
         if not paths.PACKAGED:
             return lock.pin(name, weights)
-        why = "this is an installed package"
+        reason = "this is an installed package"
     except OSError as error:
-        why = error.strerror or str(error)
-    way.log(f"{name}: registry.yaml is as it was ({why}). Its pin is now {weights.repo}, revision {weights.revision}.")
+        reason = error.strerror or str(error)
+    options.log(
+        f"{name}: cards/lock.json was not changed ({reason}). It should pin {weights.repo}, revision {weights.revision}."
+    )
     return False

@@ -1,28 +1,37 @@
-"""Whether a published checkpoint is what it is said to be: bytes, tensors, size, outputs, card, and its figure."""
+"""Checks of a published checkpoint against its pin: bytes, tensors, size, outputs, card, and its recorded figures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import registry
-from ..checkpoints import configs, results, tensors
-from ..checkpoints.hub import local, settings
+from ..checkpoints import configs, results
+from ..checkpoints.checkpoint import Checkpoint, resolve
+from ..checkpoints.hub import local
 from ..checkpoints.hub.client import LOG, Connection, Log
 from ..checkpoints.hub.digests import differs, git_sha1
-from ..checkpoints.hub.download import PullOptions, pull
+from ..checkpoints.hub.download import PullOptions
 from ..checkpoints.reference import Reference
 from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
 from ..registry.schema import Weights
-from ..utils import paths
+from ..utils.redaction import redact
 from . import cards
 from .package import stale
+
+if TYPE_CHECKING:
+    from ..networks.network import Network
+
+Report = Callable[[int, int], None]
+"""Called with the examples measured so far and their number."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     ok: bool
@@ -31,7 +40,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found about a checkpoint."""
+    """The results of all checks of a checkpoint."""
 
     name: str
     checks: tuple[Check, ...]
@@ -43,173 +52,182 @@ class Verified:
 
 def verify(
     name: str, *, metrics: bool = False, remote: bool = False, timeout: float | None = None, log: Log = LOG,
-    report: Callable[[int, int], None] = lambda done, n: None,
+    report: Report = lambda done, total: None,
 ) -> Verified:  # fmt: skip
-    """Check a registered model's checkpoint, every copy of it that is here; one that is not here is pulled.
+    """Check a registered model's checkpoint and every copy of it on this machine; pull it if there is none.
 
-    metrics: measure its recorded figure again, on the whole split (needs the data). remote: ask the Hub whether the
-    pinned commit has the pinned bytes. A check that fails is a result, not an exception; raises UnknownNameError, and
+    metrics: measure its recorded figures again, each on its whole split (needs the data). remote: ask the Hub whether the
+    pinned commit has the pinned bytes. A failed check is a result and raises nothing. Raises UnknownNameError, and
     CheckpointError for a model without weights.
     """
     entry = registry.find(name)
-    pin = entry.weights
-    if pin is None:
+    if entry.weights is None:
         raise CheckpointError(f"{name} has no weights to verify. To train it: rnnzoo train {name}")
-    ask = PullOptions(timeout=timeout, log=log)
-    steps: list[tuple[str, Callable[[], str]]] = [
-        ("bytes", lambda: _bytes(entry, pin, ask)),
-        ("config", lambda: _config(entry)),
-        ("tensors", lambda: _tensors(entry)),
-        ("parameters", lambda: _parameters(entry)),
-        ("outputs", lambda: _outputs(entry)),
-        ("card", lambda: _card(entry)),
-    ]
-    if remote:
-        steps.append(("remote", lambda: _remote(entry, pin, ask)))
-    if metrics:
-        steps.append(("metrics", lambda: _metrics(entry, report)))
-    return Verified(name, tuple(_run(steps)))
+    checks = _Checks(entry, entry.weights, PullOptions(timeout=timeout, log=log), report)
+    steps = [checks.bytes, checks.config, checks.tensors, checks.parameters, checks.outputs, checks.card]
+    steps += [checks.remote] if remote else []
+    steps += [checks.metrics] if metrics else []
+    return Verified(name, tuple(_run(step) for step in steps))
 
 
-def _run(steps: list[tuple[str, Callable[[], str]]]) -> Iterator[Check]:
-    for what, step in steps:
-        try:
-            yield Check(what, True, step())
-        except ZooError as error:
-            yield Check(what, False, settings.redact(str(error)))
+def _run(step: Callable[[], str]) -> Check:
+    try:
+        return Check(step.__name__, True, step())
+    except ZooError as error:
+        return Check(step.__name__, False, redact(str(error)))
 
 
-def _bytes(entry: Entry, pin: Weights, ask: PullOptions) -> str:
-    """Every copy on this machine is the pinned one."""
-    problems, count = [], 0
-    for name, file in pin.files.items():
-        for path in local.copies(entry.name, pin, name):
-            count += 1
-            if problem := differs(path, file):
-                problems.append(f"{path} {problem}")
-    if problems:
-        raise CheckpointError(
-            f"{'; '.join(problems)}. To mend the cache: rnnzoo pull {entry.name}, or rnnzoo cache rm."
+@dataclass
+class _Checks:
+    """The checks of one model. Each returns what it found, or raises a ZooError that says what is wrong."""
+
+    entry: Entry
+    pin: Weights
+    options: PullOptions
+    report: Report
+
+    @cached_property
+    def copies(self) -> dict[str, dict[Path, str | None]]:
+        """By file: the paths of its copies on this machine, and how each differs from the pin. Hashes each copy once."""
+        return {
+            name: {path: differs(path, file) for path in local.copies(self.entry.name, self.pin, name)}
+            for name, file in self.pin.files.items()
+        }
+
+    @cached_property
+    def good_copies(self) -> dict[str, Path]:
+        """By file: the first copy that is the pinned one, if any."""
+        return {
+            name: next(path for path, problem in copies.items() if problem is None)
+            for name, copies in self.copies.items()
+            if None in copies.values()
+        }
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """The verified files: the good copies, or what a pull adds to them. Damaged copies are not replaced."""
+        reference = Reference.parse(self.entry.name)
+        missing = [copies for name, copies in self.copies.items() if name not in self.good_copies]
+        if missing:
+            damaged = any(missing)  # an empty table is a file without any copy
+            return resolve(reference, PullOptions(offline=True, log=lambda text: None) if damaged else self.options)
+        path = self.good_copies[configs.FILE]
+        config = configs.read(path)
+        configs.must_agree(config, self.entry.config, path)
+        return Checkpoint(reference, config, self.good_copies, self.entry, self.pin.revision, verified=True)
+
+    @cached_property
+    def network(self) -> "Network":
+        """The network with the weights, loaded strictly: right names, shapes and types, all finite."""
+        from ..networks import loading
+
+        return loading.assemble(self.checkpoint)
+
+    def bytes(self) -> str:
+        problems = [
+            f"{path} {problem}" for copies in self.copies.values() for path, problem in copies.items() if problem
+        ]
+        if problems:
+            raise CheckpointError(
+                f"{'; '.join(problems)}. To repair the cache: rnnzoo pull {self.entry.name}, or rnnzoo cache rm."
+            )
+        if len(self.good_copies) < len(self.pin.files):
+            _ = self.checkpoint  # pulls the rest and verifies it
+            return "sha256 and size of every file, as pulled"
+        return f"sha256 and size of {sum(len(copies) for copies in self.copies.values())} files"
+
+    def config(self) -> str:
+        _ = self.checkpoint  # comes about only if the two agree
+        return "config.json agrees with the registry"
+
+    def tensors(self) -> str:
+        return f"{len(self.network.state_dict())} tensors of the right names, shapes and types, all finite"
+
+    def parameters(self) -> str:
+        from ..networks import sizes
+
+        training = results.for_model(self.entry.name).training
+        recorded = {
+            "cards/lock.json": cards.counts(self.entry.name).parameters,
+            "results.json": training and training.parameters,
+        }
+        count = sizes.parameters(self.network)
+        if wrong := [f"{file} says {number:,}" for file, number in recorded.items() if number not in (None, count)]:
+            raise CheckpointError(f"The network has {count:,} parameters, but {', '.join(wrong)}. Run: make generated")
+        return f"{count:,}"
+
+    def outputs(self) -> str:
+        from ..networks import golden
+
+        if golden.FILE not in self.checkpoint.files:
+            raise CheckpointError(f"No {golden.FILE} is pinned. Release the folder of its training run again.")
+        deviation, allowed = golden.deviation(self.network, self.checkpoint.files[golden.FILE])
+        device = self.network.device.type
+        text = f"deviation {deviation:.1e} from the recorded outputs on {device}; {allowed:.0e} is allowed"
+        if not deviation <= allowed:
+            raise CheckpointError(f"{text}.")
+        return text
+
+    def card(self) -> str:
+        if problem := stale(self.entry):
+            raise CheckpointError(f"{problem}.")
+        return f"{self.entry.name}/README.md is what the registry and the results give"
+
+    def remote(self) -> str:
+        pin = self.pin
+        if pin.revision is None:
+            raise CheckpointError("The registry pins no commit, so it was not pushed yet. rnnzoo push pins one.")
+        if not self.options.may_connect:
+            raise CheckpointError("Offline, so the Hub was not asked. Unset HF_HUB_OFFLINE.")
+        with self.options.connect() as hub:
+            problems = self._remote_problems(hub, pin.revision)
+            head = hub.call(pin.repo, lambda: hub.api.model_info(pin.repo)).sha
+        if problems:
+            raise CheckpointError(f"{pin.repo}@{pin.revision}: {', '.join(problems)}. Do not trust that server.")
+        moved = "" if head in (None, pin.revision) else f"; main has moved on to {head}, and the pin stays"
+        return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
+
+    def _remote_problems(self, hub: Connection, revision: str) -> list[str]:
+        """Differences between the pin and the files of the pinned commit, as the Hub describes them.
+
+        Of a small file the Hub knows only git's sha1, which is compared with that of a good copy on this machine.
+        """
+        listing = hub.listing(self.pin.repo, list(self.pin.files), revision)
+        problems = []
+        for name, file in self.pin.files.items():
+            remote = listing.get(name)
+            if remote is None:
+                problems.append(f"{name} is missing")
+            elif remote.size != file.size:
+                problems.append(f"{name} has {remote.size:,} bytes instead of {file.size:,}")
+            elif remote.lfs is not None:
+                problems += [f"{name} has another sha256"] if remote.lfs.sha256 != file.sha256 else []
+            elif remote.blob_id != git_sha1(self.checkpoint.files[name].read_bytes()):
+                problems.append(f"{name} has another sha1")
+        return problems
+
+    def metrics(self) -> str:
+        """Measure every recorded figure again."""
+        evaluations = results.for_model(self.entry.name).evaluations
+        if not evaluations:
+            raise CheckpointError(f"No figure is recorded. rnnzoo eval {self.entry.name} --record")
+        compared = [self._measured_again(recorded) for recorded in evaluations]
+        text = "; ".join(text for text, _ in compared)
+        if not all(same for _, same in compared):
+            raise CheckpointError(f"{text}.")
+        return text
+
+    def _measured_again(self, recorded: results.Evaluation) -> tuple[str, bool]:
+        """A recorded figure beside the same figure measured now, in words, and whether they agree."""
+        from ..training import evaluation
+
+        measured = evaluation.evaluate(self.entry.name, split=recorded.split, report=self.report)
+        metric = METRICS[recorded.metric]
+        difference, allowed = abs(measured.value - recorded.value), metric.tolerance(recorded.value)
+        text = (
+            f"{recorded.split} {metric.title} {metric.text(measured.value)}, recorded {metric.text(recorded.value)}: "
+            f"a difference of {difference:.2g}, where {allowed:.2g} is allowed"
         )
-    if {name for name in pin.files if local.copies(entry.name, pin, name)} != set(pin.files):
-        pull(Reference.parse(entry.name), ask)
-        return "sha256 and size of every file, as pulled"
-    return f"sha256 and size of {count} files"
-
-
-def _here(entry: Entry) -> dict[str, Path]:
-    """The verified files, without a request."""
-    return pull(Reference.parse(entry.name), PullOptions(offline=True, log=lambda text: None)).files
-
-
-def _config(entry: Entry) -> str:
-    path = _here(entry)[configs.FILE]
-    configs.must_agree(configs.read(path), entry.config, path)
-    return "config.json agrees with the registry"
-
-
-def _tensors(entry: Entry) -> str:
-    from ..networks import loading
-
-    network = loading.assemble(entry.config, _here(entry), device="cpu")
-    return f"{len(network.state_dict())} tensors, of the right names, shapes and types, all finite"
-
-
-def _parameters(entry: Entry) -> str:
-    from ..networks import builder
-
-    network = builder.build(entry.config, device="meta", allow_large=True)
-    training = results.for_model(entry.name).training
-    said = {"cards/lock.json": cards.counts(entry.name).parameters, "results.json": training and training.parameters}
-    count = builder.parameters(network)
-    stored = {name: tensor.shape for name, tensor in tensors.header(_here(entry)[tensors.FILE]).items()}
-    if stored != {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}:
-        raise CheckpointError(
-            f"{tensors.FILE} has other tensors than the architecture, which has {count:,} parameters."
-        )
-    if wrong := [f"{where} says {n:,}" for where, n in said.items() if n not in (None, count)]:
-        raise CheckpointError(f"The network has {count:,} parameters; {', '.join(wrong)}. make generated")
-    return f"{count:,}"
-
-
-def _outputs(entry: Entry) -> str:
-    from ..networks import golden, loading
-
-    found = _here(entry)
-    if golden.FILE not in found:
-        raise CheckpointError(f"No {golden.FILE} is pinned. `rnnzoo adopt` its folder again.")
-    network = loading.assemble(entry.config, found)
-    off, allowed = golden.deviation(network, found[golden.FILE])
-    text = f"{off:.1e} off the recorded outputs on {network.device.type}; {allowed:.0e} is allowed"
-    if not off <= allowed:
-        raise CheckpointError(f"{text}.")
-    return text
-
-
-def _card(entry: Entry) -> str:
-    if problem := stale(entry):
-        raise CheckpointError(f"{problem}.")
-    return f"{paths.path('cards', entry.name).name}/README.md is what the registry and the results say"
-
-
-def _remote(entry: Entry, pin: Weights, ask: PullOptions) -> str:
-    if pin.revision is None:
-        raise CheckpointError(
-            "The registry pins no commit: not on the Hub yet, as far as it knows. rnnzoo push pins one."
-        )
-    if not ask.may_connect:
-        raise CheckpointError("Offline: the Hub was not asked. Unset HF_HUB_OFFLINE.")
-    with ask.connect() as hub:
-        found = _digests(hub, entry, pin)
-        head = hub.call(pin.repo, lambda: hub.api.model_info(pin.repo)).sha
-    wrong = [f"{name} {problem}" for name, problem in found.items() if problem]
-    if wrong:
-        raise CheckpointError(f"{pin.repo}@{pin.revision}: {', '.join(wrong)}. Do not trust that server.")
-    moved = "" if head in (None, pin.revision) else f"; main is at {head} now, and the pin stays"
-    return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
-
-
-def _digests(hub: Connection, entry: Entry, pin: Weights) -> dict[str, str | None]:
-    """What is wrong with each pinned file at the pinned commit, as the Hub describes it: a small file, which it knows by
-    git's digest alone, is compared with a copy that is here."""
-    there = hub.listing(pin.repo, list(pin.files), pin.revision)
-    found: dict[str, str | None] = {}
-    for name, file in pin.files.items():
-        remote = there.get(name)
-        if remote is None:
-            found[name] = "is not there"
-        elif remote.size != file.size:
-            found[name] = f"has {remote.size:,} bytes instead of {file.size:,}"
-        elif remote.lfs is not None:
-            found[name] = "has another sha256" if remote.lfs.sha256 != file.sha256 else None
-        else:
-            good = [path for path in local.copies(entry.name, pin, name) if differs(path, file) is None]
-            if not good:
-                raise CheckpointError(f"No good copy of {name} is here to compare the Hub's with.")
-            found[name] = "has another sha1" if remote.blob_id != git_sha1(good[0].read_bytes()) else None
-    return found
-
-
-def _metrics(entry: Entry, report: Callable[[int, int], None]) -> str:
-    """The recorded figures, measured again."""
-    from ..training import evaluation
-
-    recorded = results.for_model(entry.name).evaluations
-    if not recorded:
-        raise CheckpointError(f"No figure is recorded. rnnzoo eval {entry.name} --record")
-    texts, drifted = [], False
-    for before in recorded:
-        now = evaluation.evaluate(entry.name, split=before.split, report=report)
-        metric = METRICS[before.metric]
-        off = abs(now.value - before.value)
-        drifted |= not off <= metric.tolerance(before.value)
-        texts.append(
-            f"{before.split} {metric.title} {metric.text(now.value)}, recorded {metric.text(before.value)}; "
-            f"{off:.2g} apart, {metric.tolerance(before.value):.2g} is allowed"
-        )
-        if now.dataset_sha256 != before.dataset_sha256:
-            drifted = True
-            texts.append("on other data than recorded")
-    if drifted:
-        raise CheckpointError(f"{'; '.join(texts)}.")
-    return "; ".join(texts)
+        if measured.dataset_sha256 != recorded.dataset_sha256:
+            return f"{text}; measured on other data than recorded", False
+        return text, difference <= allowed

@@ -20,6 +20,17 @@ class Paper(Spec):
     url: Url | None = None
     arxiv: Annotated[str, Field(pattern=r"^(\d{4}\.\d{4,5}|[a-z-]+/\d{7})$")] | None = None
 
+    @property
+    def citation(self) -> str:
+        """Authors and year, such as `Turkoglu et al. 2019`."""
+        names = self.authors.split(", ")
+        return f"{' & '.join(names) if len(names) < 3 else f'{names[0]} et al.'} {self.year}"
+
+    @property
+    def link(self) -> str:
+        """Where to read it: its address, or else its venue; "" if neither is known."""
+        return f"https://arxiv.org/abs/{self.arxiv}" if self.arxiv else self.url or self.venue or ""
+
 
 class Dataset(Spec):
     """A dataset: content, licence, source, splits, and the digests of its files."""

@@ -1,0 +1,98 @@
+"""Tables of what the programs of benchmarks/ measured. No torch."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..utils import paths
+from ..utils.markdown import markdown
+
+UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
+"""The passes of a benchmark, each with the unit it is written in and how many of that unit a second has."""
+PLOTS = {
+    "stacks": "Seconds of a forward pass and a training step, by contender",
+    "scaling": "Seconds against steps, batch size, layers and units, varied one at a time; the grey line is linear cost",
+}
+"""The plots that `python -m benchmarks.plot` draws into docs/, by the program that measured them, each in words."""
+
+
+def section(root: str) -> str | None:
+    """The generated part of docs/speed.md; None if benchmarks/stacks.json is missing.
+
+    root: the path from the page's folder to the repository's root, "" or "../".
+    """
+    stacks = measurements("stacks")
+    if stacks is None:
+        return None
+    parts = [stack_tables(stacks)]
+    for program, alternative_text in PLOTS.items():
+        if (data := measurements(program)) is not None:
+            parts += [f"![{alternative_text}]({root}docs/{program}.svg)", provenance(program, data)]
+    return "\n\n".join(parts)
+
+
+def measurements(program: str) -> Any:
+    """The numbers that a program of benchmarks/ has stored; None if there are none."""
+    path = paths.path("benchmarks", f"{program}.json")
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def stack_tables(data: dict[str, Any]) -> str:
+    """The tables of benchmarks/stacks.json, one for each size of stack; ratios are to the first row of each."""
+    parts = []
+    for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
+        rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
+        header, table = speed_rows(rows)
+        parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _ratios_to_products(rows)]
+    return "\n\n".join(filter(None, parts))
+
+
+def provenance(program: str, data: dict[str, Any]) -> str:
+    """Machine, date and number of rounds of a program's numbers, and the command that measures them."""
+    machine, rounds = data["machine"], data["rounds"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    repeats = f"median of {rounds}" if rounds > 1 else "once"
+    return (
+        f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; "
+        f"`python -m benchmarks.{program}`."
+    )
+
+
+def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Header (without the first column's) and rows of benchmark results: times, each with its ratio to the first row's."""
+    passes = [name for name in UNITS if rows[0]["seconds"][name] is not None]
+    table = [
+        (row["contender"], *(_time(row, rows[0], name) for name in passes), _mebibytes(row["peak_memory_bytes"]))
+        for row in rows
+    ]
+    return (*passes, "peak memory"), list(table)
+
+
+def _time(row: dict[str, Any], first: dict[str, Any], name: str) -> str:
+    seconds, (scale, unit) = row["seconds"][name], UNITS[name]
+    return "-" if seconds is None else f"{significant(scale * seconds)} {unit} ({seconds / first['seconds'][name]:.1f})"
+
+
+def _mebibytes(count: int | None) -> str:
+    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
+
+
+def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
+    """The time of each of rnnzoo's cells, divided by that of its bare matrix products."""
+    products = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
+    texts = []
+    for row in rows:
+        compiled = (row["library"], row["backend"], row["precision"]) == ("rnnzoo", "auto", "no")
+        if compiled and row["cell"] in products:
+            ratios = (row["seconds"][name] / seconds for name, seconds in products[row["cell"]].items() if seconds)
+            texts.append(f"{row['contender']} {' and '.join(f'{ratio:.1f}' for ratio in ratios)}")
+    subject = "Time divided by that of the bare matrix products, forward and forward + backward"
+    return f"{subject}: {', '.join(texts)}." if texts else ""
+
+
+def significant(value: float) -> str:
+    """Three significant digits without an exponent, thousands separated by commas."""
+    if value >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"
