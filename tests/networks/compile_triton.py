@@ -23,7 +23,8 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
-from zoo.networks.kernels import plans, triton_layer, triton_scan
+from zoo.networks.kernels import triton_layer, triton_scan
+from zoo.networks.kernels.shared import planned
 
 PTXAS = Path(get_ptxas(90).path)  # the assembler that this Triton has for a Hopper
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
@@ -40,7 +41,8 @@ class Compiling:
 
     def launch(self, *args: object, num_warps: int, num_stages: int, **constants: object) -> None:
         names = self.kernel.arg_names
-        given = dict(zip(names, args, strict=False))
+        constants |= {n: None for n, a in zip(names, args, strict=False) if a is None}
+        given = {n: a for n, a in zip(names, args, strict=False) if a is not None}
         types = {n: TYPES[a.dtype] if isinstance(a, Tensor) else "i32" for n, a in given.items()}
         source = ASTSource(
             self.kernel,
@@ -74,13 +76,13 @@ def main(wanted: str = "") -> None:
         for units, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
             net = network(case, layers=2 if case == "rhn" else 1, units=units, inputs=(2,), dtype=dtype)
             direction = net.layers[0].forward_direction
-            if plans.plan(direction.cell) is None or not case.startswith(wanted):
+            if planned(direction) is None or not case.startswith(wanted):
                 continue
             kernels = Compiling(triton_layer.scan_forward), Compiling(triton_layer.scan_backward)
             keep = triton_layer.scan_forward, triton_layer.scan_backward
             triton_layer.scan_forward, triton_layer.scan_backward = kernels
             x = torch.zeros(2, 3, 2, dtype=dtype)
-            triton_scan.scan(direction, x, direction.initial_state(x[0]))[0].sum().backward()
+            triton_scan.scan(planned(direction), x, direction.initial_state(x[0]))[0].sum().backward()
             triton_layer.scan_forward, triton_layer.scan_backward = keep
             for way, compiling in zip(("forward", "backward"), kernels, strict=True):
                 (kernel,) = compiling.made

@@ -20,8 +20,8 @@ from torch.nn.utils import prune
 from zoo.cells import projections
 from zoo.errors import RequestError
 from zoo.networks.kernels import compiled, interface, plans, streaming
-from zoo.networks.network import Network, NetworkState
-from zoo.networks.stack import Stack
+from zoo.networks.network import Network
+from zoo.networks.stack import NetworkState, Stack
 
 BUILT = [
     kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
@@ -456,7 +456,7 @@ def test_where_the_system_has_no_more_threads_one_does_it_all() -> None:
 
 def test_short_memory_is_an_error_like_any_other(instructions: str) -> None:
     sizes = {"steps": 1, "batch": 1, "inputs": 1, "units": 2**50, "input_blocks": 2, "blocks": 2, "phases": 1}
-    job = interface.Job(cell=b"star", **sizes)
+    job = interface.NativeJob(cell=b"star", **sizes)
     with pytest.raises(MemoryError, match="not enough memory"):
         interface.library().rnnzoo_forward(ctypes.byref(job))
 
@@ -952,7 +952,7 @@ def test_states_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "every", "truncate"),
+    ("spec", "every", "tbptt_steps"),
     [({"bidirectional": "sum"}, 2, None), ({"recurrent_dropout": 0.1}, 2, None), ({}, 3, 2)],
     ids=["both ways", "recurrent dropout", "truncated elsewhere"],
 )

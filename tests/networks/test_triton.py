@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from zoo.errors import RequestError
 from zoo.networks import kernels
 from zoo.networks.kernels import plans
-from zoo.networks.network import Network, NetworkState
+from zoo.networks.network import Network
+from zoo.networks.stack import NetworkState
 
 INTERPRETED = os.environ.setdefault("TRITON_INTERPRET", "1") != "0"
 pytest.importorskip("triton", reason="the extra `gpu` is not installed")
@@ -112,8 +113,12 @@ def test_chunks_equal_the_whole(case: str, device: str) -> None:
     lengths = torch.arange(len(x), device=device) % x.shape[1] + 1
     of = [x.requires_grad_(), *(s for part in state for s in part), *net.layers.parameters()]
 
+    steps = x.transpose(0, 1)
+    stack = [triton_scan.supports(layer.forward_direction, steps) for layer in net.layers]
+    scan = triton_scan.StackScan(stack, net.layers[0])
+
     def run(chunk: int) -> list[Tensor]:
-        outputs, final = triton_scan.scan_stack(net.layers, x.transpose(0, 1), state, lengths, 2, chunk)
+        outputs, final = scan(steps, state, lengths, truncate=2, chunk=chunk)
         values = [outputs, *(s for part in final for s in part)]
         return [*values, *torch.autograd.grad([v.square().sum() for v in values], of)]
 
@@ -224,12 +229,12 @@ def test_moved_weights_are_recorded_anew(recorded: None, device: str) -> None:
 def test_passes_that_overlap_have_recordings_of_their_own(
     recorded: None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "MOST", 2)
+    monkeypatch.setattr(graph, "MAX_RECORDINGS", 2)
     net, x, _ = problem(device, "rnn activation=tanh", layers=2, steps=2)
     known = graph.recordings(net.layers[0])
-    inputs = [x + 0.1 * i for i in range(graph.MOST + 1)]
+    inputs = [x + 0.1 * i for i in range(graph.MAX_RECORDINGS + 1)]
     losses = [net(i).sum() for i in inputs]
-    assert len(known.all) == graph.MOST
+    assert len(known.all) == graph.MAX_RECORDINGS
     assert all(r.busy for r in known.all)
     expected = [gradient(plain(net), i) for i in inputs]
     for loss, want in zip(losses, expected, strict=True):

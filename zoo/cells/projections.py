@@ -1,4 +1,4 @@
-"""The linear maps that a cell is made of, dense or convolutional, and the factory that a layer hands to its cell."""
+"""Projections: the linear maps that a cell is made of, dense or convolutional, and the factory a layer hands its cell."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,42 +8,38 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Parametrization = Callable[[Tensor], Tensor]
-"""Makes the matrix of a map out of its weight, so that whatever the weight is, the matrix has some property."""
+"""A function from a projection's weight to its matrix, so that the matrix has some property whatever the weight is."""
 
 
 def along(vector: Tensor, axis: int) -> Tensor:
-    """A (channels,) vector, shaped to meet a state; a leading layer dimension stays in front."""
+    """Return a (channels,) vector shaped to broadcast with a state; a leading layer dimension stays in front."""
     return vector.unsqueeze(-2) if axis == -1 else vector[..., None, None]
 
 
 def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
-    """What a form makes, in the precision of the weight also under autocast: roundings would cost it its property."""
+    """Return the matrix in the precision of the weight, also under autocast: rounding would cost it its property."""
     device = weight.device.type
-    known = torch.amp.is_autocast_available(device)  # not "meta"
-    lowered = known and torch.is_autocast_enabled(device)
-    with torch.autocast(device, enabled=False) if lowered else nullcontext():
+    autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # "meta" has none
+    with torch.autocast(device, enabled=False) if autocasts else nullcontext():
         return parametrization(weight)
 
 
 class Projection(nn.Module):
-    """A linear map W s (+ b), dense or convolutional, added to `plus`: the one building block of a recurrence.
+    """A linear map W s + b, dense or convolutional, added to `plus`: the one building block of a recurrence.
 
-    `norm` is layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). With a `parametrization`, W is what that makes of
-    the weight. For one sequence the layer sets `mask`, which drops the same entries of s at every step (Gal & Ghahramani
-    2016), and holds W as it is made at the start.
+    norm: layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). parametrization: the function from the
+    weight to W; without one, W is the weight. For the length of a sequence a layer holds W, which is then computed once,
+    and `mask`, which drops the same entries of s at every step (Gal & Ghahramani 2016).
     """
 
     weight: Tensor
     mask: Tensor | None = None
-    made: Tensor | None = None
+    held_matrix: Tensor | None = None
 
     def __init__(
-        self,
-        weight: tuple[int, ...],
-        bias: bool = False,
-        norm: nn.Module | None = None,
+        self, weight: tuple[int, ...], bias: bool = False, norm: nn.Module | None = None,
         parametrization: Parametrization | None = None,
-    ):
+    ):  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.empty(weight))
         self.bias = nn.Parameter(torch.empty(weight[0])) if bias else None
@@ -52,20 +48,20 @@ class Projection(nn.Module):
     @property
     def matrix(self) -> Tensor:
         """W."""
-        if self.made is not None:
-            return self.made
+        if self.held_matrix is not None:
+            return self.held_matrix
         return self.weight if self.parametrization is None else parametrized(self.parametrization, self.weight)
 
     @property
     def cost(self) -> int:
-        """Multiply-adds of one product, at one position of an image."""
+        """Multiply-adds of one product; of a convolution, at one position of an image."""
         return self.matrix.numel()
 
     def hold(self, mask: Tensor | None = None) -> None:
-        self.made, self.mask = self.matrix if self.parametrization else None, mask
+        self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
 
     def release(self) -> None:
-        self.made = self.mask = None
+        self.held_matrix = self.mask = None
 
     def forward(self, s: Tensor, plus: Tensor | None = None) -> Tensor:
         if self.mask is not None:
@@ -79,11 +75,11 @@ class Projection(nn.Module):
         return add(self.normalised(product, self.norm).to(product.dtype), plus)
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        """W s, plus what is to be added."""
+        """Return W s + plus."""
         raise NotImplementedError
 
     def along_channels(self, vector: Tensor) -> Tensor:
-        """A (channels,) vector, shaped to be added to a product."""
+        """Return a (channels,) vector shaped to be added to a product."""
         return along(vector, -1)
 
     def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
@@ -91,7 +87,7 @@ class Projection(nn.Module):
 
 
 class Dense(Projection):
-    """W: (out, in). A leading layer dimension on W and b maps a stack of layers, s: (layers, batch, in), at once."""
+    """W: (out, in). With a leading layer dimension on W and b it projects a whole stack at once, s: (layers, batch, in)."""
 
     def extra_repr(self) -> str:
         return str(tuple(self.weight.shape))
@@ -113,7 +109,7 @@ class Conv(Projection):
     extra_repr = Dense.extra_repr
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        # conv2d knows one batch dimension, as does its norm
+        # conv2d takes one batch dimension, and so does the norm
         product = F.conv2d(s.flatten(0, -4), self.matrix, padding="same").unflatten(0, s.shape[:-3])
         return add(product, plus)
 
@@ -125,7 +121,7 @@ class Conv(Projection):
 
 
 class Diagonal(Projection):
-    """One weight a channel and gate: w * s for each of `gates` gates, laid out as a full map's gates are."""
+    """One weight for each channel and gate: w * s for each of `gates` gates, laid out as in a dense projection."""
 
     def __init__(self, channels: int, gates: int, axis: int):
         super().__init__((gates * channels,))
@@ -140,12 +136,15 @@ class Diagonal(Projection):
 
 
 def add(product: Tensor, plus: Tensor | None) -> Tensor:
-    """Their sum in the product's precision, which autocast may have lowered."""
+    """Return product + plus in the product's precision, which autocast may have lowered."""
     return product if plus is None else product + plus.to(product.dtype)
 
 
 class ProjectionFactory:
-    """Makes a cell's recurrent projection, dense or convolutional, with the layer's normalisation. `projection(4)` sends units to 4 x units channels."""
+    """Makes a cell's recurrent projections, dense or convolutional, with the layer's normalisation.
+
+    A cell receives it as `projection`: `projection(4)` is a projection from units to 4 * units channels.
+    """
 
     def __init__(self, units: int, kernel: int | None, layer_norm: bool):
         self.units, self.kernel, self.layer_norm = units, kernel, layer_norm
@@ -161,15 +160,16 @@ class ProjectionFactory:
     def between(
         self, inputs: int, outputs: int, *, bias: bool, norm: bool, parametrization: Parametrization | None = None
     ) -> Projection:
-        """A map from `inputs` channels to `outputs`."""
+        """Return a projection from `inputs` channels to `outputs`."""
         if self.kernel is None:
             return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if norm else None, parametrization)
         shape = (outputs, inputs, self.kernel, self.kernel)
         return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, parametrization)
 
     def scalars(self, count: int, *, bias: bool = False) -> Projection:
-        """A map from units to `count` numbers, each for a whole state; so few have no mean to be normalised by."""
+        """Return a projection from units to `count` numbers, each for a whole state. So few numbers are not normalised."""
         return self.between(self.units, count, bias=bias, norm=False)
 
     def diagonal(self, gates: int = 1) -> Diagonal:
+        """Return a projection with one weight for each unit and gate."""
         return Diagonal(self.units, gates, self.axis)

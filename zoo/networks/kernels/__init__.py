@@ -1,4 +1,4 @@
-"""Faster scans for some architectures; each is held equal to the plain scan of zoo.networks.layer by the tests."""
+"""Faster scans for some architectures. The tests compare each with the plain scan of zoo.networks.layer."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -7,30 +7,42 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..layer import Layer, LayerInput, Scan
+    from ...cells.base import State
+    from ..layer import Direction, Layer, LayerInput, Scan
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
-"""The module with the fused scans for a kind of device, imported when a tensor lies there."""
+"""The module of the fused scans for a type of device, imported when a tensor lies there."""
 
 
 def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
-    """The fused scan that can run every one of these layers, one at a time, on x; None where there is none.
+    """Return the fused scan that can run every one of these layers, one at a time, on x; None if there is none.
 
-    Of Rows, one that looks the vectors up itself.
+    Of a LazyEmbedding x, one that looks the vectors up itself.
     """
-    scans = _scans(x)
-    if scans and all(scans.supports(direction, x) for layer in layers for direction in layer.directions):
-        return scans.scan
-    return None
+    scans = _fused_scans(x)
+    if scans is None:
+        return None
+    planned = {direction: scans.supports(direction, x) for layer in layers for direction in layer.directions}
+    if not all(planned.values()):
+        return None
+
+    def scan(direction: "Direction", *arguments: Any) -> "tuple[Tensor, State]":
+        return scans.scan(planned[direction], *arguments)
+
+    return scan
 
 
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:
-    """The fused scan that can run these layers on x together, nothing between them; None where there is none."""
-    scans = _scans(x)
-    return scans.scan_stack if scans and hasattr(scans, "scan_stack") and scans.supports_stack(layers, x) else None
+    """Return the fused scan that can run these layers on x together, nothing between them; None if there is none.
+
+    Its arguments are x, (time, batch, features), the states of all layers, lengths and the steps to truncate after.
+    """
+    scans = _fused_scans(x)
+    return scans.stack_scan(layers, x) if hasattr(scans, "stack_scan") else None
 
 
-def _scans(x: "LayerInput") -> Any:
+def _fused_scans(x: "LayerInput") -> Any:
+    """Return the module of the fused scans for the device of x; None if there is none."""
     name = FUSED.get(x.device.type)
     try:
         return import_module(f"{__name__}.{name}") if name else None

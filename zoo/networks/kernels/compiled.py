@@ -1,7 +1,7 @@
 """The fused scan of one layer on a CPU, float32, by the compiled code of native/scan.cpp.
 
-Under torch.autocast to bfloat16 it rounds the operands of matrix products to that and nothing else, which a processor
-with instructions for such products (AVX-512's pairs, AMX's tiles) repays.
+Under torch.autocast to bfloat16 it rounds the operands of matrix products to bfloat16 and nothing else. That is faster on
+processors with instructions for such products (AVX-512 BF16, AMX).
 """
 
 import ctypes
@@ -18,67 +18,75 @@ from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .interface import address, pair
-from .plans import Plan, plan, planned
-from .shared import altered, differentiable, in_memory, maps, only_equations, operands, parameters
+from .shared import PlannedLayer, customised, differentiable, in_memory, planned
 
 
-def supports(direction: Direction, x: LayerInput) -> bool:
-    """Whether `scan` can run this layer on x now: a cell with a plan, dense, float32, on a CPU, its equations and no more."""
-    made = plan(direction.cell)
-    if made is None or interface.library() is None:
-        return False
+def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
+    """Return the plan by which `scan` can run this layer on x now; None if it cannot.
+
+    It can if the cell has a plan and the layer is dense, float32, on a CPU, with nothing added to its equations.
+    """
+    layer = planned(direction)
+    if layer is None or interface.library() is None:
+        return None
     if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16:
-        return False
+        return None
     if isinstance(x, LazyEmbedding):
-        return _looks_up(x) and _takes(direction, made, x.embedding.weight)
-    return _takes(direction, made, x)
+        return layer if _is_plain_lookup(x) and _fits_interface(layer, x.embedding.weight) else None
+    return layer if _fits_interface(layer, x) else None
 
 
-def _looks_up(x: LazyEmbedding) -> bool:
-    """Whether vectors can be read straight from the table: it is an embedding as Network makes it, and no more."""
-    layer = x.embedding
-    plain = layer.max_norm is None and not (layer.scale_grad_by_freq or layer.sparse) and layer.padding_idx == PADDING
-    there = in_memory(x.tokens) and x.tokens.device == layer.weight.device
-    return type(layer) is nn.Embedding and plain and there and not altered(layer)
-
-
-def _takes(direction: Direction, made: Plan, x: Tensor) -> bool:
-    """Whether x, or the table that it is of, and the parameters are what native/scan.cpp takes them for."""
-    units, first = direction.units, direction.input
+def _is_plain_lookup(x: LazyEmbedding) -> bool:
+    """Return whether the compiled code may read vectors from the table itself: the embedding is as Network makes it."""
+    embedding = x.embedding
     return (
-        only_equations(direction, made, x)
+        type(embedding) is nn.Embedding
+        and embedding.max_norm is None
+        and not (embedding.scale_grad_by_freq or embedding.sparse)
+        and embedding.padding_idx == PADDING
+        and in_memory(x.tokens)
+        and x.tokens.device == embedding.weight.device
+        and not customised(embedding)
+    )
+
+
+def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
+    """Return whether types and shapes are those that native/scan.cpp expects. x: the input, or the table it is read from."""
+    direction, units, blocks = layer.direction, layer.direction.units, layer.plan.blocks
+    return (
+        layer.is_dense_equations(x)
         and is_float(x)
-        and all(is_float(p) for p in parameters(direction, made) if p is not None)
-        and len(first.weight) == len(direction.cell.inputs) * units
+        and all(is_float(p) for p in layer.parameters if p is not None)
+        and len(direction.input.weight) == len(direction.cell.inputs) * units
         and all(
-            q.map.weight.shape[1:] == (units,)
-            and len(q.map.weight) in range(units, (made.blocks - q.block) * units + 1, units)
-            for q in made.products
+            product.projection.weight.shape[1:] == (units,)
+            and len(product.projection.weight) in range(units, (blocks - product.block) * units + 1, units)
+            for product in layer.plan.products
         )
-        and all(m.bias is None or m.bias.shape == m.weight.shape[:1] for m in maps(direction, made))
+        and all(m.bias is None or m.bias.shape == m.weight.shape[:1] for m in layer.projections)
     )
 
 
 def is_float(tensor: Tensor) -> bool:
-    """Whether the compiled code can read a tensor's numbers."""
+    """Return whether a tensor is float32 in this machine's memory, so that the compiled code can read it."""
     return in_memory(tensor) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
 
 
 def scan(
-    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Outputs, (time, batch, units), and final states; arguments as Direction.scan's."""
-    made = planned(direction.cell)
+    """Return the outputs, (time, batch, units), and the final states; arguments as for Direction.scan."""
+    direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
-    if x.shape[-1] != direction.input.weight.shape[1]:  # torch says what is wrong
+    if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
-    run = Run(direction, made, lengths, truncate, tokens)
-    inputs = [x, *direction.cell.matched(state, x.dtype), *operands(direction, made)]
+    compiled_scan = CompiledScan(layer, lengths, truncate, tokens)
+    inputs = [x, *direction.cell.matched(state, x.dtype), *layer.operands]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
-        outputs, *final = _Scan.apply(run, *inputs)
+        outputs, *final = _ScanFunction.apply(compiled_scan, *inputs)
     else:
-        outputs, *final = run.forward(inputs, None)
+        outputs, *final = compiled_scan.forward(inputs, None)
     return outputs, tuple(final)
 
 
@@ -95,34 +103,33 @@ def _keep_memory() -> None:
         libc.mallopt(trim_threshold, 2**31 - 1)
 
 
-class Run:
-    """One scan of one layer. `inputs` are x, the initial states and the parameters.
+class CompiledScan:
+    """One scan of one layer. Its `inputs` are x, the initial states and the operands of the layer.
 
-    tokens: (time, batch), which rows of x the layer reads, x: (rows, features); None where it reads x itself.
+    tokens: (time, batch), the rows of x that the layer reads, x: (rows, features); None where it reads x itself, (time,
+    batch, features).
     """
 
-    def __init__(
-        self, direction: Direction, made: Plan, lengths: Tensor | None, truncate: int | None,
-        tokens: Tensor | None = None,
-    ):  # fmt: skip
-        self.direction, self.plan, self.truncate = direction, made, truncate
+    def __init__(self, layer: PlannedLayer, lengths: Tensor | None, truncate: int | None, tokens: Tensor | None = None):
+        self.layer, self.truncate = layer, truncate
         self.lengths = None if lengths is None else lengths.long().contiguous()
         self.tokens = None if tokens is None else tokens.long().contiguous()
-        self.states = len(direction.cell.states)
+        self.states = len(layer.direction.cell.states)
         self.half = torch.is_autocast_enabled("cpu")
         lib = interface.library()
         assert lib is not None
         self.library = lib
 
-    def tape(self, x: Tensor) -> Tensor:
-        """Memory for what the backward pass needs, a row for every step and sequence."""
+    def new_tape(self, x: Tensor) -> Tensor:
+        """Return memory for what the backward pass needs, (time, batch, floats of one step)."""
         _keep_memory()
-        floats = self.library.rnnzoo_tape(self.plan.name.encode(), self.plan.phases, self.direction.units)
+        plan = self.layer.plan
+        floats = self.library.rnnzoo_tape(plan.name.encode(), plan.phases, self.layer.direction.units)
         steps = x if self.tokens is None else self.tokens
         return x.new_empty(*steps.shape[:2], floats)
 
     def forward(self, inputs: Sequence[Tensor | None], tape: Tensor | None) -> tuple[Tensor, ...]:
-        """Outputs and final states."""
+        """Return the outputs and the final states; write the tape if there is one."""
         job, held = self.job(inputs)
         y = held[0].new_empty(job.steps, job.batch, job.units)
         end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
@@ -132,90 +139,94 @@ class Run:
 
     def backward(
         self, inputs: Sequence[Tensor | None], y: Tensor, tape: Tensor, wanted: Sequence[bool],
-        given: Sequence[Tensor | None],
+        output_gradients: Sequence[Tensor | None],
     ) -> list[Tensor | None]:  # fmt: skip
-        """Gradients of the `wanted` inputs from those given of the outputs and final states."""
+        """Return the gradients by the `wanted` inputs; output_gradients: those of the outputs and the final states."""
         job, held = self.job(inputs)
-        first = 1 + self.states
-        found: list[Tensor | None] = [None] * len(inputs)
-        train = any(wanted[first:])  # the gradients of the weights come all together
+        first = 1 + self.states  # input weight; then input bias, and weight and bias of every product
+        gradients: list[Tensor | None] = [None] * len(inputs)
+        train = any(wanted[first:])  # the gradients of all weights come together
         for i, tensor in enumerate(inputs):
             if tensor is not None and (train if i >= first else wanted[i]):
-                found[i] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+                gradients[i] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         if wanted[0] and self.tokens is not None:
-            found[0] = y.new_empty(*self.tokens.shape, job.inputs)
-        given = [g if g is None else _packed(g) for g in given]
+            gradients[0] = y.new_empty(*self.tokens.shape, job.inputs)
+        output_gradients = [g if g is None else _packed(g) for g in output_gradients]
         job.y, job.tape = address(y), address(tape)
-        job.y_gradient, job.end_gradient = address(given[0]), pair(given[1:])
-        job.x_gradient, job.start_gradient = address(found[0]), pair(found[1:first])
-        job.weight_gradient, job.bias_gradient = address(found[first]), address(found[first + 1])
+        job.y_gradient, job.end_gradient = address(output_gradients[0]), pair(output_gradients[1:])
+        job.x_gradient, job.start_gradient = address(gradients[0]), pair(gradients[1:first])
+        job.weight_gradient, job.bias_gradient = address(gradients[first]), address(gradients[first + 1])
         for i in range(job.products):
-            job.product[i].weight_gradient = address(found[first + 2 + 2 * i])
-            job.product[i].bias_gradient = address(found[first + 3 + 2 * i])
+            job.product[i].weight_gradient = address(gradients[first + 2 + 2 * i])
+            job.product[i].bias_gradient = address(gradients[first + 3 + 2 * i])
         self.library.rnnzoo_backward(ctypes.byref(job))
-        if found[0] is not None and self.tokens is not None:
-            found[0] = torch.ops.aten.embedding_dense_backward(found[0], self.tokens, len(held[0]), PADDING, False)
-        return [f if want else None for f, want in zip(found, wanted, strict=True)]
+        if gradients[0] is not None and self.tokens is not None:
+            table = held[0]
+            gradients[0] = torch.ops.aten.embedding_dense_backward(
+                gradients[0], self.tokens, len(table), PADDING, False
+            )
+        return [g if want else None for g, want in zip(gradients, wanted, strict=True)]
 
-    def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.Job, list[Tensor]]:
-        """A job with everything but its outputs, and the tensors that it points into."""
+    def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.NativeJob, list[Tensor]]:
+        """Return a job with everything but its outputs, and the tensors that it points into."""
         x, *rest = inputs
         assert x is not None
         x = x.detach().resolve_neg()
         if x.shape[-1] > 1 and x.stride(-1) != 1:
             x = x.contiguous()
-        held = [x, *(t if t is None else _packed(t) for t in rest)]
+        packed = [t if t is None else _packed(t) for t in rest]
+        start, (weight, bias, *recurrent) = packed[: self.states], packed[self.states :]
         steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
-        start, (weight, bias, *others) = held[1 : 1 + self.states], held[1 + self.states :]
-        units = self.direction.units
-        products = (interface.Product * len(self.plan.products))()
-        for i, product in enumerate(self.plan.products):
-            w = others[2 * i]
-            assert w is not None
-            products[i] = interface.Product(
-                address(w), address(others[2 * i + 1]), None, None, product.phase, product.block, w.shape[0] // units
-            )
-        job = interface.Job(
-            cell=self.plan.name.encode(), option=self.plan.option,
-            steps=steps, batch=batch, inputs=x.shape[-1], units=units,
-            input_blocks=len(self.direction.cell.inputs), blocks=self.plan.blocks, phases=self.plan.phases,
-            products=len(products), threads=torch.get_num_threads(), half=self.half,
-            x=address(x), x_step=x.stride(0), x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
+        plan, direction = self.layer.plan, self.layer.direction
+        products = (interface.NativeProduct * len(plan.products))()
+        for i, product in enumerate(plan.products):
+            matrix = recurrent[2 * i]
+            assert matrix is not None
+            products[i] = interface.NativeProduct(
+                weight=address(matrix), bias=address(recurrent[2 * i + 1]),
+                phase=product.phase, block=product.block, blocks=matrix.shape[0] // direction.units,
+            )  # fmt: skip
+        job = interface.NativeJob(
+            cell=plan.name.encode(), option=plan.option, steps=steps, batch=batch, inputs=x.shape[-1],
+            units=direction.units, input_blocks=len(direction.cell.inputs), blocks=plan.blocks, phases=plan.phases,
+            products=len(products), threads=torch.get_num_threads(), half=self.half, x=address(x), x_step=x.stride(0),
+            x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
             product=products, lengths=address(self.lengths), truncate=self.truncate or 0, start=pair(start),
         )  # fmt: skip
-        return job, [t for t in held if t is not None]
+        return job, [x, *(t for t in packed if t is not None)]
 
 
-class _Scan(torch.autograd.Function):
+class _ScanFunction(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: Run, *inputs: Tensor | None) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, compiled_scan: CompiledScan, *inputs: Tensor | None) -> tuple[Tensor, ...]:
         assert inputs[0] is not None
-        tape = run.tape(inputs[0])
-        outputs = run.forward(inputs, tape)
-        ctx.run = run
-        # the first two only for torch to notice if somebody writes into them
-        ctx.save_for_backward(run.tokens, run.lengths, outputs[0], tape, *inputs)
+        tape = compiled_scan.new_tape(inputs[0])
+        outputs = compiled_scan.forward(inputs, tape)
+        ctx.scan = compiled_scan
+        # tokens and lengths are saved so that torch notices if somebody writes into them
+        ctx.save_for_backward(compiled_scan.tokens, compiled_scan.lengths, outputs[0], tape, *inputs)
         ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *output_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         _, _, y, tape, *inputs = ctx.saved_tensors
-        run, wanted = ctx.run, ctx.needs_input_grad[1:]
-        # gradients of gradients, or many at once, are left to torch's operations, in the precision that states have here
-        if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in given):
+        scan, wanted = ctx.scan, ctx.needs_input_grad[1:]
+        # torch's operations compute gradients of gradients, and many gradients at once, in the precision of the states
+        if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in output_gradients):
             with torch.autocast("cpu", enabled=False):
-                again = differentiable([run.direction], inputs, wanted, given, run.lengths, run.truncate, run.tokens)
-            return None, *again
-        return None, *run.backward(inputs, y.contiguous(), _aligned(tape), wanted, given)
+                return None, *differentiable(
+                    [scan.layer], inputs, wanted, output_gradients, scan.lengths, scan.truncate, scan.tokens
+                )
+        return None, *scan.backward(inputs, y.contiguous(), _aligned(tape), wanted, output_gradients)
 
 
 def _aligned(tape: Tensor) -> Tensor:
-    """A tape where vectors can be read from it: hooks of saved tensors may have brought it elsewhere."""
+    """Return the tape where the compiled code can read vectors from it; hooks of saved tensors may have moved it."""
     fits = tape.is_contiguous() and tape.data_ptr() % 64 == 0
     return tape if fits else tape.clone(memory_format=torch.contiguous_format)
 
 
 def _packed(tensor: Tensor) -> Tensor:
-    """A tensor as it lies in memory: its numbers one after the other, with their signs."""
+    """Return a tensor whose numbers lie one after the other in memory, with their signs."""
     return tensor.detach().resolve_neg().contiguous()

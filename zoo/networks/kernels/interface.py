@@ -1,7 +1,7 @@
-"""The C interface of native/scan.cpp: its structures, field by field, and the libraries that were built from it.
+"""The C interface of native/scan.cpp: its structures, field by field, and the libraries built from it.
 
-Three are built, for three widths of vectors, when the package is installed, and the widest that this processor runs is
-loaded. Where none was built (no compiler) everything works without, slower; `rnnzoo doctor` says so.
+Installing the package builds three libraries, for three widths of vectors; the widest that this processor runs is loaded.
+Without a compiler none is built, and everything works, slower; `rnnzoo doctor` says so.
 """
 
 import ctypes
@@ -17,18 +17,20 @@ import torch
 from torch import Tensor
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
-"""What a processor runs, by torch's name for it, fastest first; "generic" runs everywhere."""
+"""The libraries that a processor runs, fastest first, by torch's name of its capability; "generic" runs everywhere."""
 
 _int, pointer = ctypes.c_int64, ctypes.c_void_p
 
 
-class Product(ctypes.Structure):
+class NativeProduct(ctypes.Structure):
+    """Product of native/scan.cpp, field by field."""
+
     _fields_ = [(n, pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
         (n, _int) for n in ("phase", "block", "blocks")
     ]
 
 
-class Job(ctypes.Structure):
+class NativeJob(ctypes.Structure):
     """Job of native/scan.cpp, field by field."""
 
     _fields_ = [
@@ -43,7 +45,7 @@ class Job(ctypes.Structure):
         ("rows", pointer),
         ("weight", pointer),
         ("bias", pointer),
-        ("product", ctypes.POINTER(Product)),
+        ("product", ctypes.POINTER(NativeProduct)),
         ("lengths", pointer),
         ("truncate", _int),
         ("start", pointer * 2),
@@ -57,22 +59,22 @@ class Job(ctypes.Structure):
     ]
 
 
-class Head(ctypes.Structure):
+class NativeHead(ctypes.Structure):
     """Head of native/scan.cpp, field by field."""
 
     _fields_ = [("weight", pointer), ("bias", pointer), ("outputs", _int)]
 
 
 def libraries() -> dict[str, Path]:
-    """The libraries that were built, by instruction set."""
+    """Return the paths of the libraries that were built, by instruction set."""
     folder = Path(__file__).parent
-    found = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
-    return {kind: path for kind, path in found if path.exists()}
+    candidates = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
+    return {kind: path for kind, path in candidates if path.exists()}
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The fastest library that is there and that this processor runs; one that cannot be used is warned of."""
+    """Return the fastest library that was built and that this processor runs, or None; warn of one that does not load."""
     built = libraries()
     for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
         if kind in built:
@@ -84,7 +86,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a library; raises OSError if that cannot be done, or if it was built from other sources than are here."""
+    """Load a library. Raise OSError if it does not load or was not built from the sources in native/."""
     try:
         lib = ctypes.CDLL(str(path))
         lib.rnnzoo_source.restype = ctypes.c_char_p
@@ -92,33 +94,34 @@ def open_library(path: Path) -> ctypes.CDLL:
             raise OSError("it was built from other sources")
         lib.rnnzoo_tape.restype = lib.rnnzoo_halves.restype = _int
         lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
-        lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(Job)]
-        lib.rnnzoo_step.argtypes = [ctypes.POINTER(Job), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
+        lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(NativeJob)]
+        lib.rnnzoo_step.argtypes = [ctypes.POINTER(NativeJob), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
         for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_step):
-            function.restype, function.errcheck = _int, _checked  # type: ignore[assignment]
-    except (OSError, AttributeError) as error:  # not a library for this machine; of another version
+            function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
+    except (OSError, AttributeError) as error:  # for another machine, or of another version
         raise OSError(f"{path} cannot be loaded: {error}.") from error
     return lib
 
 
 @cache
 def _digest() -> str | None:
-    """Of the sources as setup.py takes it; None where the package has none, which came with its libraries."""
+    """Return the SHA-256 of native/ as setup.py computes it; None where the package was installed without its sources."""
     folder = Path(__file__).parent / "native"
     sources = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() if sources else None
 
 
-def _checked(done: int, function: Any, arguments: tuple[Any, ...]) -> None:
-    if not done:
+def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> None:
+    """Raise MemoryError if a function of the library returns 0."""
+    if not succeeded:
         raise MemoryError("There is not enough memory for the compiled scan.")
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Where a tensor's numbers lie."""
+    """Return the address of a tensor's first number; None for None, a null pointer."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def pair(tensors: Sequence[Tensor | None]) -> Any:
-    """The addresses of up to two states."""
+    """Return the addresses of up to two states as a C array."""
     return (pointer * 2)(*map(address, tensors))

@@ -1,7 +1,7 @@
-"""How the fused scans see a cell: which matrix products a step makes, and the name of what happens between them.
+"""How the fused scans see a cell: the matrix products of one time step, and the name of what happens between them.
 
-A plan repeats no equation of a cell; the pointwise functions it names do (native/cells.h), and the tests hold them equal
-to the cell's own step.
+A plan repeats no equation of a cell. The pointwise functions it names do (native/cells.h, triton_cells.py), and the tests
+compare those with the cell's own step.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,25 @@ from ...cells.unitary import SoftOrthogonalRNN
 
 @dataclass(frozen=True)
 class Product:
-    """A recurrent map, added to the pre-activations from `block` on.
+    """A recurrent projection, whose outputs are added to the blocks of pre-activations from `block` on.
 
-    phase: the part of a step before which it is computed. In phase 0 it maps the old h, later what the phase before made.
+    It is computed before phase `phase` of a step. In phase 0 it projects the old h, in later phases the result of the
+    phase before.
     """
 
-    map: Projection
+    projection: Projection
     block: int = 0
     phase: int = 0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The pointwise functions `name`, over blocks of pre-activations: those of the input maps, then those of biases alone."""
+    """The pointwise functions `name`, and the products whose results they take.
+
+    blocks: how many blocks of pre-activations, each (batch, units), a step has: first those of the input projection, then
+    those that have recurrent terms and biases alone. phases: how many rounds of products a step takes, one after the
+    other. option: the number that the pointwise functions take, such as a step size.
+    """
 
     name: str
     products: tuple[Product, ...]
@@ -44,6 +50,7 @@ class Plan:
 
 
 def _plan(cell: Any, name: str, *products: Product, extra: int = 0, phases: int = 1, option: float = 0.0) -> Plan:
+    """Return the plan of a cell with `extra` blocks beyond those of its input projection."""
     return Plan(name, products, len(cell.inputs) + extra, phases, option)
 
 
@@ -96,13 +103,9 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
 
 
 def plan(cell: Cell) -> Plan | None:
-    """The plan of a cell, or None if no fused scan knows it. A subclass may compute something else, so it has none."""
+    """Return the plan of a cell, or None if no fused scan knows it.
+
+    The class must be one of PLANS itself: a subclass may compute something else.
+    """
     make = PLANS.get(type(cell))
     return make(cell) if make else None
-
-
-def planned(cell: Cell) -> Plan:
-    """The plan of a cell that is known to have one."""
-    made = plan(cell)
-    assert made is not None
-    return made

@@ -1,16 +1,17 @@
-"""The pointwise part of each cell in Triton: what happens to a tile of sequences once the matrix products are there.
+"""The pointwise part of each cell in Triton: what happens to a tile of sequences after the matrix products.
 
-As in native/cells.h a time step has one or more phases. Before a phase, the products of its operand (in the first the
-old h, later the result of the phase before) have been added to its pre-activations. Tiles are float32, (sequences,
-units), and come in tuples:
+As in native/cells.h, a time step has one or more phases. Before each phase, the products of its operand have been added to
+its pre-activations. The operand is the old h in the first phase, and the result of the phase before in later ones. Tiles
+are float32, (sequences, units), and come in tuples.
 
-`forward(phase, a, old, now, option)` takes the pre-activations up to this phase, the states before the step and those
-the phase before made; it gives the new states, and the tape: what `backward` needs of this phase.
-`backward(phase, g, top, old, new, kept, option)` takes the gradients of the states that this phase and that the whole
-step made, h before and after the step, and the tape; it gives the gradients of the phase's pre-activations, and those
-of the states it started from, other than through the products.
+`forward(phase, a, old, now, option)` takes the pre-activations `a` up to this phase, the states `old` before the step, and
+the states `now` that the phase before has made. It returns the new states, and the tape: what `backward` needs of this phase.
 
-Equations and gate order are those of zoo.cells; a derivative of tanh or sigmoid is written by its value.
+`backward(phase, g, top, old, new, kept, option)` takes the gradients `g` of the states that this phase has made and `top`
+of those that the whole step has made, h before (`old`) and after (`new`) the step, and the tape `kept`. It returns the
+gradients of the phase's pre-activations, and those of the states it started from, except through the products.
+
+Equations and gate order are those of zoo.cells. The derivative of tanh or sigmoid is written by its value.
 """
 
 # mypy: ignore-errors
@@ -30,7 +31,7 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    """To within rounding: the hardware's own has 11 bits, and 1 - e^-2x has no digits left near zero."""
+    """Exact to within rounding. The hardware's own has 11 bits; 1 - e^-2x alone has no digits left near zero."""
     e, s = tl.exp(-2.0 * tl.abs(x)), x * x
     far = (1.0 - e) / (1.0 + e)
     near = (((-6.6157491e-3 * s + 2.1312742e-2) * s - 5.3910065e-2) * s + 0.13333118) * s - 0.33333331
@@ -243,13 +244,20 @@ def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.conste
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A cell's functions and its tape: how many tiles, and which of them is the operand of a later phase."""
+    """A cell's functions and its tape.
+
+    tape: how many tiles a step writes, or a phase where `tape_per_phase`. operand: which of them later phases project.
+    """
 
     forward: Any
     backward: Any
     tape: int
     operand: int = 0
     tape_per_phase: bool = False
+
+    def tape_blocks(self, phases: int) -> int:
+        """Return how many tiles a step of so many phases writes."""
+        return self.tape * (phases if self.tape_per_phase else 1)
 
 
 CELLS = {
@@ -268,4 +276,4 @@ CELLS = {
     "gru-after": Pointwise(_gru_after_forward, _gru_after_backward, 4),
     "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
 }
-"""By the name in a Plan."""
+"""The pointwise part by the name in a Plan."""

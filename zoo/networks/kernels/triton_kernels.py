@@ -1,11 +1,18 @@
-"""The scans in Triton: one program takes a tile of the batch through all the steps of a chunk of time, forward or back.
+"""The scans in Triton: one program takes a tile of the batch through all steps of a chunk of time, forward or backward.
 
-The recurrent weights are read once and stay on the chip, as do the states; a step reads its projected input (backward:
-its tape) while the step before is computed, and writes its output and tape (backward: gradients of pre-activations).
-What is carried from one chunk to the next lies in float32 in `carry`, which a call reads and overwrites.
+The recurrent weights are read once and stay on the chip, as do the states. A step reads its projected input (backward: its
+tape) while the step before is computed, and writes its output and tape (backward: gradients of the pre-activations). What
+is carried from one chunk to the next lies in float32 in `carry`, which a call reads and overwrites.
 
-Matrices of a step are (batch, blocks * UNITS), row after row. PHASE gives the phase of every block of pre-activations,
-FIRST the first block of every phase, WEIGHT the place of its recurrent weights in `weight`, (places, PAD, PAD) padded with zeros, or -1.
+The kernels' arguments come in this order:
+- tensors read, then tensors written; a matrix of one step is (batch, blocks * UNITS), row after row;
+- the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
+- the cell: CELL, its function of triton_cells.py; OPTION, the number that takes; STATES, how many it carries; INPUTS, blocks
+  of the input projection; TAPE, blocks that a step writes for the backward pass;
+- the products: PHASES, how many phases a step has; PHASE, the phase of every block of pre-activations; FIRST, the first block
+  of every phase; WEIGHT, the place of every block's matrix in `weight`, or -1; MATRICES, how many there are;
+- how to run: RESIDENT, whether the matrices stay on the chip; PRECISION, of tl.dot;
+- sizes: UNITS; PAD, units padded to what tl.dot takes; ROWS, sequences of a program.
 """
 
 # mypy: ignore-errors
@@ -17,12 +24,12 @@ import triton.language as tl
 
 @triton.jit
 def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr):
-    """COUNT tiles that lie side by side in a matrix of WIDTH blocks."""
+    """Return COUNT tiles that lie side by side in a matrix of WIDTH blocks, as float32."""
     place = row[:, None] * (WIDTH * UNITS) + unit[None, :]
-    found = ()
+    tiles = ()
     for i in tl.static_range(COUNT):
-        found = found + (tl.load(pointer + place + i * UNITS, mask=inside, other=0.0).to(tl.float32),)
-    return found
+        tiles = tiles + (tl.load(pointer + place + i * UNITS, mask=inside, other=0.0).to(tl.float32),)
+    return tiles
 
 
 INTERPRETED = tl.constexpr(not isinstance(_read, triton.JITFunction))
@@ -30,6 +37,7 @@ INTERPRETED = tl.constexpr(not isinstance(_read, triton.JITFunction))
 
 @triton.jit
 def _write(pointer, row, unit, inside, values, WIDTH: tl.constexpr, UNITS: tl.constexpr):
+    """Write tiles side by side into a matrix of WIDTH blocks."""
     place = row[:, None] * (WIDTH * UNITS) + unit[None, :]
     for i in tl.static_range(len(values)):
         tl.store(pointer + place + i * UNITS, values[i].to(pointer.dtype.element_ty), mask=inside)
@@ -37,24 +45,24 @@ def _write(pointer, row, unit, inside, values, WIDTH: tl.constexpr, UNITS: tl.co
 
 @triton.jit
 def _where(condition, values, others):
-    found = ()
+    tiles = ()
     for i in tl.static_range(len(values)):
-        found = found + (tl.where(condition, values[i], others[i]),)
-    return found
+        tiles = tiles + (tl.where(condition, values[i], others[i]),)
+    return tiles
 
 
 @triton.jit
 def _cleared(condition, values):
-    """Zero where not `condition`, whatever stood there."""
-    found = ()
+    """Return the values where `condition` holds, zero elsewhere, whatever stood there."""
+    tiles = ()
     for i in tl.static_range(len(values)):
-        found = found + (tl.where(condition, values[i], 0.0),)
-    return found
+        tiles = tiles + (tl.where(condition, values[i], 0.0),)
+    return tiles
 
 
 @triton.jit
 def _matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
-    """One block of recurrent weights, (out, in), or transposed."""
+    """Return one block of recurrent weights, (out, in) or transposed."""
     if TRANSPOSED:
         return tl.load(weight + place * PAD * PAD + unit[None, :] * PAD + unit[:, None])
     else:
@@ -63,17 +71,17 @@ def _matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl
 
 @triton.jit
 def _matrices(weight, unit, COUNT: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
-    found = ()
+    blocks = ()
     for i in tl.static_range(COUNT):
-        found = found + (_matrix(weight, unit, i, PAD, TRANSPOSED),)
-    return found
+        blocks = blocks + (_matrix(weight, unit, i, PAD, TRANSPOSED),)
+    return blocks
 
 
 @triton.jit
 def _product(operand, matrix, plus, PRECISION: tl.constexpr):
-    """operand @ matrix + plus, operand rounded as the matrix is, summed in float32."""
+    """Return operand @ matrix + plus, with the operand rounded to the matrix's type, summed in float32."""
     operand = operand.to(matrix.dtype)
-    if INTERPRETED:  # it takes bfloat16 for integers
+    if INTERPRETED:  # the interpreter takes bfloat16 for integers
         return tl.dot(operand.to(tl.float32), matrix.to(tl.float32), plus)
     else:
         return tl.dot(operand, matrix, plus, input_precision=PRECISION)
@@ -81,7 +89,8 @@ def _product(operand, matrix, plus, PRECISION: tl.constexpr):
 
 @triton.jit
 def _count(steps):
-    if INTERPRETED:  # numpy 2.4 no longer takes an array of one number, the interpreter's scalar, for an integer
+    """Return `steps` as the bound of a loop."""
+    if INTERPRETED:  # its scalar is an array of one number, which numpy 2.4 no longer takes for an integer
         return steps.handle.data.item()
     else:
         return steps
@@ -89,20 +98,21 @@ def _count(steps):
 
 @triton.jit
 def _while(condition, row, batch):
-    """The rows of the batch while a scalar holds; `&` with it makes a mask of numbers in Triton 3.9's interpreter."""
+    """Return which rows are in the batch, none if the scalar is false; in Triton 3.9's interpreter `&` with a scalar makes
+    a mask of numbers."""
     return row < tl.where(condition, batch, 0)
 
 
 @triton.jit(do_not_specialize=["begin", "steps", "batch"])
 def scan_forward(
-    x,  # (steps, batch, INPUTS * UNITS), projected, or (steps, batch), one feature
-    input_weight,  # (INPUTS, UNITS) where there is one feature
-    weight,
+    x,  # (steps, batch, INPUTS * UNITS), projected; of one feature (steps, batch), as it is
+    input_weight,  # (INPUTS, UNITS), read where there is one feature
+    weight,  # (MATRICES, PAD, PAD), padded with zeros
     bias,  # (blocks, PAD), float32
-    carry,  # (batch, STATES * UNITS)
-    lengths,  # (batch)
-    y,  # (1 + steps, batch, UNITS): before each step, and after the last
-    tape,  # (steps, batch, TAPE * UNITS)
+    lengths,  # (batch), or None
+    carry,  # (batch, STATES * UNITS), the states: read and written
+    y,  # (1 + steps, batch, UNITS), h before each step and after the last: written from the second on
+    tape,  # (steps, batch, TAPE * UNITS), written
     begin,
     steps,
     batch,
@@ -110,20 +120,19 @@ def scan_forward(
     OPTION: tl.constexpr,
     STATES: tl.constexpr,
     INPUTS: tl.constexpr,
+    ONE_FEATURE: tl.constexpr,
+    TAPE: tl.constexpr,  # 0: none is written
     PHASES: tl.constexpr,
     PHASE: tl.constexpr,
     WEIGHT: tl.constexpr,
     MATRICES: tl.constexpr,
-    TAPE: tl.constexpr,  # 0: none is kept
-    ONE_FEATURE: tl.constexpr,
-    LENGTHS: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
     UNITS: tl.constexpr,
     PAD: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """`steps` time steps; writes y, the tape and the states."""
+    """Run `steps` time steps; write y, the tape and the states."""
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
     state = _read(carry, row, unit, inside, STATES, STATES, UNITS)
@@ -131,20 +140,20 @@ def scan_forward(
         matrices = _matrices(weight, unit, MATRICES, PAD, True)
     if ONE_FEATURE:
         by_feature = _read(input_weight, 0 * row, unit, inside, INPUTS, INPUTS, UNITS)
-        ahead = (tl.load(x + row, mask=row < batch, other=0.0).to(tl.float32),)
+        x_next = (tl.load(x + row, mask=row < batch, other=0.0).to(tl.float32),)
     else:
-        ahead = _read(x, row, unit, inside, INPUTS, INPUTS, UNITS)
-    if LENGTHS:
+        x_next = _read(x, row, unit, inside, INPUTS, INPUTS, UNITS)
+    if lengths is not None:
         left = tl.load(lengths + row, mask=row < batch, other=0) - begin
     for t in range(_count(steps)):
-        given, old, now, a = ahead, state, state, ()
+        x_now, old, now, a = x_next, state, state, ()
         more = _while(t + 1 < steps, row, batch)
         if ONE_FEATURE:
             x += batch
-            ahead = (tl.load(x + row, mask=more, other=0.0).to(tl.float32),)
+            x_next = (tl.load(x + row, mask=more, other=0.0).to(tl.float32),)
         else:
             x += batch * INPUTS * UNITS
-            ahead = _read(x, row, unit, inside & more[:, None], INPUTS, INPUTS, UNITS)
+            x_next = _read(x, row, unit, inside & more[:, None], INPUTS, INPUTS, UNITS)
         kept_at = tape
         for phase in tl.static_range(PHASES):
             operand = now[0]
@@ -153,9 +162,9 @@ def scan_forward(
                     s = tl.zeros([ROWS, PAD], tl.float32) + tl.load(bias + b * PAD + unit)[None, :]
                     if b < INPUTS:
                         if ONE_FEATURE:
-                            s += given[0][:, None] * by_feature[b]
+                            s += x_now[0][:, None] * by_feature[b]
                         else:
-                            s += given[b]
+                            s += x_now[b]
                     if WEIGHT[b] >= 0:
                         if RESIDENT:
                             s = _product(operand, matrices[WEIGHT[b]], s, PRECISION)
@@ -168,7 +177,7 @@ def scan_forward(
             if TAPE > 0:
                 _write(kept_at, row, unit, inside, kept, TAPE, UNITS)
                 kept_at += len(kept) * UNITS
-        if LENGTHS:
+        if lengths is not None:
             now = _where((t < left)[:, None], now, old)
         state = now
         y += batch * UNITS
@@ -179,13 +188,13 @@ def scan_forward(
 
 @triton.jit(do_not_specialize=["begin", "steps", "batch", "truncate"])
 def scan_backward(
-    weight,
-    carry,  # (batch, STATES * UNITS), gradients of the states
-    lengths,  # (batch)
+    weight,  # (MATRICES, PAD, PAD)
+    lengths,  # (batch), or None
     y,  # (1 + steps, batch, UNITS)
     tape,  # (steps, batch, TAPE * UNITS)
-    y_gradient,  # (steps, batch, UNITS)
-    gradient,  # (steps, batch, blocks * UNITS): of the pre-activations, written
+    y_gradient,  # (steps, batch, UNITS), or None for zero
+    carry,  # (batch, STATES * UNITS), gradients of the states: read and written
+    gradient,  # (steps, batch, blocks * UNITS), of the pre-activations: written
     begin,
     steps,
     batch,
@@ -193,23 +202,21 @@ def scan_backward(
     CELL: tl.constexpr,
     OPTION: tl.constexpr,
     STATES: tl.constexpr,
+    TAPE: tl.constexpr,
+    TAPE_PER_PHASE: tl.constexpr,
+    TRUNCATE: tl.constexpr,
     PHASES: tl.constexpr,
     PHASE: tl.constexpr,
     FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
     MATRICES: tl.constexpr,
-    TAPE: tl.constexpr,
-    TAPE_PER_PHASE: tl.constexpr,
-    LENGTHS: tl.constexpr,
-    TRUNCATE: tl.constexpr,
-    Y_GRADIENT: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
     UNITS: tl.constexpr,
     PAD: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The same steps from the last to the first; writes the gradients of the pre-activations and of the states."""
+    """Run the same steps from the last to the first; write the gradients of the pre-activations and of the states."""
     BLOCKS: tl.constexpr = len(PHASE)
     AHEAD: tl.constexpr = 0 if TAPE_PER_PHASE else TAPE
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
@@ -217,22 +224,22 @@ def scan_backward(
     g = _read(carry, row, unit, inside, STATES, STATES, UNITS)
     if RESIDENT:
         matrices = _matrices(weight, unit, MATRICES, PAD, False)
-    if LENGTHS:
+    if lengths is not None:
         left = tl.load(lengths + row, mask=row < batch, other=0) - begin
     last = (steps - 1).to(tl.int64) * batch * UNITS
     y += last
     tape += last * TAPE
-    y_gradient += last
     gradient += last * BLOCKS
     new = _read(y + batch * UNITS, row, unit, inside, 1, 1, UNITS)
     old_ahead = _read(y, row, unit, inside, 1, 1, UNITS)
     kept_ahead = _read(tape, row, unit, inside, AHEAD, TAPE, UNITS)
-    if Y_GRADIENT:
+    if y_gradient is not None:
+        y_gradient += last
         g_ahead = _read(y_gradient, row, unit, inside, 1, 1, UNITS)
     for back in range(_count(steps)):
         t = steps - 1 - back
         kept, old = kept_ahead, old_ahead
-        if Y_GRADIENT:
+        if y_gradient is not None:
             g = (g[0] + g_ahead[0],) + g[1:]
         more = inside & _while(t > 0, row, batch)[:, None]
         tape_now = tape
@@ -240,7 +247,7 @@ def scan_backward(
         tape -= batch * TAPE * UNITS
         old_ahead = _read(y, row, unit, more, 1, 1, UNITS)
         kept_ahead = _read(tape, row, unit, more, AHEAD, TAPE, UNITS)
-        if Y_GRADIENT:
+        if y_gradient is not None:
             y_gradient -= batch * UNITS
             g_ahead = _read(y_gradient, row, unit, more, 1, 1, UNITS)
         top = g
@@ -250,7 +257,7 @@ def scan_backward(
                     tape_now + phase * (TAPE // PHASES) * UNITS, row, unit, inside, TAPE // PHASES, TAPE, UNITS
                 )
             da, g = CELL(phase, g, top, old[0], new[0], kept, OPTION)
-            if LENGTHS:
+            if lengths is not None:
                 da = _cleared((t < left)[:, None], da)
             if UNITS < PAD:
                 da = _cleared(unit[None, :] < UNITS, da)
@@ -268,7 +275,7 @@ def scan_backward(
             g = (sum,) + g[1:]
             if UNITS < PAD:
                 g = _cleared(unit[None, :] < UNITS, g)
-        if LENGTHS:
+        if lengths is not None:
             g = _where((t < left)[:, None], g, top)
         if TRUNCATE:
             whole = (begin + t == 0) | ((begin + t) % truncate != 0)

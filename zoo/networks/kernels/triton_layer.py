@@ -1,6 +1,6 @@
 """One layer of a fused scan on a GPU: its buffers, and the launches that fill them chunk by chunk.
 
-Products over many steps (the input map, the gradients of weights) are left to torch, the scans to triton_kernels.py.
+Products over many steps (the input projection, the gradients of weights) are left to torch, the scans to triton_kernels.py.
 """
 
 from collections.abc import Sequence
@@ -10,42 +10,42 @@ import torch
 import triton
 from torch import Tensor
 
-from ..layer import Direction
-from .plans import Plan
+from .shared import PlannedLayer
 from .triton_cells import CELLS
 from .triton_kernels import scan_backward, scan_forward
 
 ROWS = 16
-"""Sequences of one program: the least that the matrix units take, as a step's latency is what costs."""
+"""Sequences of one program: the fewest that the matrix units take, since a step's latency is what costs."""
 
-WIDEST = 128
-"""Padded units; the tiles of wider layers do not fit the registers."""
+MAX_PADDED_UNITS = 128
+"""The tiles of wider layers do not fit the registers."""
 
-MOST = 16
-"""Recurrent matrices of a layer: their products are written out one by one, and more take minutes to compile."""
+MAX_MATRICES = 16
+"""Recurrent matrices of a layer. Their products are unrolled, and more take minutes to compile."""
 
 SHARED = 227 * 1024
-"""Shared memory of a program on an H100 or H200, in bytes; other GPUs say their own."""
+"""Shared memory of a program on an H100 or H200, in bytes; other GPUs report their own."""
 
 EXACT = "ieee"
 """How small matrices of float32 are multiplied where TF32 is not allowed; see multiplication."""
 
 
 def padded(units: int) -> int:
-    """Units rounded up to a power of two that tl.dot takes."""
+    """Return units rounded up to a power of two that tl.dot takes."""
     return max(16, triton.next_power_of_2(units))
 
 
-def matrices(made: Plan, units: int) -> int:
-    """How many recurrent matrices, (units, units), a layer has."""
-    return sum(p.map.weight.shape[0] // units for p in made.products)
+def matrices(layer: PlannedLayer) -> int:
+    """Return how many recurrent matrices, (units, units), a layer has."""
+    return sum(product.projection.weight.shape[0] // layer.direction.units for product in layer.plan.products)
 
 
 def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
-    """tl.dot's input_precision: TF32 where torch is allowed it, else float32 itself, or three products of TF32.
+    """Return tl.dot's input_precision for `count` matrices of (pad, pad).
 
-    Three products lose about two bits of float32's 24. Float32 itself does without the matrix units, and where matrices
-    are large or many the compiler runs out of registers, or of time.
+    It is TF32 where torch allows that, else float32 itself or three products of TF32, which lose about two bits of
+    float32's 24. Float32 itself does without the matrix units; where matrices are large or many, the compiler then runs
+    out of registers, or of time.
     """
     matmul = torch.backends.cuda.matmul
     allowed = matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
@@ -55,49 +55,57 @@ def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
 
 
 def resident(size: int, precision: str, device: torch.device) -> bool:
-    """Whether matrices of `size` bytes stay on the chip; else every step reads them again, from the cache."""
+    """Return whether matrices of `size` bytes fit on the chip; else every step reads them again, from the cache."""
     shared = SHARED
     if device.type == "cuda":
         shared = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 99 * 1024)
-    passed_around = 32 * 1024  # between threads, in a step
-    return size * (2.2 if precision == "tf32x3" else 1) + passed_around <= shared
+    exchanged = 32 * 1024  # between threads, in a step
+    return size * (2.2 if precision == "tf32x3" else 1) + exchanged <= shared
 
 
-class Job:
-    """One layer of one run.
+class TritonLayer:
+    """One layer of one scan: its buffers, and its launches.
 
-    x: (time, batch, features), contiguous, in the precision of the run; weights: those of the input map and of the
-    plan's products, each with its bias. `kept` is what the backward pass needs of the forward pass: y, which starts
-    with the initial state, and the tape.
+    x: (time, batch, features), contiguous, in the precision of the scan; operands: matrix and bias of the input projection
+    and of the plan's products. saved: what the forward pass leaves for the backward pass, y, (1 + time, batch, units),
+    which begins with the initial state, and the tape, (time, batch, tape blocks * units).
     """
 
     def __init__(
-        self, direction: Direction, made: Plan, x: Tensor, weights: Sequence[Tensor | None],
-        lengths: Tensor | None, truncate: int | None, kept: Sequence[Tensor] | None, train: bool,
+        self, planned: PlannedLayer, x: Tensor, operands: Sequence[Tensor | None], lengths: Tensor | None,
+        truncate: int | None, saved: Sequence[Tensor] | None, train: bool,
     ):  # fmt: skip
-        self.made, self.cell, self.x, self.truncate = made, CELLS[made.name], x, truncate
-        self.weights = [w if w is None else w.detach() for w in weights]
-        (steps, batch, self.features), self.units = x.shape, direction.units
+        direction, plan = planned.direction, planned.plan
+        self.plan, self.cell, self.x, self.truncate = plan, CELLS[plan.name], x, truncate
+        self.operands = [w if w is None else w.detach() for w in operands]
+        self.lengths = lengths
+        (steps, self.batch, self.features), self.units = x.shape, direction.units
         self.inputs, self.states = len(direction.cell.inputs), len(direction.cell.states)
-        self.one_feature, self.batch, pad = self.features == 1, batch, padded(self.units)
-        of = [(p.block + i, p.phase) for p in made.products for i in range(p.map.weight.shape[0] // self.units)]
-        phase, place = dict(of), {block: i for i, (block, _) in enumerate(of)}
-        self.tape_blocks = self.cell.tape * (made.phases if self.cell.tape_per_phase else 1)
-        if kept is None:
-            tape = x.new_empty(steps, batch, self.tape_blocks * self.units if train else 0)
-            kept = x.new_empty(steps + 1, batch, self.units), tape
-        self.y, self.tape = kept
-        self.carry = x.new_empty(batch, self.states * self.units, dtype=torch.float32)
-        self.weight = x.new_empty(len(place), pad, pad)
-        self.bias = x.new_empty(made.blocks, pad, dtype=torch.float32)
-        self.lengths = x if lengths is None else lengths  # any pointer does for what is not read
-        precision = multiplication(x.dtype, pad, len(place))
+        self.one_feature = self.features == 1
+        self.tape_blocks = self.cell.tape_blocks(plan.phases)
+        if saved is None:
+            tape = x.new_empty(steps, self.batch, self.tape_blocks * self.units if train else 0)
+            saved = x.new_empty(steps + 1, self.batch, self.units), tape
+        self.y, self.tape = saved
+        self.carry = x.new_empty(self.batch, self.states * self.units, dtype=torch.float32)
+
+        # every block of pre-activations that has a recurrent matrix: its place among them, and its phase
+        blocks = [
+            (product.block + i, product.phase)
+            for product in plan.products
+            for i in range(product.projection.weight.shape[0] // self.units)
+        ]
+        phases, places = dict(blocks), {block: place for place, (block, _) in enumerate(blocks)}
+        pad, count = padded(self.units), len(blocks)
+        self.weight = x.new_empty(count, pad, pad)
+        self.bias = x.new_empty(plan.blocks, pad, dtype=torch.float32)
+        precision = multiplication(x.dtype, pad, count)
+        block_phases = tuple(phases.get(block, 0) for block in range(plan.blocks))
+        self.first_blocks = tuple(block_phases.index(phase) for phase in range(plan.phases))
         self.constants: dict[str, Any] = {
-            "OPTION": made.option, "STATES": self.states, "PHASES": made.phases, "MATRICES": len(place),
-            "PHASE": tuple(phase.get(b, 0) for b in range(made.blocks)),
-            "WEIGHT": tuple(place.get(b, -1) for b in range(made.blocks)),
-            "LENGTHS": lengths is not None, "PRECISION": precision,
-            "RESIDENT": resident(self.weight.nbytes, precision, x.device),
+            "OPTION": plan.option, "STATES": self.states, "PHASES": plan.phases, "PHASE": block_phases,
+            "WEIGHT": tuple(places.get(block, -1) for block in range(plan.blocks)), "MATRICES": count,
+            "PRECISION": precision, "RESIDENT": resident(self.weight.nbytes, precision, x.device),
             "UNITS": self.units, "PAD": pad, "ROWS": ROWS,
             "num_warps": min(8, pad // (16 if x.dtype == torch.bfloat16 else 8)), "num_stages": 1,
         }  # fmt: skip
@@ -109,13 +117,13 @@ class Job:
 
     def pack(self) -> None:
         """Lay out the weights as the kernels want them."""
-        weight, input_bias, *products = self.weights
-        assert weight is not None
-        self.input = weight.to(self.x.dtype).contiguous()
+        input_weight, input_bias, *products = self.operands
+        assert input_weight is not None
+        self.input = input_weight.to(self.x.dtype).contiguous()
         biases = [(0, input_bias)]
         self.weight.zero_(), self.bias.zero_()
         place = 0
-        for product, weight, bias in zip(self.made.products, products[::2], products[1::2], strict=True):
+        for product, weight, bias in zip(self.plan.products, products[::2], products[1::2], strict=True):
             matrices = weight.view(-1, self.units, self.units)  # type: ignore[union-attr]
             self.weight[place : place + len(matrices), : self.units, : self.units] = matrices
             place += len(matrices)
@@ -125,70 +133,71 @@ class Job:
                 rows = bias.view(-1, self.units)
                 self.bias[block : block + len(rows), : self.units] += rows
 
-    def start(self, state: Sequence[Tensor]) -> None:
-        """Begin a forward pass."""
+    def start_forward(self, state: Sequence[Tensor]) -> None:
+        """Begin a forward pass from the initial state."""
         self.pack()
         self.y[0] = state[0]
         torch.cat([s.to(self.x.dtype).float() for s in state], 1, out=self.carry)
         self.projected: Tensor | None = None
 
     def forward(self, begin: int, end: int) -> None:
-        """Steps begin to end, the ones before them done."""
-        given = self.x[begin:end]
+        """Run steps begin to end; the ones before them are done."""
+        x = self.x[begin:end]
         if not self.one_feature:
-            flat, weight = given.flatten(0, 1), self.input.t()
+            flat, weight = x.flatten(0, 1), self.input.t()
             if self.projected is None:  # the first chunk is the longest
                 self.projected = flat.new_empty(len(flat), weight.shape[1])
-            given = torch.mm(flat, weight, out=self.projected[: len(flat)])
+            x = torch.mm(flat, weight, out=self.projected[: len(flat)])
         scan_forward[(triton.cdiv(self.batch, ROWS),)](
-            given, self.input, self.weight, self.bias, self.carry, self.lengths, self.y[begin:], self.tape[begin:],
+            x, self.input, self.weight, self.bias, self.lengths, self.carry, self.y[begin:], self.tape[begin:],
             begin, end - begin, self.batch, CELL=self.cell.forward, INPUTS=self.inputs,
             TAPE=self.tape_blocks if self.tape.numel() else 0, ONE_FEATURE=self.one_feature, **self.constants,
         )  # fmt: skip
 
     def carried(self) -> list[Tensor]:
-        """The states after the steps that are done (before them, in a backward pass), or their gradients."""
+        """Return the states after the steps that are done or, in a backward pass, the gradients by those before them."""
         parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
         return [part.to(self.x.dtype, copy=True, memory_format=torch.contiguous_format) for part in parts]
 
-    def turn(self, gradients: Sequence[Tensor | None], want_x: bool) -> None:
-        """Begin a backward pass from gradients of the final states."""
+    def start_backward(self, state_gradients: Sequence[Tensor | None], want_x: bool) -> None:
+        """Begin a backward pass from gradients of the final states; want_x: whether that by x is wanted."""
         self.pack()
-        for part, g in zip(self.carry.view(self.batch, self.states, self.units).unbind(1), gradients, strict=True):
+        parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
+        for part, g in zip(parts, state_gradients, strict=True):
             if g is None:
                 part.zero_()
             else:
                 part.copy_(g)
-        self.gradient = self.x.new_empty(*self.x.shape[:2], self.made.blocks * self.units)
+        self.gradient = self.x.new_empty(*self.x.shape[:2], self.plan.blocks * self.units)
         self.x_gradient = torch.empty_like(self.x) if want_x else None
 
     def backward(self, y_gradient: Tensor | None, begin: int, end: int) -> None:
-        """Steps end to begin; y_gradient: (time, batch, units), contiguous, or None for zero."""
+        """Run steps end to begin; y_gradient: (time, batch, units), contiguous, or None for zero."""
         scan_backward[(triton.cdiv(self.batch, ROWS),)](
-            self.weight, self.carry, self.lengths, self.y[begin:], self.tape[begin:],
-            self.y if y_gradient is None else y_gradient[begin:], self.gradient[begin:],
+            self.weight, self.lengths, self.y[begin:], self.tape[begin:],
+            None if y_gradient is None else y_gradient[begin:], self.carry, self.gradient[begin:],
             begin, end - begin, self.batch, self.truncate or 0, CELL=self.cell.backward, TAPE=self.tape_blocks,
-            FIRST=tuple(self.constants["PHASE"].index(phase) for phase in range(self.made.phases)),
-            TAPE_PER_PHASE=self.cell.tape_per_phase, TRUNCATE=bool(self.truncate), Y_GRADIENT=y_gradient is not None,
+            TAPE_PER_PHASE=self.cell.tape_per_phase, FIRST=self.first_blocks, TRUNCATE=bool(self.truncate),
             **self.constants,
         )  # fmt: skip
         if self.x_gradient is not None:
-            made = self.gradient[begin:end].flatten(0, 1)[:, : self.inputs * self.units]
-            torch.mm(made, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
+            by_inputs = self.gradient[begin:end].flatten(0, 1)[:, : self.inputs * self.units]
+            torch.mm(by_inputs, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
 
     def weight_gradients(self) -> list[Tensor | None]:
-        """Gradients of the weights and biases, when all steps are done."""
+        """Return the gradients by the operands, when all steps are done."""
         flat = self.gradient.flatten(0, 1)
-        biases = flat.sum(0, dtype=torch.float32)
-        made = self.inputs * self.units
-        found: list[Tensor | None] = [flat[:, :made].t() @ self.x.flatten(0, 1), biases[:made]]
-        for product, weight, bias in zip(self.made.products, self.weights[2::2], self.weights[3::2], strict=True):
+        by_bias = flat.sum(0, dtype=torch.float32)
+        by_inputs = slice(self.inputs * self.units)
+        gradients: list[Tensor | None] = [flat[:, by_inputs].t() @ self.x.flatten(0, 1), by_bias[by_inputs]]
+        for product, weight, bias in zip(self.plan.products, self.operands[2::2], self.operands[3::2], strict=True):
             rows = slice(product.block * self.units, product.block * self.units + len(weight))  # type: ignore[arg-type]
-            found += [flat[:, rows].t() @ self._operand(product.phase), None if bias is None else biases[rows]]
-        return found
+            by_product = flat[:, rows].t() @ self._projected_states(product.phase)
+            gradients += [by_product, None if bias is None else by_bias[rows]]
+        return gradients
 
-    def _operand(self, phase: int) -> Tensor:
-        """What the products of a phase mapped, (time * batch, units)."""
+    def _projected_states(self, phase: int) -> Tensor:
+        """Return what the products of a phase projected, (time * batch, units)."""
         if phase == 0:
             return self.y[:-1].flatten(0, 1)
         block = self.cell.operand + (self.cell.tape * phase if self.cell.tape_per_phase else 0)

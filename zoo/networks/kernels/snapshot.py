@@ -1,0 +1,82 @@
+"""What the modules of a stack compute with, remembered so that a later change to any of them is noticed."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from ...utils import torch_internals
+from .shared import PlannedLayer
+
+
+class Snapshot:
+    """The modules, options, hooks and weights of a stack and its head, as they were when the snapshot was taken.
+
+    A stream asks `unchanged` at every step, so no module is walked there. __init__ collects the dictionaries in which
+    modules keep what can change, in lists with one entry a thing; a check reads each list again, in C, and compares.
+    """
+
+    def __init__(self, stack: nn.ModuleList, layers: Sequence[PlannedLayer], head: nn.Linear | None):
+        directions = [layer.direction for layer in layers]
+        cells = [direction.cell for direction in directions]
+        projections = [m for layer in layers for m in layer.projections]
+        readers = [*projections, *([] if head is None else [head])]
+        self.stack, self.head = stack, head
+
+        # a submodule replaced, added or removed, anywhere in the stack
+        self.submodules = [torch_internals.children(m) for m in stack.modules()]
+        self.submodules_then = [dict(submodules) for submodules in self.submodules]
+
+        # another class, or another method of one module, which is one attribute more
+        self.modules: list[nn.Module] = [*directions, *cells, *readers]
+        self.classes_then = list(map(type, self.modules))
+        self.attributes = list(map(vars, self.modules))
+        self.attribute_counts_then = list(map(len, self.attributes))
+
+        # an option that decides what is computed; a bias where there was none
+        options = [(vars(direction), "zoneout") for direction in directions]
+        options += [(vars(cell), name) for cell in cells for name, value in vars(cell).items() if _is_option(value)]
+        options += [(vars(m), "parametrization") for m in projections]
+        options += [(torch_internals.parameters(m), "bias") for m in readers if m.bias is None]
+        self.option_owners, self.option_names = zip(*options, strict=True)
+        self.options_then = self._options()
+
+        # a hook; those of the head are looked at before, see streaming.stepper
+        self.hooks = [hooks for m in projections for hooks in torch_internals.forward_hooks(m)]
+
+        # weights that lie elsewhere; other values in the same place are what the next step reads
+        owned = [torch_internals.parameters(m) for m in readers]
+        weights = [(parameters, name) for parameters in owned for name, p in parameters.items() if p is not None]
+        self.parameter_owners, self.parameter_names = zip(*weights, strict=True)
+        self.addresses_then = self._addresses()
+
+    def unchanged(self, stack: nn.ModuleList, head: nn.Linear | None) -> bool:
+        """Return whether a step of this stack and head still computes what it did when the snapshot was taken."""
+        try:
+            addresses = self._addresses()
+        except (KeyError, TypeError):  # a parameter was deleted, or is None
+            return False
+        return (
+            self.same_modules(stack)
+            and head is self.head
+            and list(map(type, self.modules)) == self.classes_then
+            and list(map(len, self.attributes)) == self.attribute_counts_then
+            and self._options() == self.options_then
+            and not any(self.hooks)
+            and not torch_internals.global_module_hooks_active()
+            and addresses == self.addresses_then
+        )
+
+    def same_modules(self, stack: nn.ModuleList) -> bool:
+        """Return whether this is the same stack, of the same modules."""
+        return stack is self.stack and self.submodules == self.submodules_then
+
+    def _options(self) -> list[object]:
+        return list(map(dict.get, self.option_owners, self.option_names))
+
+    def _addresses(self) -> list[int]:
+        return list(map(Tensor.data_ptr, map(dict.__getitem__, self.parameter_owners, self.parameter_names)))
+
+
+def _is_option(value: object) -> bool:
+    """Return whether an attribute of a cell decides what it computes."""
+    return isinstance(value, bool | int | float) or callable(value)
