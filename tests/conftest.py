@@ -23,7 +23,7 @@ from rnnzoo_cli import main as cli
 
 from zoo import registry
 from zoo.data import mnist
-from zoo.networks import builder
+from zoo.networks import sizes
 from zoo.registry import load_lock, lock, yaml
 from zoo.utils import paths
 
@@ -45,7 +45,7 @@ def _own_registry() -> Any:
 def clear_caches() -> None:
     """Forget what was read of a registry and counted of its models."""
     registry.clear_caches()
-    builder.counts.cache_clear()
+    sizes.counts.cache_clear()
 
 
 @cache

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from zoo.cells import CELLS, Number
 from zoo.networks.builder import build
-from zoo.networks.network import Network, NetworkState
+from zoo.networks.network import Network
+from zoo.networks.stack import NetworkState
 from zoo.registry.schema import Architecture, Config, Interface
 
 MERGES = ("sum", "concat", "mul", "mean")

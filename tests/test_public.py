@@ -16,8 +16,8 @@ from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.data.base import Split
 from zoo.data.text import trimmed
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
-from zoo.networks.builder import multiply_adds
 from zoo.networks.feedforward import ACTIVATIONS
+from zoo.networks.sizes import multiply_adds
 from zoo.networks.stack import Stack
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths

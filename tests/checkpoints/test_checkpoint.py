@@ -22,7 +22,7 @@ from zoo.cells import CELLS
 from zoo.checkpoints.checkpoint import resolve
 from zoo.checkpoints.hub import client
 from zoo.checkpoints.reference import Reference
-from zoo.checkpoints.tensors import header
+from zoo.checkpoints.tensors import header, read_tensors, write_tensors
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
 from zoo.networks import loading
 from zoo.networks.builder import build
@@ -212,7 +212,7 @@ def spoiled(value):
 ])  # fmt: skip
 def test_tensors_that_do_not_fit(tmp_path, change, words):
     saved(tmp_path)
-    loading.write_tensors(tmp_path / WEIGHTS, tensors(**change))
+    write_tensors(tmp_path / WEIGHTS, tensors(**change))
     reason(tmp_path, words, f"does not fit {NAME}")
     unlucky = network(seed=5)
     with pytest.raises(CheckpointError):
@@ -222,7 +222,7 @@ def test_tensors_that_do_not_fit(tmp_path, change, words):
 
 def test_of_many_problems_five_are_listed(tmp_path):
     saved(tmp_path)
-    loading.write_tensors(tmp_path / WEIGHTS, {"only.this": torch.zeros(1)})
+    write_tensors(tmp_path / WEIGHTS, {"only.this": torch.zeros(1)})
     message = reason(tmp_path, "; and [0-9]+ more")
     assert message.count("is missing") + message.count("is not of this") == 5
     shown = re.search("and ([0-9]+) more", message)
@@ -231,9 +231,9 @@ def test_of_many_problems_five_are_listed(tmp_path):
 
 def test_weights_of_another_architecture(tmp_path):
     saved(tmp_path)
-    loading.write_tensors(tmp_path / WEIGHTS, network(units=4).state_dict())
+    write_tensors(tmp_path / WEIGHTS, network(units=4).state_dict())
     reason(tmp_path, "instead of")
-    loading.write_tensors(tmp_path / WEIGHTS, network(layers=1).state_dict())
+    write_tensors(tmp_path / WEIGHTS, network(layers=1).state_dict())
     reason(tmp_path, "layers.1.* is missing")
 
 
@@ -300,10 +300,10 @@ def test_a_file_that_is_not_safetensors(tmp_path, fault):
 
 def test_a_name_twice_in_a_header_is_named_as_the_fault(tmp_path):
     (tmp_path / "x").write_bytes(good())
-    assert loading.read_tensors(tmp_path / "x").keys() == network().state_dict().keys()
+    assert read_tensors(tmp_path / "x").keys() == network().state_dict().keys()
     (tmp_path / "x").write_bytes(twice("head.bias"))
     with pytest.raises(CheckpointError, match="occurs twice"):
-        loading.read_tensors(tmp_path / "x")
+        read_tensors(tmp_path / "x")
 
 
 def test_a_weights_file_that_cannot_be_read(tmp_path):
@@ -585,7 +585,7 @@ def test_a_published_config_that_disagrees_with_the_registry(home, change, words
 
 def test_published_weights_that_do_not_fit_their_config(home):
     folder = saved(home / "cards" / NAME)
-    loading.write_tensors(folder / WEIGHTS, network(layers=1).state_dict())
+    write_tensors(folder / WEIGHTS, network(layers=1).state_dict())
     publish(home, folder)
     with pytest.raises(CheckpointError, match="is missing"):
         load(NAME)

@@ -20,9 +20,10 @@ from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, split_words
 from zoo.data import task_data
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
 from zoo.networks import loading
-from zoo.networks.builder import build, counts, parameters
+from zoo.networks.builder import build
 from zoo.networks.kernels import interface
 from zoo.networks.layer import LazyEmbedding
+from zoo.networks.sizes import counts, parameters
 from zoo.publishing import release
 from zoo.registry.schema import Config, Task
 from zoo.training.evaluation import evaluate
@@ -231,7 +232,7 @@ def test_frozen_vectors_are_no_parameters_but_are_saved(tmp_path):
 def test_the_same_seed_gives_the_same_vectors():
     assert torch.equal(tokens().embedding.weight, tokens().embedding.weight)
     assert build("gru-1x200-spooky", device="meta").embedding.weight.is_meta
-    assert counts("gru-1x200-spooky")[0] == 3 * (100 * 200 + 200 * 200 + 200) + 3 * 200 + 3
+    assert counts("gru-1x200-spooky").parameters == 3 * (100 * 200 + 200 * 200 + 200) + 3 * 200 + 3
 
 
 @pytest.mark.parametrize(
@@ -508,9 +509,9 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
     kept = (out / FILE).read_bytes()
     (out / FILE).unlink()
     with pytest.raises(CheckpointError, match=r"no vocabulary\.txt"):
-        release.adopt(out)
+        release.release(out)
     (out / FILE).write_bytes(kept)
-    assert release.adopt(out) == NAME
+    assert release.release(out) == NAME
     text = (text_zoo / "registry.yaml").read_text()
     assert hashlib.sha256(kept).hexdigest() in text
     registry.load_registry().all_tasks["spooky"] = task("spooky")

@@ -14,7 +14,8 @@ from zoo import registry
 from zoo.data import task_data
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
-from zoo.networks.builder import build, counts, multiply_adds, parameters
+from zoo.networks.builder import build
+from zoo.networks.sizes import counts, multiply_adds, parameters
 from zoo.registry.schema import Architecture, Config, ConvHead, Interface
 from zoo.training import optimizers, trainer
 from zoo.training.evaluation import measure
@@ -98,7 +99,7 @@ def test_the_document_s_network():
     star = 3 * 9 * 64 * 64 + 2 * 64  # two maps of the layer below and one of the state
     first = 9 * (2 * 3 * 64 + 64 * 64) + 2 * 64
     head = 9 * (64 * 128 + 128 * 128 + 128 * 256 + 256 * 256) + 128 + 128 + 256 + 256 + 257 * 27
-    assert counts("convstar-12x64-jester")[0] == first + 11 * star + head
+    assert counts("convstar-12x64-jester").parameters == first + 11 * star + head
 
 
 def test_figures_of_table_5():
@@ -195,7 +196,7 @@ def test_training_on_clips(tmp_path, monkeypatch):
 
 def test_the_stand_in_says_so(run):
     _, out, _ = run("card", "convstar-2x8-nmnist-small")
-    assert "The data stand in for 20BN-Jester hand gestures: figures on the two do not compare." in out
+    assert "The data stand in for 20BN-Jester hand gestures, so figures on the two are not comparable." in out
     assert "standing in for gesture video" in out
     assert "3 x 3 to 16, 16, 32, 32 channels, stride 2, ReLU" in out
 

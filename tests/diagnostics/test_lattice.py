@@ -133,7 +133,7 @@ def test_singular_values_at_any_state_are_those_of_finite_differences() -> None:
     found = jacobian_at(net, x, step=3).values
     first = net.features(x[:, :3])[0][:, -1], net.features(x[:, :4])[0][:, -1]
     second = net.features(x[:, :3])[1][:, -1]
-    way, rate = net.stack[1].forward_direction, 1e-6
+    way, rate = net.layers[1].forward_direction, 1e-6
 
     def output(below: Tensor, h: Tensor) -> Tensor:
         return way.step(way.cell.prepare(way.input(below)), (h,))[0]
@@ -207,11 +207,11 @@ def test_identity_starts_are_identities_of_every_run(kernel: int | None) -> None
     "name", ["glorot-uniform", "lecun-uniform", "he-uniform", "he-normal", "uniform-0.3", "normal-0.2"]
 )
 def test_draws_have_the_spread_of_torch_s(name: str) -> None:
-    from zoo.networks.builder import _fill
+    from zoo.networks.initialisers import fill
 
     generator, block, other = torch.Generator().manual_seed(0), torch.empty(30, 40, 60), torch.empty(40, 60)
     ensemble.fill(block, name, generator)
-    _fill(other, name, 40, generator)
+    fill(other, name, 40, generator)
     assert float(block.std()) == pytest.approx(float(other.std()), rel=0.05)
     assert float(block.abs().max()) <= 1.1 * float(other.abs().max()) or "normal" in name
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from zoo.cells import CELLS
 from zoo.cells.projections import Projection
 from zoo.diagnostics import benchmark
-from zoo.networks import builder
+from zoo.networks import sizes
 from zoo.networks.layer import Direction
 from zoo.networks.network import Network
 from zoo.registry.schema import Architecture
@@ -130,7 +130,7 @@ def test_a_matrix_is_made_once_a_sequence(cell: str, backend: str) -> None:
     net.backend = backend
     net(normal(3, 6, 2))
     assert len(made) == (2 if backend == "plain" else 1)
-    assert all(m.made is None for m in net.modules() if isinstance(m, Projection))
+    assert all(m.held_matrix is None for m in net.modules() if isinstance(m, Projection))
 
 
 # States
@@ -242,7 +242,7 @@ def test_numbers_out_of_range_are_refused(cell: str, option: str, value: float) 
 @pytest.mark.parametrize(("name", "printed"), [("urnn-full-1x512", 270_000), ("rnn-soft-orthogonal-1x128", 18_000)])
 def test_parameters_are_those_of_table_1(name: str, printed: int) -> None:
     """Table 1 of "Gating revisited", in thousands."""
-    assert abs(builder.counts(f"{name}-pmnist")[0] / printed - 1) < 0.02
+    assert abs(sizes.counts(f"{name}-pmnist").parameters / printed - 1) < 0.02
 
 
 def test_multiply_adds_of_maps_that_are_no_matrices() -> None:
@@ -252,7 +252,7 @@ def test_multiply_adds_of_maps_that_are_no_matrices() -> None:
     for cell, cost in each.items():
         options = {"capacity": 3} if cell == "eunn" else {}
         net = network(cell, layers=1, units=8, steps=4, options=options)
-        assert builder.multiply_adds(net) == 4 * cost + around, cell
+        assert sizes.multiply_adds(net) == 4 * cost + around, cell
 
 
 # torchrecurrent

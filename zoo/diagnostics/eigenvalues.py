@@ -9,7 +9,7 @@ import torch
 from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 
@@ -50,13 +50,13 @@ class Eigenvalues(Result):
 
 @of_sequences
 @torch.no_grad()
-def eigenvalues(network: Network, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
+def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
     """Of a network as it is; `powers` are those of the linear network h_t = W^T h_{t-1} from `starts` random h_0.
 
     Maps that are not dense, or have no square blocks, are left out. Raises RequestError where that leaves none.
     """
     matrices: dict[str, torch.Tensor] = {}
-    for depth, layer in enumerate(network.stack, start=1):
+    for depth, layer in enumerate(network.layers, start=1):
         for way, side in zip(layer.directions, ("", " backward"), strict=False):
             for name, m in way.cell.named_modules():
                 if isinstance(m, Dense) and m.matrix.dim() == 2 and m.matrix.shape[0] % m.matrix.shape[1] == 0:

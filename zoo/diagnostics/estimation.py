@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
 from .unrolled import ends, inside
@@ -42,7 +42,7 @@ class Estimation(Result):
 
 @of_sequences
 @torch.no_grad()
-def estimation(network: Network, x: Tensor, lengths: Tensor | None = None) -> Estimation:
+def estimation(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None) -> Estimation:
     """Average estimation errors of every layer's outputs on x: (batch, time, *input), in eval mode."""
     last_steps, counted = ends(x, lengths) - 1, inside(x, lengths)
     means, variances = [], []

@@ -9,7 +9,7 @@ from torch.func import functional_call, vmap
 
 from ..cells.base import State
 from ..errors import RequestError
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, three_digits
 from .ensemble import Node
 from .subject import described, of_sequences
@@ -39,7 +39,7 @@ class Gates(Result):
 
 
 @of_sequences
-def gates(network: Network, x: Tensor, lengths: Tensor | None = None, points: int = POINTS) -> Gates:
+def gates(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None, points: int = POINTS) -> Gates:
     """Norms for every gate at up to `points` steps of x: (batch, time, *input); lengths only bound the steps looked at.
 
     A map whose rows are as many as those of the input map has its gates' names, any other's blocks are numbered.
@@ -50,7 +50,7 @@ def gates(network: Network, x: Tensor, lengths: Tensor | None = None, points: in
     steps = x.shape[1] if lengths is None else int(lengths.min())
     at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
     rows: list[dict[str, list[float]]] = []
-    for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
+    for layer, below in zip(network.layers, layer_inputs(network, x, lengths), strict=True):
         rows.append(_layer(Node(layer.forward_direction), below[:steps], layer.initial_state(below[0]), set(at)))
     names = tuple(rows[-1])
     values = np.array([[row[name] for name in names] for row in rows])

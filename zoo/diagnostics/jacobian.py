@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from ..cells.base import State
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, start_values
@@ -60,7 +60,7 @@ def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
 
 
 @of_sequences
-def jacobian_at(network: Network, x: Tensor, lengths: Tensor | None = None, step: int = -1) -> Jacobian:
+def jacobian_at(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None, step: int = -1) -> Jacobian:
     """Of a network as it is, at the states it has at a time step of x, (batch, time, *input); means over the batch.
 
     step: index of the time step, counted from the end if negative; with lengths, of the shortest sequence. Singular values of each sequence are sorted before
@@ -69,7 +69,7 @@ def jacobian_at(network: Network, x: Tensor, lengths: Tensor | None = None, step
     at = step % (x.shape[1] if lengths is None else int(lengths.min()))
     layers = []
     with torch.no_grad():
-        for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
+        for layer, below in zip(network.layers, layer_inputs(network, x, lengths), strict=True):
             states = unrolled(layer.forward_direction, below[: at + 1], layer.forward_direction.initial_state(below[0]))
             node = Node(layer.forward_direction)
             layers.append(_both(node, dict(node.named_parameters()), below[at], states[at]))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..checkpoints import results
 from ..errors import RequestError
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from .base import Array, Axis, Result, three_digits
 from .subject import described, of_sequences
@@ -79,7 +79,7 @@ def history(folder: Path) -> History:
 
 
 @of_sequences
-def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
+def noh(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
     """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
 
     probe: v. "ones" is what the thesis computes, the gradient of the sum of s_t; a sum lets derivatives of different signs
@@ -97,7 +97,7 @@ def noh(network: Network, x: Tensor, lengths: Tensor | None = None, probe: Probe
 
 
 @of_sequences
-def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
+def per_epoch(network: RecurrentNetwork, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
     """The indicator at each sequence's end, of each layer, for the history of a training run; None for a zero."""
     values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in values]
@@ -108,14 +108,14 @@ def _log(value: float) -> float:
 
 
 def _values(
-    network: Network, x: Tensor, lengths: Tensor | None, probe: Probe, at: Sequence[int | None]
+    network: RecurrentNetwork, x: Tensor, lengths: Tensor | None, probe: Probe, at: Sequence[int | None]
 ) -> list[list[float]]:
     """Means of |v^T ds_t/ds_0|, a row a layer, for every t asked for; None is each sequence's own last step."""
     if network.config.architecture.bidirectional:
         raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
     last = ends(x, lengths)
     rows = []
-    for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True):
+    for layer, below in zip(network.layers, layer_inputs(network, x, lengths), strict=True):
         way = layer.forward_direction
         place = carrier(way)
         first = tuple(s.requires_grad_() for s in layer.initial_state(below[0]))

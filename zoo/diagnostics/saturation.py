@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, histograms, three_digits
 from .subject import described, of_sequences
 from .unrolled import inside, layer_inputs
@@ -62,7 +62,7 @@ class Watch(TorchFunctionMode):
 
 @of_sequences
 @torch.no_grad()
-def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins: int = BINS) -> Saturation:
+def saturation(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None, bins: int = BINS) -> Saturation:
     """Histograms over all steps and sequences of x: (batch, time, *input), in eval mode; with lengths, padding is left out.
 
     Of a bidirectional network, the forward direction's functions, and outputs of both.
@@ -72,7 +72,7 @@ def saturation(network: Network, x: Tensor, lengths: Tensor | None = None, bins:
     shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
     functions = [
         _functions(layer.forward_direction, below, layer.initial_state(below[0]), counted)
-        for layer, below in zip(network.stack, layer_inputs(network, x, lengths), strict=True)
+        for layer, below in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
     ]
     names = tuple(functions[-1])
     table = np.array([[own.get(name, np.nan) for name in names] for own in functions])

@@ -1,4 +1,4 @@
-"""What stands between an image of states and the linear head: convolutions, then the mean over the image."""
+"""The part between an image of states and the linear head: convolutions, then the mean over the image."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ..registry.schema import ConvHead
 
 
 class ConvolutionalHead(nn.Module):
-    """Convolutions with rectifiers, "a shallow CNN" of Turkoglu et al. 2019, C.3; without a specification only the mean."""
+    """Convolutions with rectifiers, "a shallow CNN" (Turkoglu et al. 2019, C.3); without a specification only the mean."""
 
     convolutions: Sequence[nn.Conv2d]
 
@@ -24,15 +24,18 @@ class ConvolutionalHead(nn.Module):
         )
         self.width = widths[-1]
 
-    def forward(self, h: Tensor) -> Tensor:
-        """(..., channels, height, width) to (..., width of the last convolution)."""
-        before, h = h.shape[:-3], h.flatten(0, -4)
+    def forward(
+        self,
+        h: Tensor,  # (..., channels, height, width)
+    ) -> Tensor:
+        """Return the mean over the image after the last convolution, (..., self.width)."""
+        leading, h = h.shape[:-3], h.flatten(0, -4)
         for convolution in self.convolutions:
             h = F.relu(convolution(h))
-        return h.mean((-2, -1)).unflatten(0, before)
+        return h.mean((-2, -1)).unflatten(0, leading)
 
-    def cost(self, image: Sequence[int]) -> int:
-        """Multiply-adds for one image of these sides."""
+    def multiply_adds(self, image: Sequence[int]) -> int:
+        """Return the multiply-adds of the convolutions for one image of these sides."""
         total = 0
         for convolution in self.convolutions:
             image = [(side - 1) // convolution.stride[0] + 1 for side in image]

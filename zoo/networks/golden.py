@@ -1,70 +1,79 @@
-"""check.safetensors of a checkpoint: a small input, and what the network must make of it, wherever it runs.
+"""Golden outputs: check.safetensors of a checkpoint, a small input and what the network must make of it on any machine.
 
-The outputs are computed in float64 by the plain scan, so that they are those of the equations to the last digit that
-float32 has; what a network gives in float32, by any scan and on any device, must be within `tolerance` of them.
+The outputs are computed in float64 by the plain scan, so they are those of the equations to the last digit that float32
+has. What a network computes in float32, by any scan and on any device, must be within `tolerance` of them.
 """
 
+import copy
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..checkpoints import configs
+from ..checkpoints.tensors import read_tensors, write_tensors
 from ..errors import CheckpointError, first_line
-from . import loading
-from .builder import build
-from .network import Network
+from .configured import ConfiguredModule
 
 FILE = configs.GOLDEN
 BATCH, STEPS = 2, 1000
 TOLERANCE = 1e-4
-"""Most that an output may be off, as a part of the largest one (at least 1)."""
+"""Largest allowed deviation of an output, relative to the largest output (at least 1)."""
 
 
-def write(network: Network, path: Path) -> None:
-    """Write the file for a network: input (batch, time, ...), what it takes as lengths, output, and tolerance."""
+def write(network: ConfiguredModule, path: Path) -> None:
+    """Write the golden outputs of a network: input (batch, time, ...), its lengths, output, and tolerance."""
     x, lengths = _input(network, torch.Generator().manual_seed(0))
-    exact = build(network.config, device="cpu", dtype=torch.float64, allow_large=True).eval()
-    exact.load_state_dict(network.state_dict())
-    exact.backend = "plain"
+    exact = copy.deepcopy(network).to(device="cpu", dtype=torch.float64).eval()
+    if hasattr(exact, "backend"):
+        setattr(exact, "backend", "plain")  # noqa: B010
     tensors = {"input": x, "lengths": lengths, "output": _output(exact, x, lengths).float()}
-    loading.write_tensors(path, {**tensors, "tolerance": torch.tensor([TOLERANCE])})
+    write_tensors(path, {**tensors, "tolerance": torch.tensor([TOLERANCE])})
 
 
-def _input(network: Network, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random numbers or tokens, and two different lengths; none, (0,), where an example has no time steps."""
+def _input(network: ConfiguredModule, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return random numbers or tokens, (batch, time, ...), and two different lengths, or (0,) if there are no time steps."""
     interface = network.interface
     steps = min(interface.steps, STEPS)
-    ends = torch.tensor([steps, max(1, steps // 2)])
+    lengths = torch.tensor([steps, max(1, steps // 2)])
     if interface.readout == "none":
         return torch.rand(BATCH, *interface.input, generator=generator), torch.zeros(0, dtype=torch.int64)
     if interface.vocabulary is None:
-        return torch.rand(BATCH, steps, *interface.input, generator=generator), ends
+        return torch.rand(BATCH, steps, *interface.input, generator=generator), lengths
     x = torch.randint(1, interface.vocabulary, (BATCH, steps), generator=generator)
-    if interface.form == "question":  # lengths of the story and of the question
-        return x, torch.stack([ends - ends // 2, ends // 2], 1)
-    return x, ends
+    if interface.form == "question":  # one length of the story and one of the question
+        return x, torch.stack([lengths - lengths // 2, lengths // 2], 1)
+    return x, lengths
 
 
-def deviation(network: Network, path: Path) -> tuple[float, float]:
-    """How far the outputs of a network are from those of a check.safetensors, and how far they may be; both as parts of
-    the largest output, or absolute where that is below 1. Raises CheckpointError for a file that does not fit."""
-    tensors = loading.read_tensors(path)
+def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
+    """Return how far a network's outputs are from the golden ones in `path`, and the tolerance.
+
+    Both are relative to the largest output, or absolute if that is below 1. Raises CheckpointError for a file that does not
+    fit the network.
+    """
+    tensors = read_tensors(path)
     if set(tensors) != {"input", "lengths", "output", "tolerance"} or tensors["tolerance"].shape != (1,):
-        raise CheckpointError(f"{path}: not a check of a network: it needs input, lengths, output and tolerance.")
+        raise CheckpointError(f"{path}: not golden outputs; it needs input, lengths, output and tolerance.")
     expected = tensors["output"].double()
     try:
-        found = _output(network, tensors["input"], tensors["lengths"])
+        output = _output(network, tensors["input"], tensors["lengths"])
     except (RuntimeError, ValueError, IndexError) as error:
         raise CheckpointError(f"{path}: its input does not fit the network ({first_line(error)}).") from error
-    if found.shape != expected.shape:
-        raise CheckpointError(f"{path}: has outputs of shape {tuple(expected.shape)} instead of {tuple(found.shape)}.")
-    off = (found - expected).abs().max() / expected.abs().max().clamp(min=1.0)
-    return float(off), float(tensors["tolerance"][0])
+    if output.shape != expected.shape:
+        raise CheckpointError(
+            f"{path}: its outputs have shape {tuple(expected.shape)}, the network's {tuple(output.shape)}."
+        )
+    error = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
+    return float(error), float(tensors["tolerance"][0])
 
 
 @torch.inference_mode()
-def _output(network: Network, x: Tensor, lengths: Tensor) -> Tensor:
-    """Outputs in float64."""
+def _output(
+    network: ConfiguredModule,
+    x: Tensor,  # (batch, time, ...)
+    lengths: Tensor,  # (batch,), or (0,) if there are none
+) -> Tensor:
+    """Return the network's outputs on the CPU in float64."""
     x = x.to(network.device, network.dtype) if x.is_floating_point() else x.to(network.device)
     return network(x, lengths.to(network.device) if lengths.numel() else None).cpu().double()

@@ -1,7 +1,7 @@
 """One recurrent layer: the input map applied to all time steps at once, then the scan over time.
 
-The plain scan here is the reference that everything faster is held equal to. Inside this module time is the first
-dimension; users see batch first (zoo.networks.network).
+The plain scan here is the reference: the tests hold every faster scan equal to it. Sequences are (time, batch, ...) inside
+this module; users see batch first (recurrent.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,126 +15,141 @@ from ..cells.base import Cell, State
 from ..cells.projections import Projection, ProjectionFactory
 
 Outputs = Sequence[Tensor] | Tensor
-"""A layer's outputs, one (batch, units, ...) a time step, or all of them stacked."""
+"""The outputs of a layer: a (batch, units, ...) tensor per time step, or one (time, batch, units, ...) tensor."""
 
 
 class LazyEmbedding:
-    """Vectors of tokens that nobody has looked up yet: `embedding(tokens)`, (..., features), without its memory."""
+    """A deferred embedding lookup, (*tokens.shape, features), so that the vectors need not be materialised."""
 
-    def __init__(self, embedding: nn.Embedding, tokens: Tensor):
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        tokens: Tensor,  # (time, batch) or (batch, time), integers
+    ):
         self.embedding, self.tokens = embedding, tokens
         self.device, self.dtype = embedding.weight.device, embedding.weight.dtype
         self.shape = torch.Size((*tokens.shape, embedding.embedding_dim))
 
-    def __getitem__(self, places: object) -> "LazyEmbedding":
-        return LazyEmbedding(self.embedding, self.tokens[places])  # type: ignore[index]
+    def __getitem__(self, index: object) -> "LazyEmbedding":
+        return LazyEmbedding(self.embedding, self.tokens[index])  # type: ignore[index]
 
-    def transpose(self, a: int, b: int) -> "LazyEmbedding":
-        """With two of the dimensions of the tokens exchanged."""
-        return LazyEmbedding(self.embedding, self.tokens.transpose(a, b))
+    def transpose(self, dim0: int, dim1: int) -> "LazyEmbedding":
+        """Exchange two dimensions of the tokens."""
+        return LazyEmbedding(self.embedding, self.tokens.transpose(dim0, dim1))
 
     def vectors(self) -> Tensor:
-        """The vectors, looked up."""
+        """Look the vectors up: (*tokens.shape, features)."""
         return self.embedding(self.tokens)
 
 
 LayerInput = Tensor | LazyEmbedding
-"""What a layer reads, (time, batch, channels, ...) or, as users have it, batch first."""
+"""The input of a layer: (time, batch, channels, ...), or (batch, time, channels, ...) where time comes second."""
 
 
 class Direction(nn.Module):
-    """One cell run over a sequence in one direction.
-
-    cell: its class; options: the arguments of its equations. zoneout, recurrent_dropout: see specs.Architecture.
-    """
+    """One cell that scans a sequence in one direction, with the input map that the cell reads through."""
 
     def __init__(
         self,
         cell: type[Cell],
-        inputs: int,
-        maps: ProjectionFactory,
-        options: dict[str, object],
-        zoneout: float = 0.0,
-        recurrent_dropout: float = 0.0,
+        inputs: int,  # input channels
+        projections: ProjectionFactory,
+        options: dict[str, object],  # of the cell's equations
+        zoneout: float = 0.0,  # probability, see Architecture.zoneout
+        recurrent_dropout: float = 0.0,  # probability, see Architecture.recurrent_dropout
     ):
         super().__init__()
-        self.input = maps.between(inputs, len(cell.inputs) * maps.units, bias=True, norm=maps.layer_norm)
-        self.cell = cell(maps, **options)
-        self.units, self.zoneout, self.recurrent_dropout = maps.units, zoneout, recurrent_dropout
+        units = projections.units
+        self.input = projections.between(inputs, len(cell.inputs) * units, bias=True, norm=projections.layer_norm)
+        self.cell = cell(projections, **options)
+        self.units, self.zoneout, self.recurrent_dropout = units, zoneout, recurrent_dropout
 
     @property
     def regularised(self) -> bool:
-        """Whether a step does more than its equations now."""
+        """True if a step now computes more than the cell's equations: zoneout, or recurrent dropout in training."""
         return self.zoneout > 0 or (self.training and self.recurrent_dropout > 0)
 
-    def initial_state(self, like: LayerInput) -> State:
-        """Zero states for one time step of input `like`, (batch, channels, ...), in the weights' precision."""
-        batch, _, *image = like.shape
+    def initial_state(
+        self,
+        x: LayerInput,  # (batch, channels, ...), one time step
+    ) -> State:
+        """Return zero states for a batch like `x`, in the precision of the weights."""
+        batch, _, *image = x.shape
         cell, weight = self.cell, self.input.weight
         zeros = (weight.new_zeros(batch, cell.channels(name, self.units), *image) for name in cell.states)
         return cell.matched(tuple(z.to(torch.promote_types(z.dtype, torch.float32)) for z in zeros), weight.dtype)
 
-    def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        """One step of the cell, with zoneout."""
+    def step(
+        self,
+        x: tuple[Tensor, ...],  # what Cell.prepare makes of one time step, each (batch, ...)
+        state: State,
+    ) -> State:
+        """Compute one step of the cell, with zoneout: at random in training, its expectation in eval mode."""
         state = self.cell.matched(state, x[0].dtype)
-        new = self.cell.step(x, state)
+        new_state = self.cell.step(x, state)
         if self.zoneout == 0:
-            return new
+            return new_state
+        pairs = list(zip(new_state, state, strict=True))
         if not self.training:
-            return tuple(torch.lerp(n, old, self.zoneout) for n, old in zip(new, state, strict=True))
-        masks = (torch.rand_like(n, dtype=torch.float32) < self.zoneout for n in new)  # less has steps of 1/256
-        return tuple(torch.where(m, old, n) for m, n, old in zip(masks, new, state, strict=True))
+            return tuple(torch.lerp(new, old, self.zoneout) for new, old in pairs)
+        # drawn in float32, because bfloat16 has steps of 1/256
+        masks = (torch.rand_like(new, dtype=torch.float32) < self.zoneout for new in new_state)
+        return tuple(torch.where(keep, old, new) for keep, (new, old) in zip(masks, pairs, strict=True))
 
     def scan(
-        self, x: Tensor, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
+        self,
+        x: Tensor,  # (time, batch, channels, ...)
+        state: State,
+        lengths: Tensor | None = None,  # (batch,); a sequence that has ended keeps its state
+        tbptt_steps: int | None = None,  # cut gradients every this many steps
     ) -> tuple[Outputs, State]:
-        """Run over x: (time, batch, channels, ...) from `state`, cutting gradients every `truncate` steps.
-
-        Returns the outputs and the final states. With lengths, (batch,), a sequence that has ended keeps its state.
-        """
+        """Return the output of every step, and the final state, step by step from `state`."""
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
-        known = lengths is not None and not torch.compiler.is_exporting()
-        shortest = len(x) if lengths is None else int(lengths.min()) if known else 0
+        lengths_have_values = lengths is not None and not torch.compiler.is_exporting()
+        shortest = len(x) if lengths is None else int(lengths.min()) if lengths_have_values else 0
         outputs: list[Tensor] = []
-        with self.held(x[0]):
-            for t, step in enumerate(zip(*prepared, strict=True)):
+        with self.hold_projections(x[0]):
+            for t, x_t in enumerate(zip(*prepared, strict=True)):
                 if tbptt_steps and t and t % tbptt_steps == 0:
                     state = tuple(s.detach() for s in state)
-                new = self.step(step, state)
+                new_state = self.step(x_t, state)
                 if lengths is not None and t >= shortest:
-                    going = (t < lengths).reshape(-1, *[1] * (x.dim() - 2))
-                    new = tuple(torch.where(going, n, old) for n, old in zip(new, state, strict=True))
-                state = new
+                    running = (t < lengths).reshape(-1, *[1] * (x.dim() - 2))
+                    new_state = tuple(torch.where(running, new, old) for new, old in zip(new_state, state, strict=True))
+                state = new_state
                 outputs.append(state[0])
         return outputs, state
 
     @contextmanager
-    def held(self, like: Tensor) -> Iterator[None]:
-        """What each map keeps for the length of one sequence: its matrix, and its mask for recurrent dropout."""
-        maps = [m for m in self.cell.modules() if isinstance(m, Projection)]
+    def hold_projections(
+        self,
+        x: Tensor,  # (batch, channels, ...), one time step
+    ) -> Iterator[None]:
+        """Fix every recurrent map for one sequence: compute its matrix once, and draw its mask for recurrent dropout."""
+        projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
         dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
-        zero = self.initial_state(like)[0]
+        zeros = self.initial_state(x)[0]
         try:
-            for m in maps:
-                m.hold(torch.empty_like(zero).bernoulli_(keep) / keep if dropping else None)
+            for projection in projections:
+                projection.hold(torch.empty_like(zeros).bernoulli_(keep) / keep if dropping else None)
             yield
         finally:
-            for m in maps:
-                m.release()
+            for projection in projections:
+                projection.release()
 
 
 Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Outputs, State]]
-"""Direction.scan, or something faster that computes the same, of a Tensor or, where it can, of Rows."""
+"""`Direction.scan`, or a faster function that computes the same; some also take a LazyEmbedding."""
 
 
 def stacked(outputs: Outputs) -> Tensor:
-    """Outputs as one (time, batch, ...) tensor."""
+    """Return outputs as one (time, batch, units, ...) tensor."""
     return outputs if isinstance(outputs, Tensor) else torch.stack(tuple(outputs))
 
 
 class Layer(nn.Module):
-    """One direction, or two whose outputs are merged: "sum", "concat", "mul" or "mean".
+    """One direction, or two whose outputs are merged by "sum", "concat", "mul" or "mean".
 
     The state of a bidirectional layer is the forward direction's states followed by the backward direction's.
     """
@@ -151,51 +166,73 @@ class Layer(nn.Module):
         """The direction that runs from the first step to the last."""
         return self.directions[0]
 
-    def initial_state(self, like: LayerInput) -> State:
-        return tuple(s for d in self.directions for s in d.initial_state(like))
+    def initial_state(
+        self,
+        x: LayerInput,  # (batch, channels, ...), one time step
+    ) -> State:
+        """Return zero states for a batch like `x`."""
+        return tuple(s for direction in self.directions for s in direction.initial_state(x))
 
     def scan(
-        self, x: LayerInput, state: State, lengths: Tensor | None, tbptt_steps: int | None, run: Scan
+        self,
+        x: LayerInput,  # (time, batch, channels, ...)
+        state: State,
+        lengths: Tensor | None,  # (batch,)
+        tbptt_steps: int | None,
+        scan_direction: Scan,
     ) -> tuple[Outputs, State]:
-        """Outputs and final states for x: (time, batch, ...), every direction scanned by `run`.
+        """Return outputs and final states, every direction scanned by `scan_direction`.
 
-        With lengths, the final state is that at each sequence's own end, and the backward direction starts there.
+        With lengths, the final states are those at each sequence's own end, and the backward direction starts there.
         """
-        own = len(self.forward_direction.cell.states)
-        outputs, end = run(self.forward_direction, x, state[:own], lengths, tbptt_steps)
+        forward_states = len(self.forward_direction.cell.states)
+        outputs, final = scan_direction(self.forward_direction, x, state[:forward_states], lengths, tbptt_steps)
         if self.merge is None:
-            return outputs, end
-        turned = (
-            LazyEmbedding(x.embedding, reverse(x.tokens, lengths))
-            if isinstance(x, LazyEmbedding)
-            else reverse(x, lengths)
+            return outputs, final
+        if isinstance(x, LazyEmbedding):
+            reversed_x: LayerInput = LazyEmbedding(x.embedding, reverse(x.tokens, lengths))
+        else:
+            reversed_x = reverse(x, lengths)
+        backward, backward_final = scan_direction(
+            self.directions[1], reversed_x, state[forward_states:], lengths, tbptt_steps
         )
-        back, start = run(self.directions[1], turned, state[own:], lengths, tbptt_steps)
-        return self._merge(stacked(outputs), reverse(stacked(back), lengths)), end + start
+        return self._merge(stacked(outputs), reverse(stacked(backward), lengths)), final + backward_final
 
-    def last(self, outputs: Outputs, final: State, lengths: Tensor | None) -> Tensor:
-        """What a sequence ends in, (batch, units, ...): of two directions each one's own end, where it has read all."""
+    def last(
+        self,
+        outputs: Outputs,
+        final: State,
+        lengths: Tensor | None,  # (batch,)
+    ) -> Tensor:
+        """Return the output after the whole sequence, (batch, units, ...); of two directions, each at its own last step."""
         if self.merge is not None:
-            ahead, back = final[0], final[len(self.forward_direction.cell.states)]
-            return self._merge(ahead[None], back[None])[0]
+            forward, backward = final[0], final[len(self.forward_direction.cell.states)]
+            return self._merge(forward[None], backward[None])[0]
         if lengths is None:
             return outputs[-1]
         return stacked(outputs)[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)]
 
-    def _merge(self, a: Tensor, b: Tensor) -> Tensor:
+    def _merge(
+        self,
+        forward: Tensor,  # (time, batch, units, ...)
+        backward: Tensor,  # (time, batch, units, ...)
+    ) -> Tensor:
         match self.merge:
             case "sum":
-                return a + b
+                return forward + backward
             case "mul":
-                return a * b
+                return forward * backward
             case "mean":
-                return (a + b) / 2
+                return (forward + backward) / 2
             case _:
-                return torch.cat([a, b], 2)
+                return torch.cat([forward, backward], 2)
 
 
-def reverse(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Turn a (time, batch, ...) tensor around in time, each sequence within its own length; padding stays in place."""
+def reverse(
+    x: Tensor,  # (time, batch, ...)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Reverse sequences in time, each within its own length; padding stays in place."""
     if lengths is None:
         return x.flip(0)
     time = torch.arange(x.shape[0], device=x.device)[:, None]

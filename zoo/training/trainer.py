@@ -122,7 +122,9 @@ class TrainingRun:
         if isinstance(self.network, SequenceNetwork):
             self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
         elif recipe.tbptt_steps is not None or recipe.checkpoint_every is not None:
-            raise RequestError(f"{entry.name} is feed-forward: without time steps, leave out tbptt_steps and checkpoint_every.")
+            raise RequestError(
+                f"{entry.name} is feed-forward: without time steps, leave out tbptt_steps and checkpoint_every."
+            )
         self.updater = Updater(
             self.network, recipe.optimizer, self.target, max_grad_norm=recipe.max_grad_norm,
             gradient_flow_penalty=recipe.gradient_flow_penalty, accelerator=accelerator,

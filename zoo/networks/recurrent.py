@@ -1,0 +1,188 @@
+"""A recurrent network: one stack of layers over a sequence, at once or step by step."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ..cells.projections import Projection
+from ..errors import RequestError
+from ..registry.schema import Config
+from .kernels import streaming
+from .layer import Direction, LayerInput, LazyEmbedding, stacked
+from .sequence_network import SequenceNetwork, shape_text
+from .sequences import mask, mean_of_sum, sum_over_time, valid_lengths
+from .stack import LayerRecord, NetworkState
+
+
+class RecurrentNetwork(SequenceNetwork):
+    """A stack of recurrent layers, a readout and a linear head.
+
+    Calling it maps x, (batch, time, *input), or tokens, (batch, time), to logits; `step` does so one time step at a time.
+    `features` and `trace` return what the layers put out.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self._state_shapes: tuple[object, list[list[torch.Size]]] | None = None
+        self._stepper: streaming.Stepper | None = None
+
+    def projections_per_step(self) -> Iterator[Projection]:
+        return (m for layer in self.layers for m in layer.modules() if isinstance(m, Projection))
+
+    def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        layer_input, lengths = self._check(x, lengths)
+        outputs, final = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths)
+        return self._readout(outputs, final, lengths, self.layers[-1]), lengths
+
+    def encode(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        state: NetworkState | None = None,
+        lengths: Tensor | None = None,  # (batch,), integers
+    ) -> tuple[Tensor, NetworkState]:
+        """Return the top layer's outputs, (batch, time, width, ...), and the final states, from which to go on.
+
+        state: where to begin (default: zero states). With lengths, outputs beyond each sequence's end are zero and the states
+        are those at its end. Raises RequestError for arguments that do not fit.
+        """
+        layer_input, lengths = self._check(x, lengths)
+        state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+        outputs, final = self.stack.run(layer_input, state[: len(self.layers)], lengths)
+        steps = mask(stacked(outputs).transpose(0, 1), lengths)
+        if self.interface.readout == "mean":
+            running_mean = (old + new for old, new in zip(state[-1], sum_over_time(steps, lengths), strict=True))
+            final = (*final, tuple(running_mean))
+        return steps, final
+
+    def features(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        lengths: Tensor | None = None,  # (batch,), integers
+    ) -> list[Tensor]:
+        """Return the outputs of every layer, bottom to top, each (batch, time, width, ...), by the plain scan.
+
+        Outputs beyond each sequence's end are zero. Raises RequestError for arguments that do not fit.
+        """
+        records, lengths = self._trace(x, lengths)[1:]
+        return [mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in records]
+
+    def trace(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        lengths: Tensor | None = None,  # (batch,), integers
+    ) -> tuple[Tensor, list[LayerRecord]]:
+        """Return the logits, and for every layer its input, (time, batch, ...), and its output at each step, (batch, ...).
+
+        The plain scan computes them, so the output at one step is part of what follows from it: the gradient of a loss with
+        respect to it is the whole error that arrives there, through later steps and higher layers. The top layer of a
+        bidirectional network with the readout "last" is an exception: the head reads the ends of its directions, not their
+        merged output at a step. Raises RequestError for arguments that do not fit.
+        """
+        pooled, records, lengths = self._trace(x, lengths)
+        return self._logits(pooled, lengths), records
+
+    def _trace(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, list[LayerRecord], Tensor | None]:
+        """Return what the head reads, what each layer reads and puts out, and the checked lengths."""
+        layer_input, lengths = self._check(x, lengths)
+        layer_input = layer_input.vectors() if isinstance(layer_input, LazyEmbedding) else layer_input
+        records: list[LayerRecord] = []
+        state = self.stack.zero_state(layer_input)
+        outputs, final = self.stack.scan_layers(layer_input, state, lengths, Direction.scan, records)
+        return self._readout(outputs, final, lengths, self.layers[-1]), records, lengths
+
+    def initial_state(self, batch: int) -> NetworkState:
+        """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
+
+        If the readout is "mean", a pair of the sum of outputs, (batch, width, ...), and the number of steps, (batch,),
+        follows.
+        """
+        embedded = () if self.embedding is None else (self.embedding.embedding_dim,)
+        x_t = torch.zeros(batch, *self.interface.input, *embedded, dtype=self.dtype, device=self.device)
+        states = tuple(layer.initial_state(x_t) for layer in self.layers)
+        if self.interface.readout != "mean":
+            return states
+        h = states[-1][0]
+        dtype = torch.promote_types(h.dtype, torch.float32)  # in lower precision a long sum stops growing
+        total = h.new_zeros(batch, self.width, *h.shape[2:], dtype=dtype)
+        return (*states, (total, total.new_zeros(batch)))
+
+    def step(
+        self,
+        x: Tensor,  # (batch, *input), or tokens (batch,)
+        state: NetworkState | None = None,
+    ) -> tuple[Tensor, NetworkState]:
+        """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
+
+        state: that of the step before, or None at the first step. After t steps the logits are those of `forward` on the t
+        steps so far (its last ones if the readout is "every"). Recurrent dropout, a mask for a whole sequence, does not act
+        here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
+        arguments that do not fit.
+        """
+        if state is None or self._stepper is None or not self._stepper.continues(x, state, self.layers):
+            state = self._check_step(x, state)
+        x_t = x if self.embedding is None else self._lookup(x, self.embedding).vectors()
+        if self.interface.readout != "mean":
+            logits, new_state = self._step(x_t, state, self.head)
+            return self.head(self._flat(new_state[-1][0])) if logits is None else logits, new_state
+        *states, (total, count) = state
+        _, new_state = self._step(x_t, tuple(states), None)
+        h = new_state[-1][0]
+        running_mean = (total + h, count + 1)
+        return self.head(self._flat(mean_of_sum(*running_mean).to(h.dtype))), (*new_state, running_mean)
+
+    def _step(
+        self,
+        x: Tensor,  # (batch, features, ...), not yet standardised
+        state: NetworkState,  # of the layers
+        head: nn.Module | None,
+    ) -> tuple[Tensor | None, NetworkState]:
+        """Return the layers' new states, and what `head` makes of the top layer if the fused step computes that too."""
+        if self.backend != "plain" and not (self.training and self.dropout.p > 0):
+            x = x.resolve_neg().contiguous()
+            stepper = self._stepper = streaming.stepper(self._stepper, self.layers, head, x, state)
+            if stepper is not None:
+                return stepper.step(x, *self._mean_std, state)
+        h, new_state = self._standardized(x), []
+        for layer, layer_state in zip(self.layers, state, strict=True):
+            direction = layer.forward_direction
+            layer_state = direction.step(direction.cell.prepare(direction.input(h)), layer_state)
+            h = self.dropout(layer_state[0])
+            new_state.append(layer_state)
+        return None, tuple(new_state)
+
+    def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[LayerInput, Tensor | None]:
+        """Return what the first layer reads, and the lengths on the device of x. Raises RequestError."""
+        self._check_sequences(x)
+        if lengths is None:
+            return self._layer_input(x, None), None
+        checked = valid_lengths(lengths, x)
+        if checked is None:
+            raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
+        return self._layer_input(x, checked), checked
+
+    def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
+        """Return the state from which to take a step on x, (batch, *input). Raises RequestError."""
+        self.settings.check()
+        self._check_dtype(x)
+        if self.config.architecture.bidirectional:
+            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+        if x.dim() == 0 or x.shape[1:] != self.interface.input or not len(x):
+            raise RequestError(f"step takes ({self._shape_text('batch')}); got {shape_text(x)}.")
+        return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+
+    def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
+        """Return `state`; raise RequestError unless it is one of this network for `batch` sequences, on its device."""
+        directions = [direction for layer in self.layers for direction in layer.directions]
+        key = batch, [(type(direction.cell), direction.units) for direction in directions]
+        if self._state_shapes is None or self._state_shapes[0] != key:  # kept, because every step of a stream asks
+            self._state_shapes = key, [[s.shape for s in states] for states in self.initial_state(batch)]
+        try:
+            fits = [[s.shape for s in states] for states in state] == self._state_shapes[1]
+        except (TypeError, AttributeError):  # not a tuple of tuples of tensors
+            fits = False
+        if not fits:
+            raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+        if devices := {str(s.device) for states in state for s in states if s.device != self.device}:
+            raise RequestError(f"The state is on {', '.join(devices)}, but {self.config.name} is on {self.device}.")
+        return state
