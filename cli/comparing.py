@@ -1,16 +1,12 @@
-"""`rnnzoo compare`: what documents report against what was measured. It does not import torch."""
+"""`rnnzoo compare`: reported figures beside measured ones. It does not import torch."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zoo.checkpoints import results
-from zoo.publishing import comparison
-
-from .catalogue import CellOption, Pattern, TaskOption
-from .output import AsJson, columns, emit, say
+from .arguments import AsJson, CellOption, Pattern, TaskOption
+from .output import columns, emit, say
 
 
 def compare(
@@ -19,19 +15,24 @@ def compare(
     cell: CellOption = None,
     paper: Annotated[str | None, typer.Option(help="Only figures of this paper (a key of registry.yaml).")] = None,
     measured: Annotated[
-        bool, typer.Option("--measured/--all", help="Only models that were measured, or all with a figure.")
+        bool, typer.Option("--measured/--all", help="Only measured models, or every model with a figure.")
     ] = False,
     runs: Annotated[
-        Path | None, typer.Option(help="Results of the runs in this folder instead of the published ones.")
+        Path | None, typer.Option(help="Use the results of the runs in this folder, not the published ones.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the figures against depth to this file (.svg, .png, .pdf).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what papers report with what was measured."""
-    of = results.for_model if runs is None else comparison.in_folder(runs)
-    rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, of=of)
+    """Compare the figures that papers report with the measured ones."""
+    from dataclasses import asdict
+
+    from zoo.checkpoints import results
+    from zoo.publishing import comparison
+
+    source = results.for_model if runs is None else comparison.in_folder(runs)
+    rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, results_of=source)
     if plot is not None:
         from zoo.publishing import plots
 

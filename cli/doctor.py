@@ -1,17 +1,19 @@
-"""What of rnnzoo works on this machine, what is missing, and how to get it. Imports nothing that could be broken."""
+"""`rnnzoo doctor`: what works on this machine, what is missing, and how to get it. Imports nothing that could be broken."""
 
 import importlib
 import json
 import os
 import platform
 import shutil
+import textwrap
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
 from packaging.requirements import Requirement
 
 from zoo import registry
@@ -19,14 +21,19 @@ from zoo.errors import ZooError, first_line
 from zoo.utils import paths, provenance
 from zoo.utils.version import __version__
 
+from .arguments import AsJson
+from .output import columns, emit
+
 PACKAGE = "rnnzoo"
+WIDTH = 80
+"""Columns that the report fits in."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for.
+    """The result of one check.
 
-    missing: something optional, or a faster way, is not there. broken: something is there that should work and does not.
+    missing: something optional, or a faster way, is absent. broken: something is present that does not work.
     """
 
     what: str
@@ -35,21 +42,46 @@ class Finding:
     fix: str = ""
 
 
+def doctor(as_json: AsJson = False) -> None:
+    """Show the devices, backends and extras on this machine, what is missing, and how to get it."""
+    findings = examine()
+    emit([asdict(finding) for finding in findings], as_json, report(findings))
+    if any(finding.status == "broken" for finding in findings):
+        raise typer.Exit(1)
+
+
+def report(findings: list[Finding]) -> str:
+    """Return the findings as a table in WIDTH columns, each with what to do about it below."""
+    margin = max(len(finding.what) for finding in findings) + 2
+    room = WIDTH - margin - len("missing  ")
+    rows: list[tuple[str, str, str]] = []
+    for finding in findings:
+        status = "" if finding.status == "ok" else finding.status
+        lines = _wrap(finding.found, room) + (_wrap(f"-> {finding.fix}", room) if finding.fix else [])
+        rows += [(finding.what, status, lines[0]), *(("", "", line) for line in lines[1:])]
+    return columns(("", "", "FOUND"), rows)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Return lines of at most `width` characters, but for paths and commands without a space, which stay whole."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
 def examine() -> list[Finding]:
-    """Everything there is to say about this machine; takes about as long as importing torch."""
+    """Run every check; takes about as long as importing torch."""
     torch = _import("torch")
-    found = [Finding("python", platform.python_version()), *_torch(torch), _rnnzoo(), _registry()]
-    found.append(Finding("processor", ", ".join([provenance.processor(), f"{os.cpu_count()} cores", *_cpu(torch)])))
+    findings = [Finding("python", platform.python_version()), *_torch(torch), _rnnzoo(), _registry()]
+    findings.append(Finding("processor", ", ".join([provenance.processor(), f"{os.cpu_count()} cores", *_cpu(torch)])))
     if not isinstance(torch, Exception):
-        found += [*_gpus(torch), _compiled(torch), _triton(torch)]
-    return [*found, *_extras(), _data(), _cache()]
+        findings += [*_gpus(torch), _compiled(torch), _triton(torch)]
+    return [*findings, *_extras(), _data(), _cache()]
 
 
 def _import(name: str) -> Any:
-    """The module, or the exception it raises when it is imported."""
+    """Return the module, or the exception that importing it raises."""
     try:
         return importlib.import_module(name)
-    except (ImportError, OSError, RuntimeError) as error:  # not there; a shared library is not there; it does not fit
+    except (ImportError, OSError, RuntimeError) as error:  # absent; lacks a shared library; incompatible
         return error
 
 
@@ -81,7 +113,7 @@ def _registry() -> Finding:
     try:
         return Finding("registry", f"{len(registry.models())} models, {path}")
     except ZooError as error:
-        return Finding("registry", first_line(error), "broken", "mend it, or unset RNNZOO_ROOT")
+        return Finding("registry", first_line(error), "broken", "correct the file, or unset RNNZOO_ROOT")
 
 
 def _cpu(torch: Any) -> list[str]:
@@ -91,8 +123,8 @@ def _cpu(torch: Any) -> list[str]:
 
 
 def _gpus(torch: Any) -> Iterator[Finding]:
-    """The accelerators that torch can use, or why it cannot use one that is there."""
-    with warnings.catch_warnings(record=True) as warned:  # how torch says that a driver is too old
+    """Check the accelerators that torch can use, or why it cannot use one that is present."""
+    with warnings.catch_warnings(record=True) as warned:  # torch warns if a driver is too old
         warnings.simplefilter("always")
         try:
             kind = torch.accelerator.current_accelerator(check_available=True)
@@ -108,49 +140,51 @@ def _gpus(torch: Any) -> Iterator[Finding]:
         yield Finding("gpu", f"{count} of type {kind.type}")
     elif shutil.which("nvidia-smi") and torch.version.cuda is None:
         fix = "install a CUDA build: https://pytorch.org/get-started/locally"
-        yield Finding("gpu", f"NVIDIA's driver is here, but torch {torch.__version__} is without CUDA", "missing", fix)
+        yield Finding(
+            "gpu", f"an NVIDIA driver is installed, but torch {torch.__version__} is built without CUDA", "missing", fix
+        )
     else:
         yield Finding("gpu", f"none that torch can use{''.join(f' ({first_line(w.message)})' for w in warned[:1])}")  # type: ignore[arg-type]
 
 
 def _compiled(torch: Any) -> Finding:
-    """The fused scans for CPUs: which were built, and which one is used."""
+    """Check the fused scans for CPUs: which were built, and which is used."""
     from zoo.networks.kernels import interface
 
-    what, again = "CPU scans", _reinstall()
+    what, reinstall = "CPU scans", _reinstall_command()
     built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
     if not built:
-        why = "not built: no C++ compiler was found when rnnzoo was installed, or the one found is too old"
-        return Finding(what, why, "missing", f"install g++ and run {again}")
+        problem = "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old"
+        return Finding(what, problem, "missing", f"install g++ and run {reinstall}")
     names = ", ".join(built)
     candidates = interface.LIBRARIES.get(processor, ("generic",))
     usable = [kind for kind in candidates if kind in built]
-    means = []
+    bfloat16_modes = []
     for kind in usable:
         try:
-            means.append(interface.open_library(built[kind]).rnnzoo_halves())
+            bfloat16_modes.append(interface.open_library(built[kind]).rnnzoo_halves())
         except OSError as error:
-            return Finding(what, first_line(error), "broken", again)
+            return Finding(what, first_line(error), "broken", reinstall)
     if not usable:
-        return Finding(what, f"built: {names}; this processor runs none of them", "missing", again)
+        return Finding(what, f"built: {names}; this processor can run none of them", "missing", reinstall)
     if usable[0] != candidates[0]:
-        why = f"{usable[0]} is used; {candidates[0]}, which this processor runs faster, was not built"
-        return Finding(what, why, "missing", f"install a newer g++ and run {again}")
-    halves = ("rounded beforehand", "by instructions of their own", "in the matrix unit")[means[0]]
-    return Finding(what, f"{usable[0]} is used, products of bfloat16 {halves}; built: {names}")
+        problem = f"{usable[0]} is used; {candidates[0]}, which is faster on this processor, was not built"
+        return Finding(what, problem, "missing", f"install a newer g++ and run {reinstall}")
+    mode = ("in float32", "by its own instructions", "by the matrix unit")[bfloat16_modes[0]]
+    return Finding(what, f"{usable[0]} is used; bfloat16 is multiplied {mode}; built: {names}")
 
 
-def _reinstall() -> str:
-    """The command that builds the compiled scans again."""
-    found = _distribution()
-    origin = json.loads((found and found.read_text("direct_url.json")) or "{}")
+def _reinstall_command() -> str:
+    """Return the command that builds the compiled scans again."""
+    installed = _distribution()
+    origin = json.loads((installed and installed.read_text("direct_url.json")) or "{}")
     editable = origin.get("dir_info", {}).get("editable")
     target = f"-e {origin['url'].removeprefix('file://')}" if editable else PACKAGE
     return f"pip install --force-reinstall --no-deps {target}"
 
 
 def _triton(torch: Any) -> Finding:
-    """What the fused scans for GPUs need: triton, and a GPU of NVIDIA's."""
+    """Check what the fused scans for GPUs need: triton and a CUDA device."""
     what, triton = "Triton scans", _import("triton")
     device = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
     if not isinstance(triton, Exception):
@@ -161,54 +195,56 @@ def _triton(torch: Any) -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    """The optional dependencies, as the installed package declares them."""
-    found = _distribution()
-    if found is None:
+    """Check the optional dependencies that the installed package declares."""
+    package = _distribution()
+    if package is None:
         return
-    requirements = [Requirement(line) for line in found.requires or ()]
-    for extra in found.metadata.get_all("Provides-Extra") or ():
-        state = {r.name: _installed(r) for r in _wanted(requirements, extra)}
-        lacking = [name for name, there in state.items() if there is None]
-        have = ", ".join(f"{name} {there}" for name, there in state.items() if there is not None)
-        if lacking:
-            text = "; ".join(filter(None, (have, f"not installed: {', '.join(lacking)}")))
+    requirements = [Requirement(line) for line in package.requires or ()]
+    for extra in package.metadata.get_all("Provides-Extra") or ():
+        versions = {r.name: _suitable_version(r) for r in _requirements_of(extra, requirements)}
+        missing = [name for name, installed in versions.items() if installed is None]
+        present = ", ".join(f"{name} {installed}" for name, installed in versions.items() if installed is not None)
+        if missing:
+            text = "; ".join(filter(None, (present, f"not installed: {', '.join(missing)}")))
             yield Finding(f"extra {extra}", text, "missing", f"pip install '{PACKAGE}[{extra}]'")
         else:
-            yield Finding(f"extra {extra}", have)
+            yield Finding(f"extra {extra}", present)
 
 
-def _wanted(requirements: list[Requirement], extra: str) -> list[Requirement]:
-    """What an extra asks for here; one that names other extras asks for what they do."""
-    found = []
+def _requirements_of(extra: str, requirements: list[Requirement]) -> list[Requirement]:
+    """Return what an extra requires on this machine, including what the extras that it names require."""
+    required = []
     for r in requirements:
         if r.marker is None or r.marker.evaluate({"extra": ""}) or not r.marker.evaluate({"extra": extra}):
             continue
-        inner = [r] if r.name != PACKAGE else [w for name in sorted(r.extras) for w in _wanted(requirements, name)]
-        found += inner
-    return found
+        if r.name == PACKAGE:
+            required += [inner for name in sorted(r.extras) for inner in _requirements_of(name, requirements)]
+        else:
+            required.append(r)
+    return required
 
 
-def _installed(requirement: Requirement) -> str | None:
-    """The version of a distribution, if it is there and new enough."""
+def _suitable_version(requirement: Requirement) -> str | None:
+    """Return the installed version of a distribution; None if it is absent or does not satisfy the requirement."""
     try:
-        found = version(requirement.name)
+        installed = version(requirement.name)
     except PackageNotFoundError:
         return None
-    return found if requirement.specifier.contains(found, prereleases=True) else None
+    return installed if requirement.specifier.contains(installed, prereleases=True) else None
 
 
 def _data() -> Finding:
     folder = os.environ.get("RNNZOO_DATA")
     if not folder:
-        return Finding("data", f"RNNZOO_DATA is not set: datasets come from the package, {paths.data()} or the Hub")
+        return Finding("data", f"RNNZOO_DATA is not set; datasets come from the package, {paths.data()} or the Hub")
     if not Path(folder).is_dir():
-        fix = "make it, or set RNNZOO_DATA to the folder that has the datasets"
+        fix = "create it, or set RNNZOO_DATA to the folder that has the datasets"
         return Finding("data", f"RNNZOO_DATA is {folder}, which is not a folder", "missing", fix)
     try:
         parts = sorted(part.name for part in Path(folder).iterdir() if part.is_dir())
     except OSError as error:
         return Finding("data", f"RNNZOO_DATA cannot be read: {error}", "broken", "check its permissions")
-    return Finding("data", f"RNNZOO_DATA is {folder}, with {', '.join(parts) or 'nothing in it'}")
+    return Finding("data", f"RNNZOO_DATA is {folder}, with {', '.join(parts) or 'no datasets'}")
 
 
 def _cache() -> Finding:
@@ -219,5 +255,5 @@ def _cache() -> Finding:
     parent = next(path for path in (folder, *folder.parents) if path.exists())
     offline = ", offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else ""
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        return Finding("cache", f"{folder} cannot be written{offline}", "missing", "set HF_HOME to a folder that can")
+        return Finding("cache", f"{folder} is not writable{offline}", "missing", "set HF_HOME to a writable folder")
     return Finding("cache", f"{folder}{offline}")

@@ -1,4 +1,4 @@
-"""`rnnzoo train PATTERN`: many models, each in a process of its own, on this machine or on a Ray cluster."""
+"""`rnnzoo train PATTERN`: train many models, each in a process of its own, on this machine or on a Ray cluster."""
 
 import os
 from contextlib import AbstractContextManager, nullcontext
@@ -12,53 +12,60 @@ from zoo.training import jobs, ray_cluster
 from .output import board, columns, emit
 
 OPTIONS = {"epochs": "--epochs", "batch_size": "--batch-size", "seed": "--seed"}
-SHARED = ("RNNZOO_ROOT", "RNNZOO_DATA")
+INHERITED_VARIABLES = ("RNNZOO_ROOT", "RNNZOO_DATA")
+"""Environment variables that a job gets, as absolute paths."""
 
 
-class Where(NamedTuple):
-    """What the runs are given; none is the default of the option."""
+class Resources(NamedTuple):
+    """Where jobs run and what each gets. None means the default of the option."""
 
     jobs: int | None
+    """Jobs at once."""
     threads: int | None
+    """CPU threads of each."""
     ray: str | None
+    """Address of a Ray cluster; None means this machine."""
     gpus: float
+    """GPUs of each, on a cluster."""
 
 
 def train(
-    pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, where: Where,
+    pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, resources: Resources,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Train every model that matches into out/NAME; TrainingError at the end if any failed."""
+    """Train every model that matches into out/NAME, except finished ones. Raises TrainingError at the end if any failed."""
     names = registry.list_models(pattern)
     if not names:
         raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows them all.")
     if "RANK" in os.environ:
         raise RequestError("Several models are trained by one process that starts the others: leave out the launcher.")
-    if where.gpus and where.ray is None:
-        raise RequestError("--gpus-per-job needs --ray. Without it every job is on the one --device.")
-    threads = where.threads or (1 if where.ray else max(1, _cores() // (where.jobs or 1)))
+    if resources.gpus and resources.ray is None:
+        raise RequestError("--gpus-per-job needs --ray. Without --ray, every job runs on the one --device.")
+    threads = resources.threads or (1 if resources.ray else max(1, _cores() // (resources.jobs or 1)))
+    options = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in overrides.items()}}
+    arguments = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    environment = {key: os.path.abspath(os.environ[key]) for key in INHERITED_VARIABLES if os.environ.get(key)}
+    environment["OMP_NUM_THREADS"] = str(threads)
     states: dict[str, jobs.State] = {}
-    todo = []
+    pending = []
     for name in names:
         entry, folder = registry.find(name), (out / name).absolute()
         if jobs.finished(entry, entry.recipe_with(overrides), folder):
             states[name] = jobs.State("skipped", text="was finished")
-            continue
-        given = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in overrides.items()}}
-        words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
-        environment = {key: os.path.abspath(os.environ[key]) for key in SHARED if os.environ.get(key)}
-        environment["OMP_NUM_THREADS"] = str(threads)
-        todo.append(jobs.Job(name, folder, ("train", name, "--out", str(folder), *words), environment))
-    if todo:
-        with board(f"train {pattern}") as show, _workers(where, threads) as workers:
-            states |= jobs.run(todo, workers, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()}))
+        else:
+            pending.append(jobs.Job(name, folder, ("train", name, "--out", str(folder), *arguments), environment))
+    if pending:
+        with board(f"train {pattern}") as show, _workers(resources, threads) as workers:
+            states |= jobs.run(
+                pending, workers, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})
+            )
     _summarise({name: states[name] for name in names}, out, as_json)
 
 
-def _workers(where: Where, threads: int) -> AbstractContextManager[jobs.Workers]:
-    if where.ray is None:
-        return nullcontext(jobs.Processes(where.jobs or 1))
-    return ray_cluster.workers(where.ray, where.jobs, threads, where.gpus)
+def _workers(resources: Resources, threads: int) -> AbstractContextManager[jobs.Workers]:
+    if resources.ray is None:
+        return nullcontext(jobs.Processes(resources.jobs or 1))
+    return ray_cluster.workers(resources.ray, resources.jobs, threads, resources.gpus)
 
 
 def _cores() -> int:
@@ -66,7 +73,7 @@ def _cores() -> int:
 
 
 def _summarise(states: dict[str, jobs.State], out: Path, as_json: bool) -> None:
-    """One row a model on stdout; then the failures, or the interruption, as the exit code."""
+    """Print one row a model. Raises KeyboardInterrupt if a run was stopped, TrainingError if one failed."""
     rows = []
     for name, state in states.items():
         training = jobs.training(out / name)
@@ -89,8 +96,7 @@ def _summarise(states: dict[str, jobs.State], out: Path, as_json: bool) -> None:
     emit(rows, as_json, columns(("MODEL", "STATE", "EPOCHS", "BEST", "VALIDATION LOSS", ""), table))
     if any(state.phase == "stopped" for state in states.values()):
         raise KeyboardInterrupt
-    failed = [name for name, state in states.items() if state.phase == "failed"]
-    if failed:
+    if failed := [name for name, state in states.items() if state.phase == "failed"]:
         raise TrainingError(
             f"{len(failed)} of {len(states)} runs failed: {', '.join(failed)}. "
             f"{out}/NAME/{jobs.LOG} says why; the same command tries them again."

@@ -1,29 +1,27 @@
-"""The one place that writes: data to stdout, talk to stderr; a token to neither."""
+"""The one place that prints: data to stdout, messages and progress to stderr, and no token to either."""
 
 import json
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
-
-from zoo.checkpoints.hub.settings import redact
+from zoo.utils.redaction import redact
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+MESSAGE_SECONDS = 60
+"""Seconds between two messages about the same work where stderr is not a terminal."""
 
 
 def emit(data: Any, as_json: bool, text: "str | Text") -> None:
-    """Print `data` as JSON if asked for, else `text`, whose styles only a terminal with colours shows."""
+    """Print `data` as JSON if `as_json`, else `text`. Styles of a Text only show in a terminal with colours."""
     plain = json.dumps(data, indent=2) if as_json else str(text)
-    safe = redact(plain)
-    if as_json or isinstance(text, str) or safe != plain:
-        sys.stdout.write(safe + "\n")
+    redacted = redact(plain)
+    if as_json or isinstance(text, str) or redacted != plain:
+        sys.stdout.write(redacted + "\n")
         return
     from rich.console import Console
 
@@ -31,34 +29,36 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 
 
 def say(text: str) -> None:
-    """A line of talk."""
+    """Print a message on stderr."""
     sys.stderr.write(f"{redact(text)}\n")
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Left-aligned columns, two spaces apart; None is shown as a dash."""
+    """Return a table of left-aligned columns, two spaces apart. None becomes a dash."""
     cells = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
 class Bar(Protocol):
+    """Shows how far some work is."""
+
     def __call__(self, done: int, total: int, text: str) -> None: ...
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Bar]:
-    """A progress bar on stderr if that is a terminal, else a line a minute."""
+    """Show a progress bar on stderr if that is a terminal, else print a message a minute."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 
-        def line(done: int, total: int, text: str) -> None:
+        def message(done: int, total: int, text: str) -> None:
             nonlocal last
-            if time.monotonic() - last > 60:
+            if time.monotonic() - last > MESSAGE_SECONDS:
                 last = time.monotonic()
                 say(f"{title}: {done}/{total} {text}")
 
-        yield line
+        yield message
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -70,26 +70,33 @@ def progress(title: str) -> Iterator[Bar]:
 
 
 class Board(Protocol):
+    """Shows the phase of several runs, and a text about each."""
+
     def __call__(self, states: Mapping[str, tuple[str, str]]) -> None: ...
 
 
 @contextmanager
 def board(title: str) -> Iterator[Board]:
-    """Where several things are, each a phase and a text: a live table on stderr if that is a terminal, of what runs or
-    failed; else a line when a phase changes, and one a minute for what runs."""
-    if not sys.stderr.isatty():
-        said: dict[str, tuple[str, float]] = {}
+    """Show several runs on stderr, each with a phase and a text.
 
-        def lines(states: Mapping[str, tuple[str, str]]) -> None:
+    In a terminal it is a live table of the runs that are running or failed; elsewhere it is a message whenever a phase
+    changes, and one a minute about each running one.
+    """
+    if not sys.stderr.isatty():
+        printed: dict[str, tuple[str, float]] = {}
+
+        def messages(states: Mapping[str, tuple[str, str]]) -> None:
             now = time.monotonic()
             for name, (phase, text) in states.items():
-                before, when = said.get(name, ("waiting", now))
-                if phase != before or (phase == "running" and now - when > 60):
+                before, when = printed.get(name, ("waiting", now))
+                if phase != before or (phase == "running" and now - when > MESSAGE_SECONDS):
                     say(f"{name}: {phase}{f', {text}' if text else ''}")
-                    said[name] = (phase, now)
+                    printed[name] = (phase, now)
 
-        yield lines
+        yield messages
         return
+    from collections import Counter
+
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""Pictures of arrays in a terminal: heat maps and sparklines, with their range in words."""
+"""Arrays drawn in a terminal as heat maps and sparklines, with their range in words."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,24 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 SHADES = " ░▒▓█"
 WIDTH = 60
 FEW = 4
-"""So many numbers are printed as they are."""
+"""At most this many numbers are printed as numbers."""
 ROWS = 12
-"""Sparklines of more rows than this would not be looked at; the first ones are shown."""
+"""At most this many sparklines are printed."""
 
 
-def pictured(result: Result) -> Text:
-    """Every array of a result: a heat map of layers over steps, else sparklines; then what they say."""
+def render(result: Result) -> Text:
+    """Draw a result: a heat map of each array of layers and steps, sparklines of the others, then its findings in words."""
     console = Console()
     grey = console.color_system is not None and not console.no_color
-    shown = Text(result.caption)
+    picture = Text(result.caption)
     for name, array in result.arrays.items():
         if not array.values.size:
             continue
-        shown.append("\n\n")
-        shown.append_text(Text("\n").join(_maps(name, array, grey) if _is_map(array) else _sparks(name, array)))
+        picture.append("\n\n")
+        picture.append_text(Text("\n").join(_maps(name, array, grey) if _is_map(array) else _sparks(name, array)))
     if result.lines:
-        shown.append("\n\n" + "\n".join(result.lines))
-    return shown
+        picture.append("\n\n" + "\n".join(result.lines))
+    return picture
 
 
 def _is_map(array: Array) -> bool:
@@ -36,14 +36,14 @@ def _is_map(array: Array) -> bool:
 
 
 def _scaled(values: NDArray[np.float64], log: bool) -> NDArray[np.float64]:
-    """Values to [0, 1], on a logarithmic scale if they span decades; what is not finite stays so."""
+    """Return values scaled to [0, 1], on a logarithmic scale if `log`. Infinite values and NaN stay, but for log(0)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log10(values) if log else values
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.full(values.shape, np.nan)
     low, high = finite.min(), finite.max()
-    if high - low < 1e-9 * abs(high):  # rounding is no finding
+    if high - low < 1e-9 * abs(high):  # rounding alone
         return np.where(np.isfinite(values), 0.0, np.nan)
     return (np.where(np.isneginf(values), low, values) - low) / ((high - low) or 1.0)
 
@@ -58,7 +58,7 @@ def _range(array: Array) -> str:
 
 
 def _maps(name: str, array: Array, grey: bool) -> list[Text]:
-    """A line a layer, in greys or, where a terminal has no colours, in blocks."""
+    """Return heat maps with a line a layer, in greys, or in block characters for a terminal without colours."""
     lines = []
     for where, part in array.parts(2):
         lines.append(Text(f"{name}{f', {where}' if where else ''}: {_range(part)}"))
@@ -74,7 +74,7 @@ def _maps(name: str, array: Array, grey: bool) -> list[Text]:
 
 
 def _shade(value: float, grey: bool) -> tuple[str, str]:
-    """Two characters and their style."""
+    """Return the two characters of a value in [0, 1], and their style."""
     if not np.isfinite(value):
         return "··", ""
     if grey:
@@ -84,11 +84,12 @@ def _shade(value: float, grey: bool) -> tuple[str, str]:
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """At most WIDTH columns."""
+    """Return at most WIDTH columns, evenly spaced."""
     return values[..., np.unique(np.linspace(0, values.shape[-1] - 1, WIDTH).round().astype(int))]
 
 
 def _sparks(name: str, array: Array) -> list[Text]:
+    """Return a sparkline for each row along the last axis; few numbers are printed as they are."""
     unit = f" {array.unit}" if array.unit else ""
     if not array.axes:
         return [Text(f"{name}: {_range(array)}")]
@@ -101,8 +102,13 @@ def _sparks(name: str, array: Array) -> list[Text]:
     width = max(len(where) for where, _ in rows)
     for where, part in rows[:ROWS]:
         scaled = _thinned(_scaled(part.values, part.log))
-        spark = "".join(BLOCKS[min(int(v * len(BLOCKS)), len(BLOCKS) - 1)] if np.isfinite(v) else "·" for v in scaled)
+        spark = "".join(_block(value) for value in scaled)
         lines.append(Text(f"  {where.ljust(width)}  {spark}  {_range(Array(part.values, part.axes, part.unit))}"))
     if len(rows) > ROWS:
-        lines.append(Text(f"  and {len(rows) - ROWS} more; --json and --plot have all"))
+        lines.append(Text(f"  and {len(rows) - ROWS} more; --json and --plot show all"))
     return lines
+
+
+def _block(value: float) -> str:
+    """Return the character of a value in [0, 1]."""
+    return BLOCKS[min(int(value * len(BLOCKS)), len(BLOCKS) - 1)] if np.isfinite(value) else "·"

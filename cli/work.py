@@ -9,127 +9,134 @@ from typing import Annotated, Any
 import typer
 
 from zoo import registry
-from zoo.checkpoints.reference import SCHEME
 from zoo.errors import RequestError
-from zoo.publishing import cards
 from zoo.registry.metrics import METRICS, TARGETS
-from zoo.utils import paths
 
-from . import many
-from .catalogue import NameOrPath, NameOrPattern, is_pattern
-from .output import AsJson, columns, emit, progress, say
-
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, mps (default: the best there is).")]
+from .arguments import AsJson, Device, NameOrAddress, NameOrPattern, is_pattern
+from .output import columns, emit, progress, say
 
 
 class SplitChoice(StrEnum):
+    """The splits of a dataset."""
+
     train = "train"
     validation = "validation"
     test = "test"
 
 
 def evaluate(
-    name: NameOrPath,
-    split: Annotated[SplitChoice, typer.Option(help="What to measure on.")] = SplitChoice.test,
+    name: NameOrAddress,
+    split: Annotated[SplitChoice, typer.Option(help="The split to measure on.")] = SplitChoice.test,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples at a time.")] = 500,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per batch.")] = 500,
     device: Device = None,
     record: Annotated[bool, typer.Option("--record", help="Store the result beside the checkpoint.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure a checkpoint on real data, beside what the paper reports."""
+    from zoo.checkpoints.reference import Reference
+    from zoo.publishing import cards
     from zoo.training import evaluation
+    from zoo.utils import paths
 
+    reference = Reference.parse(name)
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
-    if record and name.startswith(SCHEME):
+    if record and reference.repo is not None:
         raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
-    if record and name in registry.models():
+    if record and reference.model is not None:
         paths.writable()
     with progress(f"eval {name}") as bar:
-        found = evaluation.evaluate(
+        result = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device,
             report=lambda done, n: bar(done, n, f"{done}/{n}"),
         )  # fmt: skip
-    published = name in registry.models() or found.seed is not None  # or made by its recipe
-    reported = registry.models()[found.model].reported if published and found.model in registry.models() else ()
+    # a user's own weights, which have no seed on record, do not stand beside a paper's figure
+    comparable = reference.model is not None or result.seed is not None
+    reported = registry.models()[result.model].reported if comparable and result.model in registry.models() else ()
     papers = registry.load_registry().papers
-    rows = [
-        (
-            f"measured, {found.split}",
-            METRICS[found.metric].text(found.value),
-            f"n = {found.n:,}, {found.device}, {found.seconds:g} s",
-        )
-    ]
+    details = f"n = {result.n:,}, {result.device}, {result.seconds:g} s"
+    rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
-    data = {**found.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
-    emit(data, as_json, columns((name, found.metric.upper(), ""), rows))
+    data = {**result.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
+    emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
     if record:
-        say(f"Recorded in {evaluation.record(name, found)}")
+        say(f"Recorded in {evaluation.record(name, result)}")
 
 
 def train(
     name: NameOrPattern,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the run (default: runs/NAME); of several, for DIR/NAME.")
+        Path | None, typer.Option(help="Folder of the run (default: runs/NAME), or DIR/NAME for several models.")
     ] = None,
     device: Device = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Instead of the recipe's.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Replaces the recipe's number.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Replaces the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Replaces the recipe's.")] = None,
     stop_after: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this epoch; without it, the same command goes on.")
+        int | None, typer.Option(min=1, help="Stop after this epoch. The same command without it continues.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many models of a pattern at a time (default: 1; with --ray, all).")
+        int | None, typer.Option(min=1, help="Models of a pattern to train at once (default: 1; with --ray, all).")
     ] = None,
     threads_per_job: Annotated[
-        int | None, typer.Option(min=1, help="Of the CPU (default: equal shares; with --ray, 1).")
+        int | None, typer.Option(min=1, help="CPU threads of each (default: equal shares; with --ray, 1).")
     ] = None,
     ray: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster to train on, `auto`, or `local` to start one.")
     ] = None,
-    gpus_per_job: Annotated[float, typer.Option(min=0.0, help="With --ray; a part of one is possible.")] = 0.0,
+    gpus_per_job: Annotated[float, typer.Option(min=0.0, help="GPUs of each with --ray; a fraction shares one.")] = 0.0,
     diagnose: Annotated[
-        str, typer.Option(help="Comma-separated: noh, gradients; recorded into the history after every epoch.")
+        str, typer.Option(help="Diagnostics to record after every epoch, comma-separated: noh, gradients.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Train a model by its recipe, or continue where an interrupted run stopped; of a pattern, all that match.
+    """Train a model by its recipe, or continue an interrupted run. A pattern trains every model that matches.
 
-    One model on several processes or machines: accelerate launch ITS-OPTIONS -m rnnzoo_cli train NAME
+    To train one model in several processes or on several machines: accelerate launch OPTIONS -m rnnzoo_cli train NAME
     """
-    given = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
-    overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    records = [part.strip() for part in diagnose.split(",") if part.strip()]
+    replacements = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
+    overrides: dict[str, Any] = {key: value for key, value in replacements.items() if value is not None}
+    diagnostic_names = [part.strip() for part in diagnose.split(",") if part.strip()]
     if jobs or ray or is_pattern(name):
-        if records:
-            raise RequestError("--diagnose is for the training of one model.")
-        where = many.Where(jobs, threads_per_job, ray, gpus_per_job)
-        many.train(name, out or Path("runs"), device, overrides, stop_after, where, as_json)
+        from . import many
+
+        if diagnostic_names:
+            raise RequestError("--diagnose works with one model only.")
+        resources = many.Resources(jobs, threads_per_job, ray, gpus_per_job)
+        many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json)
         return
     if threads_per_job or gpus_per_job:
         raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray.")
-    from zoo.training.trainer import Progress
-    from zoo.training.trainer import train as run
+    _train_one(name, out or Path("runs") / name, device, overrides, stop_after, diagnostic_names, as_json)
 
-    folder = out or Path("runs") / name
-    entry = registry.find(name)
+
+def _train_one(
+    name: str, folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
+    diagnostic_names: list[str], as_json: bool,
+) -> None:  # fmt: skip
+    """Train one model in this process."""
+    entry = registry.find(name)  # before torch is imported
+
+    from zoo import diagnostics
+    from zoo.training import trainer
+
+    recorders = {analysis: diagnostics.recorder(analysis) for analysis in diagnostic_names}
     text = TARGETS[entry.task.target].text
     with progress(f"train {name}") as bar:
 
-        def report(at: Progress) -> None:
+        def report(at: trainer.Progress) -> None:
             rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"
             bar(at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {at.loss:.3f}  {text(at.metric)}  {rate}")
             if row := at.finished:
                 say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
                     f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
 
-        training = run(
-            entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after, diagnose=records
+        training = trainer.train(
+            entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after, recorders=recorders
         )
     if training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
-        said = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
-        emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, said)
+        summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
+        emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")

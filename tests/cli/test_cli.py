@@ -14,6 +14,7 @@ import pytest
 import torch
 import typer
 from rnnzoo_cli import main as cli
+from rnnzoo_cli.doctor import Finding, report
 
 from zoo import load, registry
 from zoo.checkpoints import results
@@ -24,10 +25,12 @@ from zoo.utils import paths, provenance
 from zoo.utils.version import __version__
 
 NAME = "rnn-1x8-mnist-rows"
+"""The model of small_zoo."""
+REGISTERED = "gru-1x128-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 VERBS = [
-    "list", "show", "pull", "push", "verify", "login-status", "eval", "train", "compare", "inspect", "card", "adopt", "bench",
+    "list", "show", "pull", "push", "verify", "whoami", "eval", "train", "compare", "inspect", "card", "release", "bench",
     "doctor",
 ]  # fmt: skip
 
@@ -97,12 +100,11 @@ def test_wrong_requests_exit_with_2(run: Run, request_: str, words: str) -> None
 
 def test_help_has_no_markup_in_it() -> None:
     """Rich takes words in brackets for styles and leaves them out."""
-    commands = typer.main.get_command(cli.app)
-    todo, texts = [commands], []
+    todo, texts = [typer.main.get_command(cli.app)], []
     while todo:
         command = todo.pop()
         texts += [command.help or "", *(getattr(part, "help", None) or "" for part in command.params)]
-        todo += getattr(command, "commands", {}).values()
+        todo += [command.get_command(None, name) for name in getattr(command, "commands", {})]
     assert len(texts) > 100
     assert [text for text in texts if "[" in text] == []
 
@@ -125,7 +127,7 @@ def test_a_lack_of_memory_is_said_without_a_traceback(
         raise error
 
     monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
-    code, out, err = run("eval", NAME)
+    code, out, err = run("eval", REGISTERED)
     assert (code, out) == (1, "")
     assert "There is not enough memory; smaller batches (--batch-size, --examples) need less." in err
     assert "Traceback" not in err
@@ -136,7 +138,7 @@ def test_any_other_error_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> No
         raise RuntimeError("a mistake of ours")
 
     monkeypatch.setattr("zoo.training.evaluation.evaluate", fail)
-    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", NAME])
+    monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", REGISTERED])
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         cli.main()
 
@@ -280,11 +282,16 @@ def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPa
 def test_doctor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, err = run("doctor")
     assert (code, err) == (0, "")
-    lines = {line.split("  ")[0]: line for line in out.splitlines()[1:]}
+    lines = {line.split("  ")[0]: line for line in out.splitlines()[1:] if not line.startswith(" ")}
     assert {"python", "torch", "rnnzoo", "processor", "CPU scans", "Triton scans", "extra train", "cache"} <= set(lines)
     data = json.loads(run("doctor", "--json")[1])
     assert {row["what"] for row in data} == set(lines)
     assert {row["status"] for row in data} <= {"ok", "missing"}
+    long = [Finding("CPU scans", "word " * 40, "missing", "install g++ and run pip install it"), Finding("a", "b")]
+    *lines, last = report(long).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines[1:]).split() == ["CPU", "scans", "missing", *["word"] * 40, "->", *long[0].fix.split()]
+    assert last.split() == ["a", "b"]
     monkeypatch.setitem(sys.modules, "torch", None)
     code, out, err = run("doctor")
     assert code == 1
@@ -324,7 +331,7 @@ def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
 
 
 def test_the_verbs_are_those_tested(run: Run) -> None:
-    assert [command.name for command in cli.app.registered_commands] == VERBS
+    assert [*cli.VERBS] == [*VERBS, "cache"]
 
 
 def test_version(run: Run) -> None:

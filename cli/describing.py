@@ -1,0 +1,92 @@
+"""What `rnnzoo show` prints of a registered model, of a folder, and of a repository on the Hub."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zoo import registry
+from zoo.checkpoints import configs, results
+from zoo.checkpoints.hub import browse
+from zoo.checkpoints.reference import Reference
+from zoo.publishing import cards
+from zoo.publishing.training_text import recipe_text
+from zoo.registry.metrics import METRICS
+from zoo.registry.schema import Config
+
+from .output import columns
+
+Description = tuple[dict[str, Any], str]
+"""Data for --json, and text."""
+
+
+def describe(reference: Reference, timeout: float | None) -> Description:
+    """Describe a checkpoint. timeout: seconds to keep trying while the Hub fails."""
+    if reference.repo is not None:
+        return _repository(reference.text, browse.describe(reference.repo, reference.revision, timeout))
+    if reference.folder is not None:
+        return _folder(reference.text, reference.folder)
+    return _model(reference.text)
+
+
+def _model(name: str) -> Description:
+    """Describe a registered model from the registry and the results that come with it."""
+    entry, recorded, counts = registry.find(name), results.for_model(name), cards.counts(name)
+    data: dict[str, Any] = {
+        "name": name,
+        **entry.config.model_dump(mode="json", include={"architecture", "interface"}),
+        "task": {"name": entry.model.task, **entry.task.model_dump(mode="json")},
+        "recipe": {"name": entry.model.recipe, **entry.recipe.model_dump(mode="json")},
+        "parameters": counts.parameters,
+        "multiply_adds": counts.multiply_adds,
+        "reported": [figure.model_dump(mode="json") for figure in entry.model.reported],
+        "measured": [evaluation.model_dump(mode="json") for evaluation in recorded.evaluations],
+        "weights": entry.weights.model_dump(mode="json") if entry.weights else None,
+    }
+    return data, cards.summary(entry, recorded, counts)
+
+
+def _repository(address: str, description: browse.Description) -> Description:
+    """Describe a repository on the Hub, whose config.json and results.json are read as strictly as ours."""
+    remote = description.remote
+    rows: list[tuple[str, object]] = [
+        ("commit", remote.revision),
+        ("modified", remote.modified),
+        ("private", {True: "yes", False: "no", None: None}[remote.private]),
+        *_facts(description.config, description.evaluations),
+        ("tags", ", ".join(remote.tags) or None),
+    ]
+    rows += [("file", file if size is None else f"{file}, {size:,} bytes") for file, size in description.files.items()]
+    checkpoint = _checkpoint_data(description.config, description.evaluations)
+    data = {"name": address, **asdict(remote), **checkpoint, "files": description.files}
+    return data, columns((address, ""), rows)
+
+
+def _folder(name: str, folder: Path) -> Description:
+    """Describe a folder that `rnnzoo train` or `save_pretrained` wrote."""
+    config = configs.read(folder / configs.FILE)
+    recorded, _ = results.read_current(folder)
+    rows = _facts(config, recorded.evaluations)
+    if training := recorded.training:
+        rows.append(("recipe", f"{training.recipe_name}: {recipe_text(training.recipe)}"))
+        rows.append(("done", f"{training.epochs_done} of {training.recipe.epochs} epochs"))
+    training_data = training.model_dump(mode="json") if training else None
+    data = {"name": name, **_checkpoint_data(config, recorded.evaluations), "training": training_data}
+    return data, columns((name, ""), rows)
+
+
+def _facts(config: Config, evaluations: Sequence[results.Evaluation]) -> list[tuple[str, object]]:
+    architecture = config.architecture
+    return [
+        ("model", config.name),
+        ("architecture", f"{architecture.cell}, {architecture.layers} x {architecture.units}"),
+        ("task", config.task),
+        *(("measured", f"{METRICS[e.metric].text(e.value)} on {e.n:,} {e.split} examples") for e in evaluations),
+    ]
+
+
+def _checkpoint_data(config: Config, evaluations: Sequence[results.Evaluation]) -> dict[str, Any]:
+    return {
+        "config": config.model_dump(mode="json"),
+        "measured": [evaluation.model_dump(mode="json") for evaluation in evaluations],
+    }
