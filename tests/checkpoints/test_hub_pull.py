@@ -30,7 +30,7 @@ from loopback import READ, WRITE, Loopback
 
 from zoo import load
 from zoo.checkpoints import hub, tensors
-from zoo.checkpoints.hub import cache, client, local, settings
+from zoo.checkpoints.hub import cache, client, guard, local, settings
 from zoo.checkpoints.hub.browse import Identity
 from zoo.checkpoints.hub.digests import sha256_of
 from zoo.checkpoints.hub.errors import explain
@@ -237,7 +237,7 @@ def test_f02_a_body_longer_than_it_may_be_is_stopped(here: Here, monkeypatch: py
 
 def test_f02_the_limit_of_a_body_is_exact() -> None:
     seen: list[tuple[int, int | None]] = []
-    bar = client._bar("model.safetensors", 10, lambda done, total: seen.append((done, total)))()
+    bar = client._progress_class("model.safetensors", 10, lambda done, total: seen.append((done, total)))()
     bar.update(10)
     assert seen == [(10, 10)]
     with pytest.raises(CheckpointError, match="has more than the 10 bytes"):
@@ -278,7 +278,7 @@ def test_f04_a_file_damaged_in_the_cache_is_found_and_mended(here: Here, run: Ru
     assert code == 1
     assert not rows["bytes"]["ok"]
     assert str(path) in rows["bytes"]["text"]
-    assert f"are not what they are said to be: {NAME}" in err
+    assert f"1 of 1 failed verification: {NAME}" in err
     assert path.read_bytes() != content[tensors.FILE]  # verify looks, and changes nothing of what is here
     assert load(NAME, device="cpu").config.name == NAME
     assert path.read_bytes() == content[tensors.FILE]
@@ -871,7 +871,7 @@ def test_waits_double_as_far_as_the_patience_goes(here: Here, timeout: float, wa
 
 
 def test_another_port_is_another_origin() -> None:
-    assert client._origin("https://h/a") == client._origin("https://h:443/b") != client._origin("https://h:444/b")
+    assert guard.origin("https://h/a") == guard.origin("https://h:443/b") != guard.origin("https://h:444/b")
 
 
 def test_a_token_of_a_login_is_redacted_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

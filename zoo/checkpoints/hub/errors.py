@@ -14,7 +14,8 @@ from ...errors import (
     ZooError,
     first_line,
 )
-from .settings import redact
+from ...utils.redaction import redact
+from . import client_internals
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError)
 """What the client raises for a bad answer, besides the errors of its HTTP library: its parsers trust the server."""
@@ -51,7 +52,7 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         return HubError(
             f"{subject}: {endpoint} does not answer as a Hub does. Check HF_ENDPOINT and the network."
         ), False
-    if "Consistency check" in str(error):
+    if client_internals.BROKEN_DOWNLOAD in str(error):
         return NetworkError(f"{subject}: came incomplete ({_line(error).partition(': ')[2]})."), True
     return HubError(f"{subject}: {endpoint} gave an answer that makes no sense ({_line(chain[-1])})."), False
 

@@ -128,7 +128,7 @@ def send(
 @contextmanager
 def _no_bars() -> Iterator[None]:
     """Without the bars of the client, which it draws whether or not anybody is there to see them."""
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if are_progress_bars_disabled():
         yield

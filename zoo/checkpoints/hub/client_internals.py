@@ -1,0 +1,67 @@
+"""Every private part of huggingface_hub that rnnzoo relies on, in one place. Tried with huggingface_hub 2.4.0.
+
+Each function says why no public name does. When a new release breaks one, this is the only file to change. The layout of
+the cache, which `local` and `cache` read, is documented; so are the settings in `huggingface_hub.constants`.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+BROKEN_DOWNLOAD = "Consistency check"
+"""In the text of the OSError for a body of the wrong size, which has no type of its own."""
+
+
+def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], None]) -> None:
+    """Call these for every request and response of every HTTP client that huggingface_hub makes from now on.
+
+    `set_client_factory` is public, but the factory set before, which may be the user's own, has no public getter. Hooks on
+    the client that `get_session` returns would be lost, because the library replaces that client after a failed connection.
+    """
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils import _http
+
+    make_client = _http._GLOBAL_CLIENT_FACTORY
+    if getattr(make_client, "rnnzoo", False):
+        return
+
+    def factory() -> Any:
+        client = make_client()
+        hooks = client.event_hooks
+        client.event_hooks = {
+            "request": [*hooks["request"], on_request],
+            "response": [*hooks["response"], on_response],
+        }
+        return client
+
+    factory.rnnzoo = True  # type: ignore[attr-defined]
+    set_client_factory(factory)
+
+
+def transport_errors() -> tuple[type[Exception], ...]:
+    """Return the base of the errors of the HTTP library: httpx in huggingface_hub 1.x, httpx2 in 2.x."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return tuple(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
+
+
+def disable_xet(disabled: bool) -> bool:
+    """Switch the Xet servers for large files off or on, and return the setting before.
+
+    The public way is an environment variable, which is read only once.
+    """
+    from huggingface_hub import constants
+
+    before, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, disabled
+    return bool(before)
+
+
+def retry_seconds(message: str) -> float | None:
+    """Return how long the client waits before it tries again, if a log message announces that. There is no callback."""
+    announced = re.match(r"(?:Retrying in|Rate limited\. Waiting) ([\d.]+)s", message)
+    return float(announced[1]) if announced else None
+
+
+def explains_retry(message: str) -> bool:
+    """Return whether a log message is the line that the client writes before announcing a retry."""
+    return " thrown while requesting " in message

@@ -1,0 +1,150 @@
+"""Checks of every HTTP request and response: time limits, where the token may go, and headers that would become paths."""
+
+import re
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from ...errors import CheckpointError, NetworkError
+from . import settings
+
+REQUEST_SECONDS = 30.0
+"""Time limit of a request for which the client sets none."""
+RETRIED = (408, 409, 429, 500, 502, 503, 504)
+"""Status codes after which the client may try again; 409 because it does so when it creates a repository."""
+MAX_FAILURES = 20
+"""Consecutive failures after which to give up."""
+ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
+
+
+@dataclass(frozen=True)
+class ExpectedFile:
+    """A file that is being downloaded, and the size that its pin gives."""
+
+    name: str
+    size: int
+
+
+class Guard:
+    """Checks the requests and responses of one conversation with a Hub; raises an error of ours to stop it."""
+
+    def __init__(self, endpoint: str, timeout: float):
+        self.endpoint, self.timeout = endpoint, timeout
+        self.clock = _Clock()
+        self.expected: ExpectedFile | None = None
+
+    def check_request(self, request: Any) -> None:
+        """Called with every request before it is sent. Keeps the token from other origins, and limits the time.
+
+        Raises NetworkError for an unencrypted address, and if the Hub has failed for too long.
+        """
+        endpoint, url = urlsplit(self.endpoint), request.url
+        if origin(str(url)) != origin(self.endpoint):
+            request.headers.pop("authorization", None)
+            both_local = endpoint.scheme == "http" and settings.loopback(url.host)
+            if url.scheme != "https" and not both_local:
+                raise NetworkError(f"{self.endpoint} sends us to {url.host} without encryption; refused.")
+        seconds_left = self.timeout - self.clock.failing_seconds()
+        if seconds_left <= 0:
+            raise NetworkError(
+                f"{self.endpoint} has failed for {self.clock.failing_seconds():.0f} s; given up. Try later, or pull with a "
+                "longer --timeout."
+            )
+        limits = request.extensions.get("timeout") or {}
+        request.extensions["timeout"] = {
+            kind: min(limits.get(kind) or REQUEST_SECONDS, seconds_left)
+            for kind in ("connect", "read", "write", "pool")
+        }
+        self.clock.sent()
+
+    def check_response(self, response: Any) -> None:
+        """Called with every response before the client sees it.
+
+        Raises NetworkError for too many failures or a long requested wait, and CheckpointError for a file's headers that
+        are malformed or contradict its pin.
+        """
+        failed = response.status_code in RETRIED
+        self.clock.answered(failed)
+        if self.clock.failures > MAX_FAILURES:
+            raise NetworkError(f"{self.endpoint} has failed {self.clock.failures} times in a row; given up. Try later.")
+        if failed:
+            self._check_requested_wait(response)
+        describes_file = response.request.method == "HEAD" and response.status_code < 400
+        if describes_file and not self._redirects_within_hub(response):
+            self._check_file_headers(response.headers, is_redirect=response.is_redirect)
+
+    def _check_requested_wait(self, response: Any) -> None:
+        """Raise NetworkError if the Hub asks to wait longer than the time that is left."""
+        seconds = _requested_wait(response.headers)
+        if seconds > self.timeout - self.clock.failing_seconds():
+            raise NetworkError(
+                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {seconds:,} s, longer than we do. "
+                "Try later, or with a longer --timeout."
+            )
+
+    def _redirects_within_hub(self, response: Any) -> bool:
+        """Whether the client will ask the same origin again, whose next response is the one that counts."""
+        if not response.has_redirect_location:
+            return False
+        return origin(urljoin(str(response.request.url), response.headers["location"])) == origin(self.endpoint)
+
+    def _check_file_headers(self, headers: Any, is_redirect: bool) -> None:
+        """Raise CheckpointError for a commit or ETag that is not hexadecimal, or a size other than the pinned one.
+
+        The client makes file names of commit and ETag, and checks only one of them.
+        """
+        commit = headers.get("x-repo-commit")
+        if commit is None:  # the client refuses that itself
+            return
+        etag = (headers.get("x-linked-etag") or headers.get("etag") or "").removeprefix("W/").strip('"')
+        is_etag = 8 <= len(etag) <= 128 and set(etag) <= ETAG_CHARACTERS
+        if not settings.COMMIT.fullmatch(commit) or not is_etag:
+            raise CheckpointError(f"{self.endpoint} gives a commit or an ETag that is not hexadecimal; refused.")
+        size = headers.get("x-linked-size") or (None if is_redirect else headers.get("content-length"))
+        expected = self.expected
+        if expected is not None and size is not None and size.isdigit() and int(size) != expected.size:
+            raise CheckpointError(
+                f"{expected.name} has {int(size):,} bytes on the Hub instead of the pinned {expected.size:,}."
+            )
+
+
+class _Clock(threading.local):
+    """How often and for how long the requests of one thread have failed in a row. Times are of time.monotonic."""
+
+    failing_since: float | None = None
+    unanswered_since: float | None = None
+    """When the last request was sent, if it has no response yet."""
+    failures = 0
+
+    def sent(self) -> None:
+        if self.unanswered_since is not None and self.failing_since is None:
+            self.failing_since = self.unanswered_since  # the previous request had no response at all
+        self.unanswered_since = time.monotonic()
+
+    def answered(self, failed: bool) -> None:
+        self.failing_since = (self.failing_since or self.unanswered_since) if failed else None
+        self.failures = self.failures + 1 if failed else 0
+        self.unanswered_since = None
+
+    def broke_off(self) -> None:
+        self.failing_since = self.failing_since or self.unanswered_since or time.monotonic()
+        self.unanswered_since = None
+
+    def failing_seconds(self) -> float:
+        since = self.failing_since or self.unanswered_since
+        return 0.0 if since is None else time.monotonic() - since
+
+
+def _requested_wait(headers: Any) -> int:
+    """Seconds to wait by Retry-After or RateLimit, which the client obeys; 0 if neither is there."""
+    ratelimit = re.findall(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d+)", headers.get("ratelimit", ""))
+    numbers = [headers.get("retry-after", ""), *ratelimit]
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of a URL, the default port filled in."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
