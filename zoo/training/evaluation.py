@@ -1,4 +1,4 @@
-"""Checkpoint to result: the metric on a split, with all that is needed to measure it again."""
+"""Checkpoint to result: a metric on a split, with all that it takes to measure it again."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints import results
-from ..checkpoints.checkpoint import resolve
+from ..checkpoints.checkpoint import Checkpoint, resolve
 from ..checkpoints.reference import Reference
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
@@ -20,7 +20,7 @@ from ..errors import CheckpointError, RequestError
 from ..networks import loading
 from ..networks.devices import resolve_device
 from ..networks.network import Network
-from ..registry import load_registry, models
+from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target
 from ..registry.schema import Config, Task
 from ..utils import files, paths
@@ -39,84 +39,113 @@ class Measured:
 
 
 def evaluate(
-    name_or_path: str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None, batch_size: int = BATCH_SIZE,
-    device: str | None = None, report: Callable[[int, int], None] = lambda done, n: None,
+    checkpoint: Checkpoint | str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None,
+    batch_size: int = BATCH_SIZE, device: str | None = None,
+    report: Callable[[int, int], None] = lambda done, n: None,
 ) -> results.Evaluation:  # fmt: skip
-    """Load a checkpoint as `load` does and measure its task's metric on a split, or on its first `limit` examples.
+    """Measure the metric of a checkpoint's task on a split, or on the first `limit` examples of it.
 
-    report(done, n) is called after every batch. Raises what `load` raises, DataError, and RequestError.
+    checkpoint: already resolved, or what names one, as for `load`. report(done, n) is called after every batch.
+
+    Raises what `load` raises; CheckpointError if a training replaced the weights meanwhile; DataError; and RequestError
+    if the checkpoint does not fit its task, or for a batch size or limit below 1.
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
-    checkpoint = resolve(Reference.parse(name_or_path))
-    config, weights = checkpoint.config, checkpoint.weights
+    if not isinstance(checkpoint, Checkpoint):
+        checkpoint = resolve(Reference.parse(checkpoint))
+    config = checkpoint.config
     task = task_of(config)
-    before = files.sha256(weights) if weights.exists() else None
+    version = _file_version(checkpoint.weights)
     network = loading.assemble(checkpoint, device=resolve_device(device))
-    sha256 = files.sha256(weights)
-    if sha256 != before:  # by a training that goes on
-        raise CheckpointError(f"{weights} was replaced while it was read. Try again.")
-    training = results.read(results_folder(name_or_path)).training
-    if training and not training.produced(sha256):
-        training = None
+    sha256 = checkpoint.weights_sha256
+    if _file_version(checkpoint.weights) != version:  # a training goes on there
+        raise CheckpointError(f"{checkpoint.weights} was replaced while it was read. Try again.")
+    seed = _training_seed(checkpoint)
     source = task_data(task, load_registry().datasets[task.dataset])
-    mine, words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
-    if mine != words:
-        raise RequestError(f"This checkpoint was trained with other words than {config.task} has.")
+    words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
+    if words != expected_words:
+        raise RequestError(f"This checkpoint was trained with other words than those of {config.task}.")
     data = source.split(split)
     began = time.monotonic()
     measured = measure(network, data, task.target, batch_size, limit, report)
     return results.Evaluation(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
-        dataset_sha256=data.digests, checkpoint_sha256=sha256,
-        seed=training.recipe.seed if training else None, versions=versions(), device=device_name(network.device),
-        date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
+        dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=seed, versions=versions(),
+        device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
 
 
-def task_of(config: Config, outputs: bool = True) -> Task:
-    """The registry's task that a network is for. Raises RequestError where there is none, or where it does not fit it.
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced or written to; None if there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
-    outputs: whether those have to fit, too, and not only what goes in.
+
+def _training_seed(checkpoint: Checkpoint) -> int | None:
+    """The seed that the weights were trained with, if the results beside them are theirs."""
+    if checkpoint.reference.repo is not None:
+        return None
+    training = results.read(results_folder(checkpoint.reference)).training
+    return training.recipe.seed if training and training.produced(checkpoint.weights_sha256) else None
+
+
+def task_of(config: Config, outputs: bool = True) -> Task:
+    """Return the registry's task of a network. Raises RequestError if it is not in the registry or has another shape.
+
+    outputs: compare outputs, readout and classes too, not only the input.
     """
     tasks = load_registry().all_tasks
     if config.task not in tasks:
         raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
-    own, task = config.interface, tasks[config.task]
+    interface, task = config.interface, tasks[config.task]
     parts = ("input", "vocabulary", "form", *(("outputs", "readout") if outputs else ()))
-    if any(getattr(own, part) != getattr(task, part) for part in parts):
+    if any(getattr(interface, part) != getattr(task, part) for part in parts):
         shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
         raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
-    if outputs and own.classes and own.classes != task.classes:
-        raise RequestError(f"This checkpoint does not fit {config.task}, whose classes are others.")
+    if outputs and interface.classes and interface.classes != task.classes:
+        raise RequestError(f"This checkpoint does not fit {config.task}: its classes have other names.")
     return task
 
 
-def record(name_or_path: str | os.PathLike[str], found: results.Evaluation) -> Path:
-    """Keep an evaluation beside its checkpoint; returns the file. Raises CheckpointError if the weights there are others by
-    now, StorageError while a run trains there, and RequestError for an installed package."""
-    folder = results_folder(name_or_path)
-    if os.fspath(name_or_path) in models():
+def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
+    """Store an evaluation in the results.json of its checkpoint; return that file.
+
+    Raises CheckpointError if the folder has other weights by now, StorageError while a training runs there, and
+    RequestError for a repository on the Hub or for a model in an installed package.
+    """
+    reference = Reference.parse(name_or_path)
+    folder = results_folder(reference)
+    if reference.model is not None:
         paths.writable()
     folder.mkdir(parents=True, exist_ok=True)
     with files.exclusive_lock(folder, wait=False):
-        known, own = results.read_current(folder)
-        if own not in (None, found.checkpoint_sha256):  # None: a card's folder need not have the weights
-            raise CheckpointError(f"{folder} has other weights by now; not recorded. Try again.")
-        results.write(folder, known.record(found))
+        current, sha256 = results.read_current(folder)
+        if sha256 not in (None, evaluation.checkpoint_sha256):  # cards/NAME need not have the weights
+            raise CheckpointError(f"{folder} has other weights by now, so the result was not recorded. Try again.")
+        results.write(folder, current.record(evaluation))
     return folder / results.FILE
 
 
-def results_folder(name_or_path: str | os.PathLike[str]) -> Path:
-    """Where results.json of a checkpoint is kept: cards/NAME for a registered name, the folder itself otherwise."""
-    name = os.fspath(name_or_path)
-    return paths.path("cards", name) if name in models() else Path(name)
+def results_folder(reference: Reference) -> Path:
+    """The folder of a checkpoint's results.json: cards/NAME for a registered model, else the checkpoint's own.
+
+    Raises RequestError for a repository on the Hub.
+    """
+    if reference.model is not None:
+        return paths.path("cards", reference.model)
+    if reference.folder is not None:
+        return reference.folder
+    raise RequestError(f"{reference.text} has no folder on this machine for results.")
 
 
 @contextmanager
 def evaluating(network: Network) -> Iterator[None]:
-    """Put a network into eval mode; each of its modules gets the mode back that it had."""
+    """Put a network into eval mode; afterwards each of its modules is in the mode that it had."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -128,14 +157,14 @@ def evaluating(network: Network) -> Iterator[None]:
 
 @torch.inference_mode()
 def measure(
-    network: Network, split: Split, target: Target, batch: int, limit: int | None = None,
+    network: Network, split: Split, target: Target, batch_size: int, limit: int | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
-    """Loss and metric of a network, in eval mode, on a split or its first `limit` examples."""
+    """Measure loss and metric of a network, in eval mode, on a split or its first `limit` examples."""
     n = len(split) if limit is None else min(limit, len(split))
     sums = torch.zeros(3, dtype=torch.float64)
     with evaluating(network):
-        for indices in torch.arange(n).split(batch):
+        for indices in torch.arange(n).split(batch_size):
             x, y, lengths = split.batch(indices, network.device)
             x = x.to(network.dtype) if x.is_floating_point() else x
             sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
@@ -144,17 +173,18 @@ def measure(
     return Measured(loss / targets, metric / targets, n)
 
 
-def score(target: Target, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the targets that count: loss, metric (see zoo.registry.metrics), and their number.
-
-    outputs: (batch, outputs) or (batch, time, outputs). targets: classes, the same without the last dimension, IGNORED
-    where there is none; or values, the same, NaN where there is none.
-    """
-    flat, y = outputs.flatten(0, -2).float(), targets.flatten() if target == "class" else targets.flatten(0, -2)
+def score(
+    target: Target,
+    outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
+    targets: Tensor,  # classes: (batch,) or (batch, time), IGNORED where there is none; values: as outputs, NaN likewise
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return sums over the targets that count, as scalars: loss, metric (see zoo.registry.metrics), and their number."""
     if target == "class":
-        counted = y != IGNORED
-        loss = F.cross_entropy(flat, y, ignore_index=IGNORED, reduction="sum")
-        return loss, ((flat.argmax(-1) == y) & counted).sum().float(), counted.sum().float()
-    counted = ~y.isnan()
-    loss = torch.where(counted, flat - y.nan_to_num(), 0).square().sum()
+        logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
+        counted = classes != IGNORED
+        loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
+        return loss, ((logits.argmax(-1) == classes) & counted).sum().float(), counted.sum().float()
+    predicted, values = outputs.flatten(0, -2).float(), targets.flatten(0, -2)
+    counted = ~values.isnan()
+    loss = torch.where(counted, predicted - values.nan_to_num(), 0).square().sum()
     return loss, loss.detach(), counted.sum().float()
