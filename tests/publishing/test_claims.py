@@ -1,4 +1,4 @@
-"""Whether the papers' findings are told from their opposites: every check on numbers made to agree, and to disagree."""
+"""Checks of the papers' claims: each on numbers that agree with the claim, and on numbers that do not."""
 
 import inspect
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ Ticks = Sequence[str | int | float]
 
 
 def array(values: object, **axes: Ticks) -> Array:
-    """An array; axes that are not given are counted."""
-    found = np.asarray(values, dtype=float)
+    """An array; axes without names are numbered."""
+    numbers = np.asarray(values, dtype=float)
     named = [Axis(name, tuple(ticks)) for name, ticks in axes.items()]
-    rest = [Axis.counted(f"axis {i}", n) for i, n in enumerate(found.shape[len(named) :])]
-    return Array(found, (*named, *rest))
+    rest = [Axis.counted(f"axis {i}", n) for i, n in enumerate(numbers.shape[len(named) :])]
+    return Array(numbers, (*named, *rest))
 
 
 def part(**arrays: Array) -> StoredResult:
@@ -154,7 +154,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_finding_is_told_from_its_opposite(name: str) -> None:
+def test_a_claim_is_told_from_its_opposite(name: str) -> None:
     check, agrees, differs = CASES[name]
     for results, expected in ((agrees, True), (differs, False)):
         text, same = check(results)
@@ -162,7 +162,7 @@ def test_a_finding_is_told_from_its_opposite(name: str) -> None:
         assert text
 
 
-def test_what_is_too_early_to_tell() -> None:
+def test_numbers_that_cannot_decide_a_claim() -> None:
     assert claims.explodes("rhn")(norms(rhn=[(1, 20)]))[1] is True
     assert claims.explodes("rhn")(norms(rhn=[(1, 2)]))[1] is None
     assert claims.early_loss(losses(star=2.29, rnn=2.3))[1] is None
@@ -171,7 +171,7 @@ def test_what_is_too_early_to_tell() -> None:
     assert claims.Claim("It grows", claims.explodes("rhn")).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
 
 
-def test_shrinking_and_gates_that_exceed_are_their_own_findings() -> None:
+def test_claims_in_the_opposite_direction() -> None:
     assert claims.grows("p", up=False)({"p": powers(0.9)})[1]
     assert not claims.grows("p", up=False)({"p": powers(1.1)})[1]
     above, below = ({"rnn": RNN, "lstm": {"input i": v, "recurrent i": 0.1}} for v in (3.0, 0.3))
@@ -179,26 +179,29 @@ def test_shrinking_and_gates_that_exceed_are_their_own_findings() -> None:
     assert not claims.gates("lstm", below=False)(gates(**below))[1]
 
 
-def test_figures_of_the_cards_are_compared() -> None:
+def test_recorded_accuracies_are_compared() -> None:
     high, low = "gru-1x50-toxic-parts-diluted", "rnn-1x50-toxic-parts-diluted"
     text, same = claims.better([high], [low])({})
     assert (text, same) == (f"test accuracy: {high} 0.905, {low} 0.500", True)
     assert claims.better([low], [high])({})[1] is False
-    assert claims.better([high], [high], least=0.0)({})[1] is False
+    assert claims.better([high], [high], margin=0.0)({})[1] is False
     assert claims.better([high], ["rhn-16x128-tum"])({})[1] is None
 
 
-def test_of_a_network_that_has_not_learnt_nobody_can_tell() -> None:
+def test_a_network_that_has_not_learnt_decides_nothing() -> None:
     check = claims.only("a", claims.close_to_zero("last"))
     found = {**errors(0.4, 1.0), "b": part()}
     assert claims.learnt("rin-1x100-adding-200", 1 / 6, check)(found) == check(found)
-    for name, words in (("lstm-1x100-adding-200", "0.166, of a constant 0.167"), ("lstm-8x128-smnist", "not measured")):
+    for name, words in (
+        ("lstm-1x100-adding-200", "0.166, of a constant answer 0.167"),
+        ("lstm-8x128-smnist", "not measured"),
+    ):
         text, same = claims.learnt(name, 1 / 6, check)(found)
         assert same is None
         assert words in text
 
 
-def test_every_check_is_here() -> None:
+def test_every_check_has_a_case() -> None:
     public = {
         n
         for n, f in inspect.getmembers(claims, inspect.isfunction)

@@ -66,7 +66,7 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     content = here.content()
     assert all(files[name] == content[name] for name in PUSHED)
     assert (row["created"], row["pinned"], set(row["files"])) == (True, True, PUSHED)
-    assert f"registry.yaml pins {REPO}@{row['commit']} now" in err
+    assert f"cards/lock.json now pins {REPO}@{row['commit']}" in err
     weights = registry.find(NAME).weights
     assert (weights.repo, weights.revision) == (REPO, row["commit"])
     after = json.loads(lock_path.read_text())
@@ -598,7 +598,7 @@ def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) 
     code, out, err = run("verify", NAME, "--metrics")
     assert code == 1
     assert re.search(r"metrics +FAILED +test accuracy .* recorded .* 0\.002 apart, 0\.001 is allowed", out)
-    assert "are not what they are said to be" in err
+    assert "failed verification" in err
     for kept, words in (
         ((before.model_copy(update={"dataset_sha256": {"x": "0" * 64}}),), "on other data than recorded"),
         ((), f"No figure is recorded. rnnzoo eval {NAME} --record"),

@@ -1,6 +1,6 @@
-"""The pages of docs/diagnostics: each figure of a document beside ours, and whether they agree, in numbers. No torch.
+"""The pages of docs/diagnostics: what each figure of a paper claims, our numbers, and whether they agree. No torch.
 
-What a document found is written here by hand, with a test of it on our numbers; the numbers come from zoo.publishing.studies.
+The claims are written here by hand, each with a check from zoo.publishing.claims. The numbers come from zoo.publishing.studies.
 """
 
 import json
@@ -23,21 +23,23 @@ FOLDER = ("docs", "diagnostics")
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a document, made again."""
+    """One figure of a paper, computed again."""
 
     paper: str
     name: str
-    """Of the picture's file."""
+    """Ending of the picture's file name."""
     title: str
     study: str
+    """Key of zoo.publishing.studies.STUDIES."""
     note: str
-    """What we did, and where it differs from what the paper did."""
-    how: str
-    """Function of zoo.diagnostics.drawing."""
+    """Our setting, and where it differs from the paper's."""
+    plot: str
+    """Key of zoo.diagnostics.drawing.PLOTS."""
     claims: tuple[Claim, ...]
     parts: tuple[str, ...] | None = None
-    """Headings of the study's parts that it shows; none: all."""
+    """Titles of the study's parts to show; None for all."""
     arrays: tuple[str, ...] | None = None
+    """Names of the arrays to show; None for all with an axis."""
 
 
 SMALL = "12 layers of 32 units, 10 steps (the paper does not give its sizes)"
@@ -45,14 +47,14 @@ SMALL = "12 layers of 32 units, 10 steps (the paper does not give its sizes)"
 FIGURES: tuple[Figure, ...] = (
     Figure(
         "star", "jacobian", "Sections 3.1 and 4: singular values at the zero state", "star-jacobian",
-        "One layer of 32 units at x = h = 0 with orthogonal weights, in float64; the LSTM's c is held.", "curves",
+        "One layer of 32 units at x = h = 0 with orthogonal weights, in float64; the LSTM's c is held constant.", "curves",
         (Claim("vRNN: all singular values of both Jacobians are 1", claims.singular("rnn", 1.0)),
          Claim("LSTM: they drop to 0.25", claims.singular("lstm", 0.25)),
          Claim("STAR: they are 0.5", claims.singular("star", 0.5))),
     ),
     Figure(
         "star", "fig2", "Fig. 2: mean gradient magnitude", "star-lattice",
-        f"{SMALL}; an error of length 1 arrives at every output, so that the colours of one row compare.", "maps",
+        f"{SMALL}; every output receives an error of length 1, so that the colours of one row are comparable.", "maps",
         (Claim("vRNN: amplified towards earlier steps and lower layers", claims.ratio("rnn", 1.0, np.inf)),
          Claim("LSTM: attenuated", claims.ratio("lstm", 0.0, 0.01)),
          Claim("LSTM: propagates relatively well through time, vanishes quickly through layers", claims.lstm_through_time),
@@ -71,55 +73,55 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "star", "fig2-weights", "Fig. 2 without biases", "star-lattice-weights",
-        "The paper's parameters include biases. Without them the LSTM's picture hides what happens: the lower "
-        "layers' small errors meet large inputs, the upper layers' large errors inputs that vanished on their way up.", "maps",
-        (Claim("LSTM: attenuated; here of the weights alone", claims.ratio("lstm", 0.0, 0.01)),),
+        "The paper's parameters include biases. Without them the LSTM's picture is misleading: in the lower layers small errors "
+        "meet large inputs, and in the upper layers large errors meet inputs that vanished on their way up.", "maps",
+        (Claim("LSTM: attenuated (here for the weights alone)", claims.ratio("lstm", 0.0, 0.01)),),
         arrays=("mean",),
     ),
     Figure(
         "star", "fig3", "Fig. 3: gradient norms of 12 layers on pixel-by-pixel MNIST", "star-training",
-        "12 layers of 128 units, 784 steps, Adam 1e-3 as there, but batches of 20 and 40 updates instead of a whole epoch "
-        "of batches of 100.", "curves",
+        "12 layers of 128 units, 784 steps and Adam at 1e-3 as in the paper, but 40 updates of batches of 20 instead of a whole "
+        "epoch of batches of 100.", "curves",
         (Claim("vRNN: the propagation increases the gradients", claims.first_norms("rnn", 1.0, np.inf)),
          Claim("LSTM: it shrinks them", claims.first_norms("lstm", 0.0, 0.1)),
-         Claim("STAR's singular values are between the two's (section 4); its gradients here", claims.between),
+         Claim("STAR's singular values lie between those of the two (section 4; here its gradients)", claims.between),
          Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
          Claim("RHN: the gradients explode within the first epoch", claims.explodes("rhn")),
          Claim("STAR alone learns in the first epoch", claims.early_loss)),
     ),
     Figure(
         "rin", "fig1", "Fig. 1: average estimation error on the adding problem", "rin-adding",
-        "128 test sequences of 200 steps. The paper shows an LSTM that was trained on the problem; IRNN and RIN are added.",
+        "128 test sequences of 200 steps. The paper shows an LSTM trained on the problem; we add IRNN and RIN.",
         "curves",
         (Claim("LSTM: average estimation errors are close to 0",
                claims.learnt("lstm-1x100-adding-200", 1 / 6, claims.only("lstm", claims.close_to_zero("last")))),),
     ),
     Figure(
         "rin", "fig4", "Fig. 4: average estimation error on MNIST", "rin-mnist",
-        "128 test images by rows, 28 steps, where the paper has 784 steps of a pixel and 200 units; no IRNN is trained "
-        "on rows, so a plain RNN stands beside LSTM and RIN.", "curves",
+        "128 test images by rows, 28 steps; the paper has 784 steps of one pixel and 200 units. No IRNN was trained on rows, so "
+        "a plain RNN takes its place beside LSTM and RIN.", "curves",
         (Claim("all networks keep the level of activation on an average: eq. 3 is close to 0", claims.close_to_zero("previous")),
          Claim("the variance grows significantly at the last steps in RIN", claims.late_variance)),
     ),
     Figure(
         "chen", "fig51", "Fig. 5.1 and 5.2: Noh's indicator over epochs", "chen-epochs",
-        "Long toxic comments, here those of more than 90 words, with the last 30 % replaced, 50 units, 20 epochs as in section "
-        "4.4.1, but of 900 comments, where the thesis has 2,000; 64 validation comments.", "curves",
+        "Toxic comments of more than 90 words with the last 30 % replaced, 50 units and 20 epochs as in section 4.4.1, but 900 "
+        "comments where the thesis has 2,000; measured on 64 validation comments.", "curves",
         (Claim("the RNN's is in general significantly larger than LSTM's and GRU's", claims.over_epochs),),
     ),
     Figure(
         "chen", "fig53", "Fig. 5.3: Noh's indicator over steps, trained", "chen-steps",
-        "Toxic comments, 200 units, 16 test comments of up to 200 words, where the thesis has 300 steps.", "curves",
+        "Toxic comments, 200 units, 16 test comments of up to 200 words; the thesis has 300 steps.", "curves",
         (Claim("RNN above LSTM and GRU throughout, GRU the smallest", claims.throughout),
-         Claim("RNN above both at the last step: of the same networks", claims.larger(", trained")),
-         Claim("... before training", claims.larger(", untrained")),
-         Claim("... of 1 x 128 trained on MNIST by rows", claims.larger(", MNIST rows")),
-         Claim("... there with random signs for v", claims.larger(", MNIST rows, v of signs"))),
+         Claim("RNN above both at the last step (the same networks)", claims.larger(", trained")),
+         Claim("... (before training)", claims.larger(", untrained")),
+         Claim("... (networks of 1 x 128 trained on MNIST by rows)", claims.larger(", MNIST rows")),
+         Claim("... (the same with random signs for v)", claims.larger(", MNIST rows, v of signs"))),
         parts=("rnn, trained", "lstm, trained", "gru, trained"),
     ),
     Figure(
         "chen", "fig53-start", "Noh's indicator over steps, untrained and on MNIST by rows", "chen-steps",
-        "Before training, and of networks of 128 units trained on MNIST by rows.", "curves", (),
+        "The networks of the figure before training, and networks of 128 units trained on MNIST by rows.", "curves", (),
         parts=("rnn, untrained", "lstm, untrained", "gru, untrained", "rnn, MNIST rows", "lstm, MNIST rows",
                "gru, MNIST rows"),
     ),
@@ -132,10 +134,9 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "dependency", "Sections 4.2 and 4.4: the long-term dependency test", "chen-dependency",
-        "The picture is of networks trained on whole comments and asked about comments with one end replaced by \"the\", which "
-        "the thesis does not do. It trains on altered comments, as the networks below were; more of them are in [what was "
-        "measured](../measured.md).", "curves",
-        (Claim("the RNN does worse where the last 20 words are replaced (section 4.2.1; of training figures)",
+        "The picture shows networks trained on whole comments and tested on comments with one end replaced by \"the\", which the "
+        "thesis does not do. It trains on altered comments, as the networks of the table were; [more of these](../measured.md).", "curves",
+        (Claim("the RNN does worse where the last 20 words are replaced (section 4.2.1, on training figures)",
                claims.better(["rnn-1x50-toxic-parts-long"], ["rnn-1x50-toxic-parts-late"])),
          Claim("LSTM and GRU do better than the RNN where the last 30 % is replaced (section 4.4.1)",
                claims.better([f"{cell}-1x50-toxic-parts-diluted" for cell in ("lstm", "gru")],
@@ -143,9 +144,9 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "chen", "fig33", "Fig. 3.3-3.5: the sigmoid network on Pima", "chen-feedforward",
-        "3 hidden layers of 8 units, 150 epochs; Adam at Keras's default rate and Keras's batches of 32, as the thesis "
-        "names none; 500 training rows. The thesis does not say that it standardised the features, and the size of its "
-        "hidden outputs says that it did not; verdicts are of the features as they are.", "curves",
+        "3 hidden layers of 8 units, 150 epochs, 500 training rows; Adam at Keras's default rate and Keras's batches of 32, since "
+        "the thesis names neither. The thesis does not mention standardising the features, and the size of its hidden "
+        "outputs suggests that it did not; the verdicts are for the features as they are.", "curves",
         (Claim("A: gradients are close to zero on the lower layers", claims.inputs("sigmoid", claims.lower_vanish)),
          Claim("B: little improvement over the first 60 epochs", claims.inputs("sigmoid", claims.little)),),
         parts=("sigmoid",), arrays=("gradient", "loss", "accuracy", "outputs"),
@@ -171,11 +172,11 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "pascanu", "powers", "Section 2.1: products of equal matrices", "pascanu-eigenvalues",
-        "128 units, 64 random starts, one Gaussian matrix made larger and smaller, whose norm is about twice its spectral "
-        "radius; the trained network is rnn-1x128-mnist-rows. Retold by Nguyen, \"Recurrent neural networks: for steering "
-        "through time\" (section 3.1), and in Yoon's lectures on deep learning (Seoul National University, 2019, part 10) of "
-        "the linear network h_t = W^T h_(t-1); both speak of the largest eigenvalue, the second also of the largest singular "
-        "value, which the bounds are of.", "curves",
+        "128 units, 64 random starts, and one Gaussian matrix scaled up and down, whose norm is about twice its spectral radius; "
+        "the trained network is rnn-1x128-mnist-rows. Retold by Nguyen, \"Recurrent neural networks: for steering through "
+        "time\" (section 3.1), and, for the linear network h_t = W^T h_(t-1), in Yoon's lectures on deep learning (Seoul National "
+        "University, 2019, part 10). Both speak of the largest eigenvalue; the lectures also of the largest singular value, to "
+        "which the bounds apply.", "curves",
         (Claim("a largest eigenvalue below 1: errors vanish in the long run", claims.grows("radius 0.9", up=False)),
          Claim("above 1: they can explode", claims.grows("radius 1.1", up=True)),
          Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", claims.bounded)),
@@ -191,30 +192,29 @@ def _study(path: Path) -> dict[str, StoredResult]:
 
 
 def study(name: str) -> dict[str, StoredResult] | None:
-    """The stored parts of a study by their headings, if it was computed."""
+    """The stored parts of a study by title; None if it was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _study(path) if path.exists() else None
 
 
 def pictures() -> dict[Path, tuple[TitledResults, str]]:
-    """Path to what it shows, and how it is drawn, of every picture of the pages."""
-    found: dict[Path, tuple[TitledResults, str]] = {}
+    """Path, content and kind of plot of every picture on the pages."""
+    wanted: dict[Path, tuple[TitledResults, str]] = {}
     for figure in FIGURES:
         results = study(figure.study)
         if results is not None:
-            parts = [(p, results[p]) for p in figure.parts or results]
-            shown = [(p, r.only(*figure.arrays) if figure.arrays else r.only(*_drawn(r))) for p, r in parts]
-            found[paths.path(*FOLDER, f"{figure.paper}-{figure.name}.svg")] = shown, figure.how
-    return found
+            content = [(part, _content(results[part], figure.arrays)) for part in figure.parts or results]
+            wanted[paths.path(*FOLDER, f"{figure.paper}-{figure.name}.svg")] = content, figure.plot
+    return wanted
 
 
-def _drawn(result: StoredResult) -> list[str]:
-    """Arrays with a curve: not those of a single number."""
-    return [name for name, array in result.arrays.items() if array.axes]
+def _content(result: StoredResult, arrays: tuple[str, ...] | None) -> StoredResult:
+    """The arrays of a result to draw: those that are named, or all that are more than a single number."""
+    return result.only(*(arrays or [name for name, array in result.arrays.items() if array.axes]))
 
 
 def pages() -> dict[Path, str]:
-    """Path to content of every page."""
+    """Path and content of every page."""
     papers = dict.fromkeys(figure.paper for figure in FIGURES)
     return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
 
@@ -223,10 +223,10 @@ def _page(key: str) -> str:
     paper = load_registry().papers[key]
     parts = [
         f"# Why it does or does not train: {paper.citation}",
-        f'The analyses of "{paper.title}", made again. Numbers: the JSON files beside this page, by '
-        "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights; "
-        "pictures and verdicts are generated from them. Networks that were trained were trained once. The same of other "
-        "networks: `rnnzoo inspect NAME --analysis ...`; [what each takes](README.md).",
+        f'The analyses of "{paper.title}", computed again. The numbers are in the JSON files beside this page, written by '
+        "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights. Pictures and "
+        "verdicts are generated from them. Each trained network comes from one run. To analyse other networks: `rnnzoo inspect "
+        "NAME --analysis ...` ([all analyses](README.md)).",
     ]
     for figure in FIGURES:
         results = study(figure.study)
@@ -241,9 +241,9 @@ def _page(key: str) -> str:
 
 
 def _runs(results: Results) -> str:
-    """How many random networks each part is of, where it is of many."""
+    """The number of random networks in each part, if it is the same in all."""
     counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
-    return f" Each of {counts.pop():,} random networks." if len(counts) == 1 else ""
+    return f" Computed on {counts.pop():,} random networks." if len(counts) == 1 else ""
 
 
 def _verdicts(figure: Figure, results: Results) -> str:
