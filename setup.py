@@ -1,7 +1,7 @@
-"""What pyproject.toml cannot declare: assets for the wheel, and the fused scans, which are optional.
+"""What pyproject.toml cannot declare: assets for the wheel, and the compiled scans, which are optional.
 
-registry.yaml and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each
-width of vectors; where there is no compiler, or it refuses, the package installs without.
+registry.yaml and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
+vector instructions; without a working compiler the package installs without compiled scans.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from setuptools.command.build_py import build_py
 NATIVE = Path("zoo/networks/kernels/native")
 SOURCES = sorted([*NATIVE.glob("*.cpp"), *NATIVE.glob("*.h")])
 DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
-"""A library tells what it was built from, which zoo/networks/kernels/interface.py compares with the sources that are there."""
+"""Stored in each library, so that zoo/networks/kernels/interface.py can tell whether it was built from today's sources."""
 INSTRUCTIONS = {
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mfma"],
     "avx2": ["-mavx2", "-mfma"],
@@ -24,12 +24,14 @@ INSTRUCTIONS = {
 
 
 class BuildWithAssets(build_py):
+    """Copies registry.yaml and cards/ into the wheel."""
+
     def run(self) -> None:
         if self.editable_mode:
             super().run()
             return
         assets = Path(self.build_lib) / "zoo" / "assets"
-        for earlier in (Path(self.build_lib) / NATIVE, assets):  # what is no longer there must not be shipped
+        for earlier in (Path(self.build_lib) / NATIVE, assets):  # leftovers must not be shipped
             shutil.rmtree(earlier, ignore_errors=True)
         super().run()
         shutil.copytree("cards", assets / "cards")
@@ -37,19 +39,20 @@ class BuildWithAssets(build_py):
 
 
 class BuildApart(build_ext):
-    """The same source for every library, so the objects need folders of their own; built whenever it is not the digest's."""
+    """Builds each library in its own folder, since all have the same source, and whenever its digest is not today's."""
 
     def build_extension(self, ext: Extension) -> None:
-        given, built = (self.build_temp, self.force), Path(self.get_ext_fullpath(ext.name))
+        settings, library = (self.build_temp, self.force), Path(self.get_ext_fullpath(ext.name))
         self.build_temp = str(Path(self.build_temp) / ext.name)
-        self.force = self.force or not built.exists() or DIGEST.encode() not in built.read_bytes()
+        self.force = self.force or not library.exists() or DIGEST.encode() not in library.read_bytes()
         try:
             super().build_extension(ext)
         finally:
-            self.build_temp, self.force = given
+            self.build_temp, self.force = settings
 
 
 setup(
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for every Python from 3.11 on
     cmdclass={"build_py": BuildWithAssets, "build_ext": BuildApart},
     ext_modules=[
         Extension(

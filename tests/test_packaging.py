@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROBE = """
 from pathlib import Path
 import zoo
-from zoo import assets
-assert "site" in str(assets.ROOT), assets.ROOT
+from zoo.utils import paths
+assert "site" in str(paths.ROOT), paths.ROOT
 network = zoo.load("gru-1x128-mnist-rows", device="cpu")
 from zoo.training.evaluation import evaluate
 assert evaluate("gru-1x128-mnist-rows", limit=200, device="cpu").value > 0.9
@@ -38,13 +38,14 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     environment = {**os.environ, **({} if compiler else {"CC": "false", "CXX": "false"})}
     subprocess.run(command, check=True, env=environment)
     (wheel,) = tmp_path.glob("*.whl")
+    assert "-cp311-abi3-" in wheel.name
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(site)
     assert {"cli/main.py", "zoo/assets/cards/gone/README.md"}.isdisjoint(names)
     assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/cards/lock.json", "zoo/py.typed"} <= names
-    assert any(name.startswith("zoo/kernels/scan_") for name in names) == compiler
+    assert any(name.startswith("zoo/networks/kernels/scan_") for name in names) == compiler
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
     subprocess.run([sys.executable, "-c", PROBE], **run)
     listed = subprocess.run([sys.executable, "-m", "rnnzoo_cli", "list"], capture_output=True, text=True, **run)
