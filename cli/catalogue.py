@@ -35,7 +35,7 @@ def list_(
     if remote:
         if task or cell or pretrained is not None:
             raise RequestError(
-                "--remote cannot be combined with --task, --cell or --pretrained: the Hub knows neither."
+                "--remote cannot be combined with --task, --cell or --pretrained; the Hub does not know them."
             )
         _list_remote(pattern, namespace, timeout, as_json)
         return
