@@ -50,7 +50,7 @@ def prune(
     """Remove partial files of interrupted downloads, and files that no cached commit uses."""
     from zoo.checkpoints.hub import cache
 
-    _emit_freed(cache.collect(older_than, dry_run), dry_run, as_json)
+    _emit_freed(cache.prune(older_than, dry_run), dry_run, as_json)
 
 
 @app.command("rm")

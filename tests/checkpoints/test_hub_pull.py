@@ -40,6 +40,7 @@ from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, R
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
+from zoo.utils.redaction import redact
 
 CDN, BODY_OF_CONFIG = "/_cdn/", "/resolve/.*/config.json"
 ADDRESS = f"hf://{REPO}"
@@ -878,7 +879,7 @@ def test_a_token_of_a_login_is_redacted_too(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.delenv("HF_TOKEN", raising=False)
     (tmp_path / "token").write_text("a-token-of-another-form\n")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-    assert settings.redact("it is a-token-of-another-form.") == "it is ***."
+    assert redact("it is a-token-of-another-form.") == "it is ***."
 
 
 def test_only_a_role_of_reading_may_not_write() -> None:

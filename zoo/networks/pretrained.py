@@ -12,10 +12,11 @@ from ..checkpoints.checkpoint import resolve
 from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
-from ..checkpoints.hub.upload import MAIN, PushOptions, holds, look, send, tip
+from ..checkpoints.hub.upload import MAIN, PushOptions, branch_head, commit_files, has_files, remote_state
 from ..checkpoints.reference import SCHEME, Reference, check_repo
 from ..errors import CheckpointError, RequestError
 from ..registry import models
+from ..utils.redaction import has_secret
 from ..utils.version import __version__
 from . import golden
 from .configured import ConfiguredModule
@@ -71,20 +72,20 @@ class PretrainedMixin(ConfiguredModule):
         """
         check_repo(repo)
         text = message or f"{self.config.name}, by rnnzoo {__version__}"
-        if settings.has_secret(text):
+        if has_secret(text):
             raise RequestError("The message seems to contain a token; nothing was pushed.")
         options = PushOptions(private=private, revision=revision, create_pr=create_pr)
         files = {**self._checkpoint_files(), configs.CARD: _card(self.config.name, repo)}
         with Connection(settings.current()) as hub:
-            state = look(hub, repo, options, identity(hub))
+            state = remote_state(hub, repo, options, identity(hub))
             base = state.head or (
-                tip(hub, repo, MAIN) if state.exists else None
+                branch_head(hub, repo, MAIN) if state.exists else None
             )  # a new branch begins as a copy of main
             if base is not None and configs.CARD in hub.listing(repo, [configs.CARD], base):
                 del files[configs.CARD]
-            if state.head is not None and holds(hub, repo, state.head, files):
+            if state.head is not None and has_files(hub, repo, state.head, files):
                 return f"{SCHEME}{repo}@{state.head}"
-            commit, _, pull_request = send(hub, repo, files, state, options, text)
+            commit, _, pull_request = commit_files(hub, repo, files, state, options, text)
             return pull_request or f"{SCHEME}{repo}@{commit}"
 
     def _checkpoint_files(self) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..checkpoints import configs, results, tensors
 from ..checkpoints.hub import local
-from ..checkpoints.hub.digests import differs
+from ..checkpoints.hub.digests import mismatch
 from ..errors import CheckpointError
 from ..registry import Entry
 from ..registry.schema import Weights
@@ -69,7 +69,7 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
     copies = local.copies(model, pin, name)
     if not copies:
         raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
-    if problem := differs(copies[-1], pin.files[name]):
+    if problem := mismatch(copies[-1], pin.files[name]):
         raise CheckpointError(
             f"{copies[-1]} is not the pinned file: it {problem}; not pushed. To pin a new checkpoint: rnnzoo release"
         )

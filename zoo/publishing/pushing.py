@@ -11,7 +11,7 @@ from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.errors import changed
-from ..checkpoints.hub.upload import MAIN, PushOptions, State, holds, look, send
+from ..checkpoints.hub.upload import MAIN, PushOptions, RemoteState, commit_files, has_files, remote_state
 from ..checkpoints.reference import check_repo
 from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..registry import lock
@@ -44,7 +44,7 @@ class _Target:
 
     package: Package
     repo: str
-    state: State
+    state: RemoteState
     same: bool
     """True if the repository has the same bytes already."""
 
@@ -64,7 +64,7 @@ def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushe
         if not user.may_write:
             raise AccessError(f"The token of {user.name} can only read. Make one with write access: hf auth login.")
         repos = [_repo(package, options) for package in packages]
-        states = [look(hub, repo, options, user) for repo in repos]
+        states = [remote_state(hub, repo, options, user) for repo in repos]
         targets = [
             _Target(package, repo, state, _has_same_files(hub, package, repo, state, options))
             for package, repo, state in zip(packages, repos, states, strict=True)
@@ -87,10 +87,10 @@ def _repo(package: Package, options: PushOptions) -> str:
     return check_repo(f"{options.namespace}/{package.entry.name}" if options.namespace else pinned)
 
 
-def _has_same_files(hub: Connection, package: Package, repo: str, state: State, options: PushOptions) -> bool:
+def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteState, options: PushOptions) -> bool:
     """Return whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
     pin, files = package.pin, package.files
-    same = state.head is not None and holds(hub, repo, state.head, files)
+    same = state.head is not None and has_files(hub, repo, state.head, files)
     if options.tag and state.tagged is not None and not (same and state.tagged == state.head):
         raise ChangedError(
             f"{repo}: tag {options.tag} is at commit {state.tagged} already, and tags are never moved. Choose another."
@@ -115,8 +115,8 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
         return Pushed(name, repo, url, state.head if target.same else None, not target.same, tuple(files))
     commit, created, pull_request = state.head, False, None
     if not target.same:
-        commit, created, pull_request = send(hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}")
-        if created and not holds(hub, repo, commit, files, sizes_only=True):
+        commit, created, pull_request = commit_files(hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}")
+        if created and not has_files(hub, repo, commit, files, sizes_only=True):
             raise HubError(
                 f"{repo}: the files of commit {commit} are not those that were sent. Do not trust that server."
             )

@@ -11,7 +11,7 @@ from ..checkpoints import configs, results
 from ..checkpoints.checkpoint import Checkpoint, resolve
 from ..checkpoints.hub import local
 from ..checkpoints.hub.client import LOG, Connection, Log
-from ..checkpoints.hub.digests import differs, git_sha1
+from ..checkpoints.hub.digests import git_sha1, mismatch
 from ..checkpoints.hub.download import PullOptions
 from ..checkpoints.reference import Reference
 from ..errors import CheckpointError, ZooError
@@ -90,7 +90,7 @@ class _Checks:
     def copies(self) -> dict[str, dict[Path, str | None]]:
         """By file: the paths of its copies on this machine, and how each differs from the pin. Hashes each copy once."""
         return {
-            name: {path: differs(path, file) for path in local.copies(self.entry.name, self.pin, name)}
+            name: {path: mismatch(path, file) for path in local.copies(self.entry.name, self.pin, name)}
             for name, file in self.pin.files.items()
         }
 

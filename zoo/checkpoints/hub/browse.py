@@ -1,4 +1,4 @@
-"""Looking at the Hub: who we are there, what it has, and what a repository says of itself. Nothing is changed."""
+"""Look at the Hub without changing it: whose token we have, which models there are, and what a repository says of itself."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,60 +16,65 @@ LIBRARY_NAME = "rnnzoo"
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose token it is that a push would use."""
+    """The owner of the token that a push would use."""
 
     endpoint: str
     name: str
     orgs: tuple[str, ...]
     role: str | None
-    """Of the token: read, write, fineGrained; none if the Hub does not say."""
+    """Of the token: read, write or fineGrained; None if the Hub does not say."""
 
     @property
     def may_write(self) -> bool:
-        """As far as the role tells; the Hub decides for each repository."""
+        """False if the role rules out writing. For other roles the Hub decides for each repository."""
         return self.role != "read"
 
 
-def identity(hub: Connection) -> Identity:
-    """Whose token it is. AccessError if there is none, before any request, or if the Hub does not accept it."""
-    said: dict[str, Any] = hub.call("login", hub.api.whoami)
-    token = (said.get("auth") or {}).get("accessToken") or {}
-    orgs = tuple(org["name"] for org in said.get("orgs") or () if isinstance(org, dict) and "name" in org)
-    return Identity(hub.endpoint, str(said.get("name", "?")), orgs, token.get("role"))
+def identity(connection: Connection) -> Identity:
+    """Return the owner of the token. Raises AccessError if there is none, without a request, or if the Hub rejects it."""
+    answer: dict[str, Any] = connection.call("login", connection.api.whoami)
+    token = (answer.get("auth") or {}).get("accessToken") or {}
+    orgs = tuple(org["name"] for org in answer.get("orgs") or () if isinstance(org, dict) and "name" in org)
+    return Identity(connection.endpoint, str(answer.get("name", "?")), orgs, token.get("role"))
 
 
 def login(timeout: float | None = None) -> Identity:
-    """Whose token a push would use now; raises AccessError and NetworkError."""
-    with Connection(settings.current(timeout)) as hub:
-        return identity(hub)
+    """Return the owner of the token that a push would use now. Raises AccessError and NetworkError."""
+    with Connection(settings.current(timeout)) as connection:
+        return identity(connection)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A model on the Hub, as the Hub describes it; nothing of it is verified."""
+    """A model on the Hub as the Hub describes it, unverified."""
 
     repo: str
     revision: str | None
+    """Commit of the main branch."""
     private: bool | None
     modified: str | None
+    """Date, ISO 8601."""
     task: str | None
     tags: tuple[str, ...]
 
 
 def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
-    """The models of a namespace on the Hub that are of this library, by name."""
-    with Connection(settings.current(timeout)) as hub:
-        found = hub.call(
-            f"models of {namespace}", lambda: list(hub.api.list_models(author=namespace, full=True, cardData=True))
+    """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError."""
+    with Connection(settings.current(timeout)) as connection:
+        api = connection.api
+        models = connection.call(
+            f"models of {namespace}", lambda: list(api.list_models(author=namespace, full=True, cardData=True))
         )
-    known = {pin.repo for pin in registry.load_lock().weights.values()}
-    return sorted((_remote(info) for info in found if info.id in known or _ours(info)), key=lambda r: r.repo)
+    pinned = {pin.repo for pin in registry.load_lock().weights.values()}
+    ours = [_remote(info) for info in models if info.id in pinned or _names_this_library(info)]
+    return sorted(ours, key=lambda remote: remote.repo)
 
 
-def _ours(info: Any) -> bool:
+def _names_this_library(info: Any) -> bool:
+    """Whether a repository's card or tags name this library."""
     card = getattr(info, "card_data", None)
-    said = (getattr(info, "library_name", None), getattr(card, "library_name", None))
-    return LIBRARY_NAME in (*said, *(getattr(info, "tags", None) or ()))
+    libraries = (getattr(info, "library_name", None), getattr(card, "library_name", None))
+    return LIBRARY_NAME in (*libraries, *(getattr(info, "tags", None) or ()))
 
 
 def _remote(info: Any) -> Remote:
@@ -86,24 +91,25 @@ class Description:
 
     remote: Remote
     files: dict[str, int | None]
-    """Sizes."""
+    """Size of each file by name, in bytes."""
     config: Config
     evaluations: tuple[results.Evaluation, ...]
 
 
 def describe(repo: str, revision: str | None, timeout: float | None = None) -> Description:
-    """What there is to know of a repository without its weights. Raises HubError, and CheckpointError for its files."""
-    with Connection(settings.current(timeout)) as hub:
+    """Describe a repository without downloading its weights. Raises HubError, and CheckpointError for invalid files."""
+    with Connection(settings.current(timeout)) as connection:
         subject = repo if revision is None else f"{repo}@{revision}"
-        info = hub.call(subject, lambda: hub.api.model_info(repo, revision=revision, files_metadata=True))
-        commit = info.sha or hub.commit(repo, revision or "main")
+        api = connection.api
+        info = connection.call(subject, lambda: api.model_info(repo, revision=revision, files_metadata=True))
+        commit = info.sha or connection.commit(repo, revision or "main")
 
-        def get(name: str) -> Path:
-            return hub.download(repo, name, commit, limit=configs.MAX_BYTES)
+        def download(name: str) -> Path:
+            return connection.download(repo, name, commit, limit=configs.MAX_BYTES)
 
-        config = configs.read(get(configs.FILE))
+        config = configs.read(download(configs.FILE))
         try:
-            evaluations = results.parse(get(results.FILE)).evaluations
+            evaluations = results.parse(download(results.FILE)).evaluations
         except MissingError:
             evaluations = ()
     files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}

@@ -5,7 +5,8 @@ the cache, which `local` and `cache` read, is documented; so are the settings in
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 BROKEN_DOWNLOAD = "Consistency check"
@@ -65,3 +66,18 @@ def retry_seconds(message: str) -> float | None:
 def explains_retry(message: str) -> bool:
     """Return whether a log message is the line that the client writes before announcing a retry."""
     return " thrown while requesting " in message
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Switch the client's own progress bars off. Its uploads draw them even if nobody sees them, and take no option."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()

@@ -16,7 +16,7 @@ from .. import configs, tensors
 from ..reference import Reference
 from . import local, settings
 from .client import LOG, MAX_BYTES, Connection, Log
-from .digests import damage, differs
+from .digests import damage, mismatch
 
 LIMITS = {configs.FILE: configs.MAX_BYTES, configs.VOCABULARY: configs.MAX_VOCABULARY_BYTES}
 """Maximum bytes of a file whose size is not pinned; client.MAX_BYTES for others."""
@@ -154,9 +154,9 @@ def _agreed_config(entry: Entry, paths: Mapping[str, Path]) -> Config:
 
 def _find_copy(model: str, pin: Weights, name: str) -> tuple[Path | None, list[str]]:
     """The first copy on this machine that is the pinned file, if any, and what is wrong with the copies before it."""
-    problems = []
+    problems: list[str] = []
     for path in local.copies(model, pin, name):
-        problem = differs(path, pin.files[name])
+        problem = mismatch(path, pin.files[name])
         if problem is None:
             return path, problems
         problems.append(f"{path} {problem}")
@@ -167,11 +167,18 @@ def _fetch_pinned(connection: Connection, pin: Weights, name: str, options: Pull
     """Download a pinned file of the pinned commit."""
     file = pin.files[name]
     cached = local.cached(pin.repo, name, pin.revision)
-    if cached is not None and not options.force and differs(cached, file) is None:
+    if cached is not None and not options.force and mismatch(cached, file) is None:
         return cached  # another process has just downloaded it
     force = options.force or cached is not None  # without force the client returns a damaged file as it is
     return _download(
-        connection, pin.repo, name, pin.revision or "", lambda path: differs(path, file), options, force, size=file.size
+        connection,
+        pin.repo,
+        name,
+        pin.revision or "",
+        lambda path: mismatch(path, file),
+        options,
+        force,
+        size=file.size,
     )
 
 

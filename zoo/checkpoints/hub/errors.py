@@ -1,4 +1,4 @@
-"""What went wrong between us and the Hub, in plain words: exceptions of the client and of its HTTP library in, ours out."""
+"""Translates errors of huggingface_hub and its HTTP library into ours, in plain words."""
 
 import errno
 import socket
@@ -18,20 +18,25 @@ from ...utils.redaction import redact
 from . import client_internals
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError)
-"""What the client raises for a bad answer, besides the errors of its HTTP library: its parsers trust the server."""
+"""What the client raises for a bad response, besides the errors of its HTTP library: its parsers trust the server."""
 BUSY = (408, 429, 500, 502, 503, 504)
+"""Status codes of failures that may pass."""
 
 
 def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """Our error for one of the client's, and whether trying again may help. subject: what it was about."""
-    chain = list(_chain(error))
-    for found in chain:
-        if isinstance(found, ZooError):  # raised by one of our hooks, wrapped by the client
-            return found, False
-    for found in chain:
-        if (answer := getattr(found, "response", None)) is not None:
-            return _refusal({cls.__name__ for cls in type(found).__mro__}, answer, subject, endpoint)
-    names = {cls.__name__ for found in chain for cls in type(found).__mro__}
+    """Return our error for one of the client's, and whether trying again may help.
+
+    subject: what the request was about, with which the message begins. Classes are told apart by name, because the HTTP
+    library differs between versions of the client and must not be imported early.
+    """
+    chain = list(_causes(error))
+    for each in chain:
+        if isinstance(each, ZooError):  # the client wraps what our guard raises
+            return each, False
+    for each in chain:
+        if (response := getattr(each, "response", None)) is not None:
+            return _refusal(_class_names([each]), response, subject, endpoint)
+    names = _class_names(chain)
     if "OfflineModeIsEnabled" in names:
         return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and try again."), False
     if "LocalTokenNotFoundError" in names:
@@ -40,84 +45,92 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
     if "TimeoutException" in names:
         return NetworkError(f"{subject}: {endpoint} does not answer in time. Check the network."), True
     if "ConnectError" in names or "ProxyError" in names:
-        # a name that is unknown, after all the tries of the client, will not be known in a moment
-        unknown = any(isinstance(found.__context__, socket.gaierror) for found in chain)
-        return NetworkError(f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."), not unknown
+        # the client has tried an unknown host name several times already
+        unknown_host = any(isinstance(each.__context__, socket.gaierror) for each in chain)
+        text = f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."
+        return NetworkError(text), not unknown_host
     if "TransportError" in names:
         return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
-    for found in chain:
-        if isinstance(found, OSError) and found.errno is not None:
-            return storage(found), False
+    for each in chain:
+        if isinstance(each, OSError) and each.errno is not None:
+            return storage_error(each), False
     if "FileMetadataError" in names:
-        return HubError(
-            f"{subject}: {endpoint} does not answer as a Hub does. Check HF_ENDPOINT and the network."
-        ), False
+        text = f"{subject}: {endpoint} does not answer as a Hub does. Check HF_ENDPOINT and the network."
+        return HubError(text), False
     if client_internals.BROKEN_DOWNLOAD in str(error):
         return NetworkError(f"{subject}: came incomplete ({_line(error).partition(': ')[2]})."), True
     return HubError(f"{subject}: {endpoint} gave an answer that makes no sense ({_line(chain[-1])})."), False
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes, outermost first."""
-    found: BaseException | None = error
-    for _ in range(10):
-        if found is None:
-            return
-        yield found
-        found = found.__cause__
-
-
-def _refusal(kinds: set[str], answer: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """What an answer of an error status means."""
-    status = getattr(answer, "status_code", 0)
-    said = _said(answer)
-    what = f"{subject}: "
-    if "GatedRepoError" in kinds:
-        return AccessError(f"{what}gated. Ask for access on {endpoint}, then log in (hf auth login)."), False
-    if "RevisionNotFoundError" in kinds:
-        return MissingError(f"{what}there is no such revision on {endpoint}."), False
-    if "EntryNotFoundError" in kinds:
-        return MissingError(f"{what}the repository has no such file at this revision.", exit_code=1), False
-    if "RepositoryNotFoundError" in kinds:
-        hint = (
-            "It does not exist, or is private and your token (none, perhaps) may not see it; see rnnzoo login-status."
-        )
-        return MissingError(f"{what}no such repository on {endpoint}. {hint}"), False
-    if status == 401:
-        return AccessError(
-            f"{what}the Hub does not accept your token. Make a new one: hf auth login, or HF_TOKEN."
-        ), False
-    if status == 403:
-        return AccessError(f"{what}your token may not do that{said}. rnnzoo login-status says who you are."), False
-    if status == 404:
-        return MissingError(f"{what}not found on {endpoint}{said}."), False
-    if status == 409:
-        return ChangedError(
-            f"{what}is there already, or somebody else is changing it{said}. Look at it, then try again."
-        ), False
-    if status == 412:
-        return changed(subject), False
+def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
+    """As `explain`, for a response with an error status. names: those of the client's error and its bases."""
+    status = getattr(response, "status_code", 0)
+    said = _server_message(response)
     if status in BUSY:
-        return NetworkError(f"{what}{endpoint} fails ({status}{said})."), True
-    return HubError(f"{what}{endpoint} refuses ({status}{said})."), False
+        return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
+    problem: ZooError
+    if "GatedRepoError" in names:
+        problem = AccessError(f"{subject}: gated. Ask for access on {endpoint}, then log in (hf auth login).")
+    elif "RevisionNotFoundError" in names:
+        problem = MissingError(f"{subject}: there is no such revision on {endpoint}.")
+    elif "EntryNotFoundError" in names:
+        problem = MissingError(f"{subject}: the repository has no such file at this revision.", exit_code=1)
+    elif "RepositoryNotFoundError" in names:
+        problem = MissingError(
+            f"{subject}: no such repository on {endpoint}. It does not exist, or it is private and your token, if any, may "
+            "not see it; check with rnnzoo whoami."
+        )
+    elif status == 401:
+        problem = AccessError(
+            f"{subject}: the Hub does not accept your token. Make a new one: hf auth login, or HF_TOKEN."
+        )
+    elif status == 403:
+        problem = AccessError(f"{subject}: your token may not do that{said}. rnnzoo whoami shows whose it is.")
+    elif status == 404:
+        problem = MissingError(f"{subject}: not found on {endpoint}{said}.")
+    elif status == 409:
+        problem = ChangedError(
+            f"{subject}: exists already, or somebody else is changing it{said}. Look at it, then try again."
+        )
+    elif status == 412:
+        problem = changed(subject)
+    else:
+        problem = HubError(f"{subject}: {endpoint} refuses ({status}{said}).")
+    return problem, False
 
 
-def _said(answer: object) -> str:
-    text = getattr(answer, "headers", {}).get("X-Error-Message") or ""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and its causes, outermost first; at most ten."""
+    cause: BaseException | None = error
+    for _ in range(10):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _class_names(errors: list[BaseException]) -> set[str]:
+    """Names of the classes of errors and of their bases."""
+    return {cls.__name__ for error in errors for cls in type(error).__mro__}
+
+
+def _server_message(response: object) -> str:
+    """What the server says in its error header, short and redacted, after a colon; "" if nothing."""
+    text = getattr(response, "headers", {}).get("X-Error-Message") or ""
     return f": {redact(text)[:200].splitlines()[0].rstrip('.')}" if text.strip() else ""
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error's text, short, without secrets."""
+    """The first line of an error's text, short and redacted."""
     return redact(first_line(error))[:200].rstrip(".")
 
 
 def changed(subject: str) -> ChangedError:
-    """The remote repository has a commit that we do not know of."""
+    """Return the error for a remote repository with a commit that we do not know of."""
     return ChangedError(f"{subject}: the remote has changed. Look at it, then pull, or push again with --force.")
 
 
-WHY = {
+REASONS = {
     errno.ENOSPC: "no space is left",
     errno.EDQUOT: "your quota is used up",
     errno.EROFS: "it is read-only",
@@ -128,10 +141,11 @@ WHY = {
 }
 
 
-def storage(error: OSError, remedy: str = "Make room, or set HF_HOME to a folder that can be written.") -> StorageError:
-    """A file that cannot be written, usually in the client's cache."""
+def storage_error(
+    error: OSError, remedy: str = "Make room, or set HF_HOME to a folder that can be written."
+) -> StorageError:
+    """Return the error for a file that cannot be written, usually in the client's cache."""
     from huggingface_hub import constants
 
-    why = WHY.get(error.errno or 0, error.strerror or str(error))
-    where = error.filename or constants.HF_HUB_CACHE
-    return StorageError(f"{where}: {why}. {remedy}")
+    reason = REASONS.get(error.errno or 0, error.strerror or str(error))
+    return StorageError(f"{error.filename or constants.HF_HUB_CACHE}: {reason}. {remedy}")

@@ -1,4 +1,4 @@
-"""Which Hub, how patiently, and what must never be shown: read from the environment and checked at every use."""
+"""Which Hub to use and how long to try, read from the environment at every use."""
 
 import ipaddress
 import os
@@ -8,34 +8,33 @@ from urllib.parse import urlsplit
 
 from ...errors import RequestError
 from ...registry.schema import base
-from ...utils.redaction import has_secret as has_secret
-from ...utils.redaction import redact as redact
 
 PUBLIC = "https://huggingface.co"
 TIMEOUT = 60.0
-"""Seconds to go on trying while the Hub does not answer or fails."""
+"""Seconds to keep trying while the Hub fails or does not answer."""
 COMMIT = re.compile(base.COMMIT)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a conversation with the Hub goes by. The token is not here: the client reads it when it sends it."""
+    """Which Hub to use and how long to try. The token is not kept here: the client reads it when it sends a request."""
 
     endpoint: str
     timeout: float = TIMEOUT
+    """Seconds to keep trying."""
 
 
 def current(timeout: float | None = None) -> Settings:
-    """The settings of the environment; RequestError for an endpoint that is not encrypted and not this machine."""
+    """Return the settings of the environment. Raises RequestError for an HF_ENDPOINT that is neither encrypted nor local."""
     return Settings(_endpoint(), TIMEOUT if timeout is None else timeout)
 
 
 def _endpoint() -> str:
-    """HF_ENDPOINT, or the public Hub."""
-    given = os.environ.get("HF_ENDPOINT", "").rstrip("/") or PUBLIC
+    """HF_ENDPOINT, checked, or the public Hub."""
+    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or PUBLIC
     try:
-        url = urlsplit(given)
-        host, _ = url.hostname, url.port
+        url = urlsplit(endpoint)
+        host, _ = url.hostname, url.port  # an invalid port raises ValueError
     except ValueError:
         host = None
     if host is None or url.scheme not in ("http", "https") or url.query or url.fragment:
@@ -43,12 +42,12 @@ def _endpoint() -> str:
     if url.username is not None or url.password is not None:
         raise RequestError("HF_ENDPOINT has a name or password in it. Leave it out; a token goes into HF_TOKEN.")
     if url.scheme == "http" and not loopback(host):
-        raise RequestError(f"HF_ENDPOINT is {given}, which is not encrypted. Use https://{host}.")
-    return given
+        raise RequestError(f"HF_ENDPOINT is {endpoint}, which is not encrypted. Use https://{host}.")
+    return endpoint
 
 
 def loopback(host: str) -> bool:
-    """Whether a host is this machine, where plain http shows nothing to anybody."""
+    """Return whether a host is this machine, where unencrypted traffic is safe."""
     if host == "localhost":
         return True
     try:
@@ -58,7 +57,7 @@ def loopback(host: str) -> bool:
 
 
 def offline() -> bool:
-    """Whether HF_HUB_OFFLINE (or the client's own setting) forbids requests."""
+    """Return whether HF_HUB_OFFLINE forbids requests."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)

@@ -1,12 +1,15 @@
-"""One commit of a list of files to a repository: who may write is asked first, and the commit goes on the one we know."""
+"""One commit of a list of files to a repository.
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+Who may write is asked first. The commit is a compare-and-swap: it succeeds only on the parent that was read before.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError
 from ..reference import check_repo, check_revision
-from . import settings
+from . import client_internals, settings
 from .browse import Identity
 from .client import LOG, Connection, Log
 from .digests import git_sha1, sha256_of
@@ -16,19 +19,19 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class PushOptions:
-    """How to push."""
+    """How to push. Raises RequestError for options that contradict one another."""
 
     namespace: str | None = None
-    """Instead of the pinned one."""
+    """A user or organisation to push to, instead of the pinned repository's."""
     private: bool = False
-    """If the repository has to be made."""
+    """Make a new repository private."""
     revision: str | None = None
-    """A branch, made if need be, instead of main."""
+    """A branch to push to instead of main, created if needed."""
     create_pr: bool = False
     dry_run: bool = False
     tag: str | None = None
     force: bool = False
-    """Push though the remote has commits that the pin does not know of."""
+    """Push even if the remote has commits that the pin does not know of."""
     timeout: float | None = None
     log: Log = LOG
 
@@ -39,9 +42,9 @@ class PushOptions:
         if self.namespace is not None:
             check_repo(f"{self.namespace}/x")
         if self.create_pr and (self.revision not in (None, MAIN) or self.tag):
-            raise RequestError("A pull request is to main, and has no tag yet: leave out --revision and --tag.")
+            raise RequestError("A pull request goes to main and has no tag yet: leave out --revision and --tag.")
         if settings.COMMIT.fullmatch(self.revision or ""):
-            raise RequestError("--revision is a commit; what can be pushed to is a branch.")
+            raise RequestError("--revision is a commit. Give a branch to push to.")
 
     @property
     def branch(self) -> str:
@@ -49,106 +52,117 @@ class PushOptions:
 
 
 @dataclass(frozen=True)
-class State:
-    """A remote repository as it was found."""
+class RemoteState:
+    """A remote repository before a push."""
 
     exists: bool
     head: str | None
-    """Commit of the branch, none if there is no branch."""
+    """Commit of the branch to push to; None if there is no such branch."""
     tagged: str | None = None
-    """Commit of the tag that is to be set."""
+    """Commit of the tag to set; None if there is no such tag."""
 
 
-def look(hub: Connection, repo: str, way: PushOptions, who: Identity) -> State:
-    """Whether this user may write to a repository, and where it is. Nothing is changed."""
+class Commit(NamedTuple):
+    """What `commit_files` did."""
+
+    oid: str
+    created: bool
+    """False if the remote had the same content already."""
+    pull_request: str | None
+    """Its address."""
+
+
+def remote_state(connection: Connection, repo: str, options: PushOptions, user: Identity) -> RemoteState:
+    """Return the state of a repository that `user` may write to, or create. Changes nothing. Raises AccessError."""
     try:
-        hub.call(repo, lambda: hub.api.auth_check(repo, write=True))
+        connection.call(repo, lambda: connection.api.auth_check(repo, write=True))
     except MissingError:
-        if repo.split("/")[0] not in (who.name, *who.orgs):
-            hint = f"--namespace {who.name} pushes to your own"
-            raise AccessError(f"{repo}: {who.name} is not in {repo.split('/')[0]}; {hint}.") from None
-        return State(False, None)
-    tags = _tags(hub, repo) if way.tag else {}
-    return State(True, tip(hub, repo, way.branch), tags.get(way.tag or ""))
+        namespace = repo.split("/")[0]
+        if namespace not in (user.name, *user.orgs):
+            hint = f"--namespace {user.name} pushes to your own"
+            raise AccessError(f"{repo}: {user.name} is not in {namespace}; {hint}.") from None
+        return RemoteState(False, None)
+    tags = _tags(connection, repo) if options.tag else {}
+    return RemoteState(True, branch_head(connection, repo, options.branch), tags.get(options.tag or ""))
 
 
-def tip(hub: Connection, repo: str, branch: str) -> str | None:
-    """The commit that a branch is at; None of one that there is not."""
+def branch_head(connection: Connection, repo: str, branch: str) -> str | None:
+    """Return the commit that a branch is at; None if there is no such branch."""
     try:
-        return hub.call(f"{repo}@{branch}", lambda: hub.api.model_info(repo, revision=branch)).sha
+        info = connection.call(f"{repo}@{branch}", lambda: connection.api.model_info(repo, revision=branch))
+        return info.sha
     except MissingError:
         return None
 
 
-def _tags(hub: Connection, repo: str) -> dict[str, str]:
-    return {tag.name: tag.target_commit for tag in hub.call(repo, lambda: hub.api.list_repo_refs(repo)).tags}
+def _tags(connection: Connection, repo: str) -> dict[str, str]:
+    """The commit of each tag."""
+    refs = connection.call(repo, lambda: connection.api.list_repo_refs(repo))
+    return {tag.name: tag.target_commit for tag in refs.tags}
 
 
-def send(
-    hub: Connection, repo: str, files: Mapping[str, bytes], state: State, way: PushOptions, message: str
-) -> tuple[str, bool, str | None]:
-    """Make the repository and the branch if need be, and one commit; its name, whether it is new, and its pull request.
+def commit_files(
+    connection: Connection, repo: str, files: Mapping[str, bytes], state: RemoteState, options: PushOptions, message: str
+) -> Commit:  # fmt: skip
+    """Create the repository and the branch if needed, and make one commit.
 
-    An answer that is lost is looked for: the commit is tried again only on the same parent, so it is made once. One for a
-    pull request has the same parent still, so it is not tried again.
+    If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request leaves
+    the parent as it is, so it is not tried again. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
     """
     from huggingface_hub import CommitOperationAdd
 
-    if state.exists and way.private:
-        way.log(f"{repo} exists: --private is for one that has to be made, and changes nothing.")
+    api = connection.api
+    if state.exists and options.private:
+        options.log(f"{repo} exists already, so --private changes nothing.")
     if not state.exists:
-        hub.call(repo, lambda: hub.api.create_repo(repo, private=way.private, exist_ok=True))
-    if state.head is None and way.branch != MAIN:
-        hub.call(f"{repo}: branch {way.branch}", lambda: hub.api.create_branch(repo, branch=way.branch, exist_ok=True))
-    head = state.head or tip(hub, repo, way.branch)
+        connection.call(repo, lambda: api.create_repo(repo, private=options.private, exist_ok=True))
+    if state.head is None and options.branch != MAIN:
+        subject = f"{repo}: branch {options.branch}"
+        connection.call(subject, lambda: api.create_branch(repo, branch=options.branch, exist_ok=True))
+    parent = state.head or branch_head(connection, repo, options.branch)
 
-    def commit() -> tuple[str, bool, str | None]:
+    def commit() -> Commit:
         operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
-        made = hub.api.create_commit(
-            repo, operations, commit_message=message, revision=way.branch, parent_commit=head, create_pr=way.create_pr
-        )
-        if not settings.COMMIT.fullmatch(made.oid):
-            raise HubError(f"{repo}: {hub.endpoint} gives a commit that is not hexadecimal; refused.")
-        return made.oid, made.oid != head, made.pr_url
+        info = api.create_commit(
+            repo, operations, commit_message=message, revision=options.branch, parent_commit=parent,
+            create_pr=options.create_pr,
+        )  # fmt: skip
+        if not settings.COMMIT.fullmatch(info.oid):
+            raise HubError(f"{repo}: {connection.endpoint} gives a commit that is not hexadecimal; refused.")
+        return Commit(info.oid, info.oid != parent, info.pr_url)
 
     try:
-        with _no_bars():
-            return hub.call(repo, commit, once=way.create_pr)
-    except (ChangedError, NetworkError) as error:  # somebody else was faster, or we were and did not hear of it
-        if way.create_pr and isinstance(error, NetworkError):
+        with client_internals.without_progress_bars():
+            return connection.call(repo, commit, once=options.create_pr)
+    except (
+        ChangedError,
+        NetworkError,
+    ) as error:  # somebody else was faster, or our commit was made and the answer lost
+        lost = isinstance(error, NetworkError)
+        if options.create_pr and lost:
             raise NetworkError(
-                f"{error} The pull request may be there all the same: look before you try again."
+                f"{error} The pull request may exist all the same: look before you try again."
             ) from error
-        now = tip(hub, repo, way.branch)
-        if now is not None and now != head and holds(hub, repo, now, files):
-            return now, isinstance(error, NetworkError), None
-        raise
+        head = branch_head(connection, repo, options.branch)
+        if head is None or head == parent or not has_files(connection, repo, head, files):
+            raise
+        return Commit(head, created=lost, pull_request=None)
 
 
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the bars of the client, which it draws whether or not anybody is there to see them."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+def has_files(
+    connection: Connection, repo: str, commit: str, files: Mapping[str, bytes], sizes_only: bool = False
+) -> bool:
+    """Return whether a commit has these files, by size and digest.
 
-    if are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
-
-
-def holds(hub: Connection, repo: str, commit: str, files: Mapping[str, bytes], sizes_only: bool = False) -> bool:
-    """Whether a commit has these files, by size and digest; sizes_only: of small ones not the digest, which is git's."""
-    there = hub.listing(repo, list(files), commit)
+    sizes_only: compare small files, whose digest is git's, only by size.
+    """
+    remote_files = connection.listing(repo, list(files), commit)
     for name, content in files.items():
-        entry = there.get(name)
-        if entry is None or entry.size != len(content):
+        remote = remote_files.get(name)
+        if remote is None or remote.size != len(content):
             return False
-        if entry.lfs is not None and entry.lfs.sha256 != sha256_of(content):
+        if remote.lfs is not None and remote.lfs.sha256 != sha256_of(content):
             return False
-        if entry.lfs is None and not sizes_only and entry.blob_id != git_sha1(content):
+        if remote.lfs is None and not sizes_only and remote.blob_id != git_sha1(content):
             return False
     return True
