@@ -1,4 +1,4 @@
-"""CELLS: every cell rnnzoo knows, one row each, and FEEDFORWARD, what has none. Neither table needs torch."""
+"""CELLS, every cell that rnnzoo knows, and FEEDFORWARD, networks without one: a row each. Neither table needs torch."""
 
 from collections import ChainMap
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ class Number:
     whole: bool = False
 
     def allows(self, value: object) -> bool:
-        """Whether `value` is such a number; a bool is none."""
-        number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
-        return number and self.low <= value <= self.high  # type: ignore[operator]  # False for NaN
+        """Return whether `value` is such a number. A bool is not."""
+        is_number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return is_number and self.low <= value <= self.high  # type: ignore[operator]  # False for NaN
 
     def __str__(self) -> str:
         return f"a {'whole' if self.whole else 'finite'} number from {self.low:g} to {self.high:g}"
@@ -33,29 +33,29 @@ class CellRow:
     """Where a cell's class lives and what a specification may say about it."""
 
     path: str
-    """`module.Class` within zoo.cells; of what is no cell, within zoo; of a cell from elsewhere, `package.module:Class`."""
+    """`module.Class` within zoo.cells, for a row of FEEDFORWARD within zoo.networks; `package.module:Class` elsewhere."""
     title: str
     paper: str
-    """Where it comes from: a key of the registry's papers."""
+    """Its source, a key of the registry's papers."""
     options: dict[str, tuple[str, ...] | Number] = field(default_factory=dict)
     """Allowed options: the allowed words, or the allowed numbers."""
     init: dict[str, str] = field(default_factory=dict)
-    """Initialisers that belong to the cell's definition, where they differ from the general defaults."""
+    """Initialisers that belong to the cell's definition and differ from the general defaults."""
     layers_inside: bool = False
-    """The layers of a specification are the depth of one cell, not a stack of cells."""
+    """Whether a specification's layers are the depth of one cell, rather than a stack of cells."""
     without: dict[str, str] = field(default_factory=dict)
-    """Fields of a specification that the cell cannot have, and why."""
+    """Fields of a specification that the cell cannot have, each with the reason."""
 
 
 _SMALL = {"input": "normal-0.001", "recurrent": "normal-0.001"}  # N(0, 1e-3) of the RIN paper, section 3.1
 
 _ANGLES = {"recurrent": "uniform-3.1416"}
-_SPREAD = {"recurrent": "lecun-uniform"}  # what is made of it by an exponential or a difference has a spread of phases
+_SPREAD = {"recurrent": "lecun-uniform"}  # gives the matrix that a parametrization computes from it a spread of phases
 _MATRIX = {
-    "kernel": "its recurrent map is a matrix that keeps norms, which has no convolutional form here",
-    "layer_norm": "its recurrent map keeps norms, and normalising would undo that",
+    "kernel": "its recurrent projection preserves norms, and has no convolutional form here",
+    "layer_norm": "its recurrent projection preserves norms, and normalising would undo that",
 }
-_OWN_TIME = {"zoneout": "it has a state that says when to keep the others, and zoneout would keep that one too"}
+_OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
 _PHI = ("tanh", "relu")
 
 CELLS: dict[str, CellRow] = {
@@ -117,19 +117,19 @@ FEEDFORWARD: dict[str, CellRow] = {
         {"input": "glorot-uniform"}, without=_NO_TIME,
     ),
 }  # fmt: skip
-"""Networks without recurrence, which stand where others have a cell."""
+"""Networks without recurrence, named in a specification in the place of a cell."""
 
 ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it too
 
 
 def cell_row(name: str) -> CellRow:
-    """The row of `name` in CELLS or FEEDFORWARD; raises UnknownNameError with near matches."""
+    """Return the row of `name` in CELLS or FEEDFORWARD. Raise UnknownNameError, with near matches, if there is none."""
     if name not in ROWS:
         raise UnknownNameError("cell", name, ROWS)
     return ROWS[name]
 
 
 def cell_class(name: str) -> "type[Cell]":
-    """The class of the cell `name`, imported when asked for."""
+    """Import and return the class of the cell `name`. Raise UnknownNameError if there is none."""
     cls: type[Cell] = import_object(cell_row(name).path, __name__)
     return cls

@@ -1,4 +1,4 @@
-"""Antisymmetric networks (Chang, Chen, Haber & Chi 2019): Euler steps of a differential equation that forgets nothing."""
+"""Antisymmetric networks (Chang, Chen, Haber & Chi 2019): Euler steps of a differential equation that is stable."""
 
 from functools import partial
 from typing import ClassVar
@@ -12,7 +12,7 @@ from .projections import ProjectionFactory
 
 
 def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
-    """W - W^T - gamma I. The transpose of a convolution swaps its channels and turns its kernels round."""
+    """Return W - W^T - gamma I. The transpose of a convolution swaps its channels and rotates its kernels by 180 degrees."""
     dense = weight.dim() < 4
     transpose = weight.mT if dense else weight.transpose(0, 1).flip(-1, -2)
     identity = torch.eye(weight.shape[-1 if dense else 0], dtype=weight.dtype, device=weight.device)
@@ -24,9 +24,9 @@ def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
 class Antisymmetric(Cell):
     """h_t = h_{t-1} + epsilon tanh((U - U^T - gamma I) h_{t-1} + W x_t + b).
 
-    The eigenvalues of U - U^T are imaginary, so that what it moves neither grows nor shrinks; the diffusion gamma makes
-    up for the length of the step epsilon. It belongs to the matrix that layer normalisation and recurrent dropout act on.
-    U has n^2 numbers, of which n (n - 1) / 2 would do.
+    The eigenvalues of U - U^T are imaginary, so a state that it moves neither grows nor shrinks. The diffusion gamma
+    makes up for the finite step size epsilon. Layer normalisation and recurrent dropout act on the whole matrix, gamma I
+    included. U is stored as n^2 numbers, of which n (n - 1) / 2 matter.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("h",)
@@ -42,9 +42,9 @@ class Antisymmetric(Cell):
 
 
 class GatedAntisymmetric(Antisymmetric):
-    """h_t = h_{t-1} + epsilon z tanh(A h_{t-1} + W_h x + b_h), z = sigmoid(A h_{t-1} + W_z x + b_z); A as without gate.
+    """h_t = h_{t-1} + epsilon z tanh(A h_{t-1} + W_h x_t + b_h), gate z = sigmoid(A h_{t-1} + W_z x_t + b_z).
 
-    The gate shares the recurrent matrix A = U - U^T - gamma I with the candidate, and so costs no further one.
+    Gate and candidate share the recurrent matrix A = U - U^T - gamma I.
     """
 
     inputs = ("z", "h")

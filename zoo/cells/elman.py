@@ -1,4 +1,4 @@
-"""The simple recurrent network (Elman 1990) and its identity-initialised ReLU form (Le, Jaitly & Hinton 2015)."""
+"""The simple recurrent network (Elman 1990) and its identity-initialised ReLU variant (Le, Jaitly & Hinton 2015)."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,10 @@ from .projections import ProjectionFactory
 
 
 class RNN(Cell):
-    """h_t = phi(W x_t + U h_{t-1} + b), with phi = tanh or ReLU. "Gating revisited", eq. 5; torch.nn.RNN's equation."""
+    """Elman's network: h_t = phi(W x_t + U h_{t-1} + b), phi = tanh or ReLU. "Gating revisited", eq. 5.
+
+    torch.nn.RNN computes the same.
+    """
 
     inputs = ("h",)
 
@@ -22,7 +25,7 @@ class RNN(Cell):
 
 
 class IRNN(RNN):
-    """h_t = ReLU(W x_t + U h_{t-1} + b), U starting as the identity (its row in CELLS says so)."""
+    """h_t = ReLU(W x_t + U h_{t-1} + b), where U starts as the identity (see its row in CELLS). Le et al. 2015."""
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection, activation="relu")

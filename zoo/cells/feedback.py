@@ -1,4 +1,4 @@
-"""The gated feedback RNN (Chung, Gulcehre, Cho & Bengio 2015): every layer sees the past of every layer."""
+"""The gated feedback RNN (Chung, Gulcehre, Cho & Bengio 2015): every layer sees the last states of all layers."""
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from .projections import ProjectionFactory
 class GatedFeedback(Cell):
     """h^j_t = tanh(W^j h^{j-1}_t + b + sum_i g^{ij} U^{ij} h^i_{t-1}), layers j = 1..depth, h^0 = x; h^depth is the output.
 
-    g^{ij} = sigmoid(w^{ij} h^{j-1}_t + u^{ij} h*_{t-1}) is one number, h* the states of all layers. The layers of a
-    specification are this depth. The gates of the first layer see x_t through a map of its own to `units` channels,
-    which limits nothing while there are at least as many units as layers.
+    g^{ij} = sigmoid(w^{ij} h^{j-1}_t + u^{ij} h*_{t-1}) is one number, where h* are the states of all layers. The depth
+    is the specification's number of layers. The first layer's gates see x_t through a projection to `units` channels, which
+    costs no generality while there are at least as many units as layers.
     """
 
     inputs = ("h", "g")
@@ -21,10 +21,12 @@ class GatedFeedback(Cell):
         super().__init__(projection)
         self.depth = depth
         self.states = tuple(f"h{layer}" for layer in range(depth, 0, -1))
-        self.recurrent = nn.ModuleList(projection(depth) for _ in range(depth))  # U of one i and all j
-        self.past = nn.ModuleList(projection.scalars(depth * depth) for _ in range(depth))  # u, of one part of h*
-        self.present = nn.ModuleList(projection.scalars(depth) for _ in range(depth))  # w, of one j
-        self.up = nn.ModuleList(projection(bias=True) for _ in range(depth - 1))  # W of all j but the first
+        self.recurrent = nn.ModuleList(projection(depth) for _ in range(depth))  # U of one i, all j
+        self.past = nn.ModuleList(
+            projection.scalars(depth * depth) for _ in range(depth)
+        )  # u of one layer's part of h*
+        self.present = nn.ModuleList(projection.scalars(depth) for _ in range(depth))  # w of one j
+        self.up = nn.ModuleList(projection(bias=True) for _ in range(depth - 1))  # W of j = 2..depth
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         below, seen = self.split(x[0])

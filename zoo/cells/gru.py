@@ -8,11 +8,11 @@ from .projections import ProjectionFactory
 
 
 class GRU(Cell):
-    """h_t = (1 - z) h_{t-1} + z tanh(W_h x + U_h (r h_{t-1}) + b_h), gates r and z. "Gating revisited", eq. 25-27.
+    """h_t = (1 - z) h_{t-1} + z tanh(W_h x_t + U_h (r h_{t-1}) + b_h), gates r and z. "Gating revisited", eq. 25-27.
 
-    z weighs the NEW state, as in that paper; torch.nn.GRU and others put it on the old one, which is the same cell with
-    the signs of z's weights turned. `reset` says where r acts: "before" the recurrent product (the papers) or "after"
-    it, r (U_h h_{t-1} + b'), as torch.nn.GRU and cuDNN compute it.
+    z weighs the new state, as in that paper. In torch.nn.GRU it weighs the old state, which is the same cell with the signs
+    of z's weights turned. `reset` says where r acts: "before" the recurrent product, as in the papers, or "after" it,
+    r (U_h h_{t-1} + b'), as in torch.nn.GRU and cuDNN.
     """
 
     inputs = ("r", "z", "h")

@@ -1,4 +1,4 @@
-"""The independently recurrent network (Li, Li, Cook, Zhu & Gao 2018): a unit sees only its own past."""
+"""The independently recurrent network (Li, Li, Cook, Zhu & Gao 2018): a unit sees no other unit's past."""
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +8,10 @@ from .projections import ProjectionFactory
 
 
 class IndRNN(Cell):
-    """h_t = phi(W x_t + u * h_{t-1} + b), u one weight a unit, phi = ReLU or tanh.
+    """h_t = phi(W x_t + u * h_{t-1} + b), where u has one weight for each unit and phi is ReLU or tanh.
 
-    With T the steps of the task, u starts from U(0, 2^(1/T)): nothing more than doubles over a sequence. Clipping u to
-    that bound while training, as the paper does for long sequences, is up to the optimiser.
+    u starts from U(0, 2^(1/T)) for a task of T steps, so that a state at most doubles over a sequence. The paper also clips
+    u to that bound while it trains on long sequences; here that is left to the optimiser.
     """
 
     inputs = ("h",)

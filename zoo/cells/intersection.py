@@ -8,10 +8,10 @@ from .projections import ProjectionFactory
 
 
 class Intersection(Cell):
-    """y_t = g_y x_t + (1 - g_y) ReLU(W_y x_t + U_y h_{t-1} + b_y); h_t = g_h h_{t-1} + (1 - g_h) tanh(W_h x_t + ...).
+    """y_t = g_y x_t + (1 - g_y) ReLU(a_y); h_t = g_h h_{t-1} + (1 - g_h) tanh(a_h); y is the output and h the state.
 
-    Both gates are g = sigmoid(W x_t + U h_{t-1} + b). y is the output and h the state. The x_t that g_y lets through is
-    a map of x_t here, since the paper's, x_t itself, needs an input as wide as the layer.
+    Each a is W x_t + U h_{t-1} + b, and each gate g the sigmoid of another such sum. Here g_y lets a projection of x_t
+    through; the paper's x_t itself needs an input as wide as the layer.
     """
 
     inputs = ("y", "h", "gy", "gh", "x")

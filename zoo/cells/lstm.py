@@ -1,4 +1,4 @@
-"""Long short-term memory (Hochreiter & Schmidhuber 1997) and its relatives. Gates lie in torch.nn.LSTM's order."""
+"""Long short-term memory (Hochreiter & Schmidhuber 1997) and its relatives. Gates are in torch.nn.LSTM's order."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,10 @@ from .projections import Projection, ProjectionFactory, along
 
 
 class LSTM(Cell):
-    """i, f, o = sigmoid(...), z = tanh(...); c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21."""
+    """c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21.
+
+    The gates i, f and o are the sigmoid, and the candidate z the tanh, of a W x_t + U h_{t-1} + b of their own.
+    """
 
     inputs: ClassVar[tuple[str, ...]] = ("i", "f", "z", "o")
     states: tuple[str, ...] = ("h", "c")
@@ -32,7 +35,7 @@ class LSTM(Cell):
 class ForgetLSTM(Cell):
     """LSTM with only the forget gate (van der Westhuizen & Lasenby 2018). "Gating revisited", eq. 22-24.
 
-    f = sigmoid(W_f x + U_f h_{t-1} + b_f); z = tanh(W_z x + U_z h_{t-1} + b_z); h_t = tanh(f h_{t-1} + (1 - f) z).
+    f = sigmoid(W_f x_t + U_f h_{t-1} + b_f); z = tanh(W_z x_t + U_z h_{t-1} + b_z); h_t = tanh(f h_{t-1} + (1 - f) z).
     """
 
     inputs = ("f", "z")
@@ -49,10 +52,10 @@ class ForgetLSTM(Cell):
 
 
 class PeepholeLSTM(LSTM):
-    """LSTM whose gates also see the cell state: i and f the old one, o the NEW one (Gers & Schmidhuber 2000).
+    """LSTM whose gates also see the cell state: i and f the old one, o the new one (Gers & Schmidhuber 2000).
 
-    `peephole="full"` multiplies the state by whole matrices, the lecture's W [c, h, x]; "diagonal" by one weight a
-    unit, as in the original paper.
+    peephole: "diagonal" weighs the cell state by one number for each unit, as the paper does; "full" by a whole matrix,
+    W [c, h, x].
     """
 
     def __init__(self, projection: ProjectionFactory, peephole: str = "full"):
@@ -63,7 +66,7 @@ class PeepholeLSTM(LSTM):
         self.new = make(1)
 
     def gated(self, x: Tensor, state: State) -> State:
-        """The output gate and the new cell state."""
+        """Return the output gate and the new cell state. x: the projected input of the four gates."""
         h, c = state
         i, f, z, o = self.split(self.recurrent(h, x), 4)
         i, f = self.split(torch.sigmoid(self.old(c, torch.cat([i, f], self.axis))), 2)
@@ -76,7 +79,7 @@ class PeepholeLSTM(LSTM):
 
 
 class CoupledLSTM(Cell):
-    """LSTM with i = 1 - f: what is forgotten is replaced. c_t = f c_{t-1} + (1 - f) z; h_t = o tanh(c_t)."""
+    """LSTM with i = 1 - f, so it writes as much as it forgets: c_t = f c_{t-1} + (1 - f) z; h_t = o tanh(c_t)."""
 
     inputs = ("f", "z", "o")
     states = ("h", "c")
@@ -94,10 +97,10 @@ class CoupledLSTM(Cell):
 
 
 class ResidualLSTM(PeepholeLSTM):
-    """h_t = o (W_p tanh(c_t) + W_s x_t): a peephole LSTM with a shortcut past it to the layer above.
+    """h_t = o (W_p tanh(c_t) + W_s x_t): a peephole LSTM with a shortcut to the layer above (Kim, El-Khamy & Lee 2017).
 
-    Kim, El-Khamy & Lee 2017. i, f and o look at the cell state through one weight a unit. W_s is a map in every layer
-    and has a bias, as all input maps; the paper allows x_t itself where it is as wide as the layer.
+    The peepholes have one weight for each unit. Here W_s is a projection in every layer, with a bias as all input
+    projections have; the paper allows x_t itself where it is as wide as the layer.
     """
 
     inputs = ("i", "f", "z", "o", "s")
@@ -117,11 +120,12 @@ class ResidualLSTM(PeepholeLSTM):
 
 
 class PhasedLSTM(PeepholeLSTM):
-    """A peephole LSTM whose units are open, k > 0, for a part of their own period only (Neil, Pfeiffer & Liu 2016).
+    """A peephole LSTM whose units are open, k > 0, during a part of their own period only (Neil, Pfeiffer & Liu 2016).
 
-    phi = ((t - s) mod tau) / tau; k = 2 phi / r in the first half of the open part, phi < r / 2, then 2 - 2 phi / r to
-    phi = r, then leak * phi. c_t = k c' + (1 - k) c_{t-1}, h_t = k h' + (1 - k) h_{t-1}; c' and h' are the LSTM's.
-    The time t is the number of steps, the third state. tau = e^w, and starts as e^U(0, log T) for T steps, s in U(0, tau).
+    The phase is phi = ((t - s) mod tau) / tau. With r = `ratio`, k is 2 phi / r while phi < r / 2, then 2 - 2 phi / r while
+    phi < r, then leak * phi. c_t = k c' + (1 - k) c_{t-1} and h_t = k h' + (1 - k) h_{t-1}, where c' and h' are the
+    LSTM's. The time t is the third state, a number of steps. The period is tau = e^w; for a task of T steps w starts from
+    U(0, log T) and the shift s from U(0, tau).
     """
 
     states = ("h", "c", "t")

@@ -1,4 +1,4 @@
-"""Recurrent identity networks (Hu, Huber, Anumula & Liu 2018): the identity is part of the equation, not a start value."""
+"""Recurrent identity networks (Hu, Huber, Anumula & Liu 2018): the identity is part of the equation, not an initialiser."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from .projections import ProjectionFactory
 
 
 class RIN(Cell):
-    """h_t = ReLU(W x_t + (U + I) h_{t-1} + b), eq. 12-13. I is neither trained nor stored."""
+    """h_t = ReLU(W x_t + (U + I) h_{t-1} + b), eq. 12-13. The identity I is neither trained nor stored."""
 
     inputs = ("h",)
 
@@ -22,7 +22,7 @@ class RIN(Cell):
 
 
 class RINDT(RIN):
-    """RIN with a second transition in every step (appendix D, eq. 26-27): h_t = ReLU((U2 + I) h' + b2), h' as in RIN."""
+    """RIN with a second transition in every step: h_t = ReLU((U2 + I) h' + b2), where h' is RIN's h_t. App. D, eq. 26-27."""
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)

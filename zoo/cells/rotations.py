@@ -1,4 +1,4 @@
-"""Networks whose recurrent matrix is a product of rotations, each of two neighbours."""
+"""Networks whose recurrent matrix is a product of rotations, each of two neighbouring units."""
 
 import math
 
@@ -11,9 +11,10 @@ from .unitary import URNN, modrelu, to_complex, to_real
 
 
 def rotated(s: Tensor, angles: Tensor, phases: Tensor | None, shift: int) -> Tensor:
-    """Every pair (a, b) of neighbours to (e^(i phase) (a cos - b sin), a sin + b cos); `shift`: where the first begins.
+    """Replace every pair (a, b) of neighbours by (e^(i phase) (a cos - b sin), a sin + b cos).
 
-    The last pair closes the ring where the papers leave both ends alone; of an odd number one is left over.
+    s: (..., n); angles, phases: (n // 2,); shift: the place of the first pair. The last pair may join the last unit and the
+    first, which the papers leave alone. Of an odd number of units one is left over.
     """
     s = s.roll(-shift, -1)
     pairs = 2 * angles.shape[-1]
@@ -26,7 +27,7 @@ def rotated(s: Tensor, angles: Tensor, phases: Tensor | None, shift: int) -> Ten
 
 
 class Rotations(Projection):
-    """An orthogonal map: `capacity` layers of rotations, the pairs of every second one shifted by one place.
+    """An orthogonal projection: `capacity` layers of rotations; in every second one the pairs are shifted by one place.
 
     weight: (capacity, n // 2) angles.
     """
@@ -45,9 +46,10 @@ class Rotations(Projection):
 
 
 class PhasedRotations(Projection):
-    """A unitary map: as Rotations, with a phase for each, and at last one for each unit. s: (..., 2n), see to_complex.
+    """A unitary projection: as Rotations, with a phase for each rotation, and at last one for each unit.
 
-    weight: (2 capacity, n // 2), the angles and then the phases of every layer; phases: (n,).
+    s: (..., 2n), see to_complex. weight: (2 * capacity, n // 2), the angles of every layer, then its phases. phases: (n,),
+    those of the units.
     """
 
     def __init__(self, units: int, capacity: int):
@@ -70,8 +72,8 @@ class PhasedRotations(Projection):
 class EUNN(URNN):
     """z_t = modReLU(W z_{t-1} + V x_t + b) with W = D F_B F_A ... F_B F_A (Jing et al. 2017, the tunable form).
 
-    F_A rotates the neighbours (1, 2), (3, 4), ..., F_B (2, 3), (4, 5), ...; D are phases. `capacity` is the number of
-    factors F: n of them reach every unitary matrix. States and output as of the URNN.
+    F_A rotates the neighbours (1, 2), (3, 4), ... and F_B (2, 3), (4, 5), ...; D is a diagonal matrix of phases. `capacity`
+    is the number of factors F; n of them reach every unitary matrix. State and output are those of the URNN.
     """
 
     def __init__(self, projection: ProjectionFactory, capacity: int = 2):
@@ -83,9 +85,10 @@ class EUNN(URNN):
 
 
 class GORU(Cell):
-    """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019); U orthogonal.
+    """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019).
 
-    U is a product of `capacity` layers of rotations, the real form of the EUNN's. z weighs the OLD state, as in the paper.
+    U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases. z weighs the old state, as
+    in the paper.
     """
 
     inputs = ("r", "z", "h")

@@ -1,4 +1,4 @@
-"""Skip RNNs: cells that learn to leave out state updates (Campos, Jou, Giro-i-Nieto, Torres & Chang 2018)."""
+"""Skip RNNs: cells that learn to skip state updates (Campos, Jou, Giro-i-Nieto, Torres & Chang 2018)."""
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +10,11 @@ from .projections import ProjectionFactory
 
 
 class Skipping(Cell):
-    """s_t = u s' + (1 - u) s_{t-1}, u = 1 if p_t > 1/2, else 0, with s' what the cell makes of s_{t-1} and x_t.
+    """s_t = u s' + (1 - u) s_{t-1}, where s' is the cell's new state, and u is 1 if p_t > 1/2 and 0 otherwise.
 
-    p_{t+1} = u d + (1 - u) (p_t + min(d, 1 - p_t)), d = sigmoid(w s_t + b); b starts at 1. u passes its gradient on to p
-    as it is. The last state is the debt 1 - p, so that a state of zeros updates at once, as the paper's p_1 = 1 does.
-    One u for all units; in an image, one for each place.
+    p_{t+1} = u d + (1 - u) (p_t + min(d, 1 - p_t)) and d = sigmoid(w s_t + b), where b starts at 1. The gradient passes u
+    straight through to p. All units share one u; an image has one for each position. The last state is the "debt" 1 - p, so
+    that from a state of zeros the first step updates, as with the paper's p_1 = 1.
     """
 
     def __init__(self, projection: ProjectionFactory):
@@ -40,12 +40,12 @@ class Skipping(Cell):
 
 
 class SkipGRU(Skipping, GRU):
-    """A GRU that skips steps; d looks at h."""
+    """A GRU that skips steps; d is computed from h."""
 
     states = ("h", "debt")
 
 
 class SkipLSTM(Skipping, LSTM):
-    """An LSTM that skips steps; d looks at c, as in the authors' code."""
+    """An LSTM that skips steps; d is computed from c, as in the authors' code."""
 
     states = ("h", "c", "debt")

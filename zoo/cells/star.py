@@ -8,10 +8,10 @@ from .projections import ProjectionFactory
 
 
 class STAR(Cell):
-    """z = tanh(W_z x + b_z); k = sigmoid(W_x x + U h_{t-1} + b_k); h_t = tanh((1 - k) h_{t-1} + k z). Eq. 10-12.
+    """z = tanh(W_z x_t + b_z); k = sigmoid(W_x x_t + U h_{t-1} + b_k); h_t = tanh((1 - k) h_{t-1} + k z). Eq. 10-12.
 
-    The candidate z sees only the input. `shift` is an addition of the authors' code that the paper does not show: the
-    candidate is weighted by sigmoid(a + shift) instead of k = sigmoid(a), their shift being 1 and the paper's 0.
+    The candidate z sees only the input. With k = sigmoid(a), `shift` weighs the candidate by sigmoid(a + shift) instead of
+    k: 0 is the paper, 1 the authors' code.
     """
 
     inputs = ("z", "k")
