@@ -178,7 +178,7 @@ def test_stories_are_words():
     made = reader().config.model_dump()
     made["interface"] |= {"vocabulary": None, "input": (5,)}
     made["architecture"]["embedding"] = None
-    with pytest.raises(ValueError, match="story and its question are tokens"):
+    with pytest.raises(ValueError, match="a story and its question need"):
         Config.model_validate(made)
 
 

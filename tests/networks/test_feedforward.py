@@ -208,7 +208,7 @@ def test_time_and_no_time_do_not_mix():
     with pytest.raises(ValidationError, match="feed-forward"):
         Config(name="a", task="t", architecture=Architecture(cell="mlp", layers=1, units=2),
                interface=Interface(input=(2,), steps=1, outputs=2, readout="last"))  # fmt: skip
-    with pytest.raises(ValidationError, match="one step of features"):
+    with pytest.raises(ValidationError, match="one number, the features"):
         Interface(input=(2,), steps=2, outputs=2, readout="none")
 
 
@@ -318,9 +318,10 @@ def test_show_and_card_say_what_it_is(run):
 
 def test_variants_of_a_grid():
     known = registry.load_registry()
+    grids = {name: grid for study in known.studies.values() for name, grid in study.grids.items()}
     tags = {m.tag for m in registry.models().values() if m.cell == "mlp"}
-    assert tags == set(known.grids["chen-fnn"].variants) | set(known.grids["chen-fnn-init"].variants)
-    words = {registry.models()[f"mlp-3x8-pima.{tag}"].options["activation"] for tag in known.grids["chen-fnn"].variants}
+    assert tags == set(grids["chen-fnn"].variants) | set(grids["chen-fnn-init"].variants)
+    words = {registry.models()[f"mlp-3x8-pima.{tag}"].options["activation"] for tag in grids["chen-fnn"].variants}
     assert words == set(EXPECTED)
     assert isinstance(known.tasks["pima"], Task)
 
