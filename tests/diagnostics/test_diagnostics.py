@@ -1,4 +1,4 @@
-"""Every analysis against its definition written out, on small networks, and the verb and pages that show them."""
+"""Every analysis against its definition written out, on small networks; the verb and the pages that show them."""
 
 import copy
 import io
@@ -15,7 +15,7 @@ import pytest
 import torch
 from helpers import network, normal
 from rnnzoo_cli.output import emit
-from rnnzoo_cli.pictures import pictured
+from rnnzoo_cli.pictures import render
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -46,57 +46,55 @@ LENGTHS = torch.tensor([4, 2, 5])
 
 
 def states(net, x: Tensor, h0: Tensor, c0: Tensor | None = None) -> list[tuple[Tensor, ...]]:
-    """States of a one-layer network by its own step."""
-    way = net.stack[0].forward_direction
-    state = (h0,) if c0 is None else (h0, c0)
-    found = [state]
+    """States of a one-layer network before the first step and after every step, by the layer's own step."""
+    direction = net.layers[0].forward_direction
+    states = [(h0,) if c0 is None else (h0, c0)]
     for x_t in x.unbind(1):
-        state = way.step(way.cell.prepare(way.input(x_t)), state)
-        found.append(state)
-    return found
+        states.append(direction.step(direction.cell.prepare(direction.input(x_t)), states[-1]))
+    return states
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm"])
 def test_noh_is_the_column_sum_of_the_jacobian_of_the_memory(cell: str) -> None:
     net, x = network(cell, layers=1), normal(2, 5, 2)
-    found = noh(net, x).indicator
-    assert found.axis("step").ticks == (1, 2, 3, 4, 5)
+    result = noh(net, x).indicator
+    assert result.axis("step").ticks == (1, 2, 3, 4, 5)
     for t in (1, 5):
         sums = []
         for i in range(2):
             zero = torch.zeros(1, 3, dtype=torch.float64)
 
             def memory(s0: Tensor, i: int = i, zero: Tensor = zero, t: int = t) -> Tensor:
-                given = (s0, None) if cell == "rnn" else (zero, s0)
-                return states(net, x[i : i + 1, :t], *given)[t][-1][0]
+                start = (s0, None) if cell == "rnn" else (zero, s0)
+                return states(net, x[i : i + 1, :t], *start)[t][-1][0]
 
             sums.append(torch.autograd.functional.jacobian(memory, zero)[:, 0].sum(0))
         expected = math.log10(torch.stack(sums).abs().mean())
-        assert found.at(layer=1, step=t).values == pytest.approx(expected)
+        assert result.at(layer=1, step=t).values == pytest.approx(expected)
 
 
 def test_noh_ends_where_each_sequence_ends() -> None:
     net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
-    found = noh(net, x, LENGTHS)
-    alone = [noh(net, x[i : i + 1, :n]) for i, n in enumerate(LENGTHS.tolist())]
-    np.testing.assert_allclose(10**found.end.values, np.mean([10**a.end.values for a in alone], 0))
-    np.testing.assert_allclose(alone[0].end.values, alone[0].indicator.values[:, -1])
+    result = noh(net, x, LENGTHS)
+    single = [noh(net, x[i : i + 1, :n]) for i, n in enumerate(LENGTHS.tolist())]
+    np.testing.assert_allclose(10**result.end.values, np.mean([10**a.end.values for a in single], 0))
+    np.testing.assert_allclose(single[0].end.values, single[0].indicator.values[:, -1])
     for t, going in ((2, [0, 1, 2]), (4, [0, 2]), (5, [2])):
-        each = [10 ** alone[i].indicator.at(step=t).values for i in going]
-        np.testing.assert_allclose(10 ** found.indicator.at(step=t).values, np.mean(each, 0))
+        each = [10 ** single[i].indicator.at(step=t).values for i in going]
+        np.testing.assert_allclose(10 ** result.indicator.at(step=t).values, np.mean(each, 0))
 
 
 def test_noh_of_a_memory_without_a_past_is_not_a_number() -> None:
     net = network("rnn activation=relu", layers=1)
     with torch.no_grad():
-        net.stack[0].forward_direction.cell.recurrent.weight.zero_()
+        net.layers[0].forward_direction.cell.recurrent.weight.zero_()
     assert np.isnan(noh(net, normal(2, 3, 2)).indicator.values).all()
 
 
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 def test_estimation_errors(lengths: Tensor | None) -> None:
     net, x = network("lstm", layers=2), normal(3, 5, 2)
-    found = estimation(net, x, lengths)
+    result = estimation(net, x, lengths)
     ends = [5, 5, 5] if lengths is None else lengths.tolist()
     for layer, h in enumerate((h.detach() for h in net.features(x)), start=1):
         for t in range(5):
@@ -105,69 +103,69 @@ def test_estimation_errors(lengths: Tensor | None) -> None:
             previous = torch.cat([h[i, t] - (h[i, t - 1] if t else 0) for i in going])
             for against, d in (("last", last), ("previous", previous)):
                 at = {"against": against, "layer": layer, "step": t + 1}
-                assert found.mean.at(**at).values == pytest.approx(float(d.mean()), abs=1e-12)
-                assert found.variance.at(**at).values == pytest.approx(float(d.var(correction=0)), abs=1e-12)
+                assert result.mean.at(**at).values == pytest.approx(float(d.mean()), abs=1e-12)
+                assert result.variance.at(**at).values == pytest.approx(float(d.var(correction=0)), abs=1e-12)
 
 
 def test_gradient_norms_are_those_of_backward() -> None:
     net, x, y = network("star shift=0.0", layers=3), normal(4, 5, 2), torch.tensor([0, 1, 2, 3])
-    found = gradients(net, x, y).norm.values
+    result = gradients(net, x, y).norm.values
     assert all(p.grad is None for p in net.parameters())
     F.cross_entropy(net(x), y).backward()
-    expected = [math.sqrt(sum(float(p.grad.square().sum()) for p in layer.parameters())) for layer in net.stack]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)  # the loss is taken in single precision
+    expected = [math.sqrt(sum(float(p.grad.square().sum()) for p in layer.parameters())) for layer in net.layers]
+    np.testing.assert_allclose(result, expected, rtol=1e-5)  # the loss is taken in single precision
 
 
 def test_gates_are_gradients_of_one_sequence_each() -> None:
     net, x = network("gru reset=before", layers=1), normal(2, 4, 2)
-    found = gates(net, x).norm
-    assert found.axis("weights").ticks == ("input r", "input z", "input h", "gates 1", "gates 2", "candidate")
-    way = net.stack[0].forward_direction
+    result = gates(net, x).norm
+    assert result.axis("weights").ticks == ("input r", "input z", "input h", "gates 1", "gates 2", "candidate")
+    direction = net.layers[0].forward_direction
     v = torch.randn(1, 3, generator=torch.Generator().manual_seed(0)).sign() / math.sqrt(3)
     zero = torch.zeros(1, 3, dtype=torch.float64)
     norms = []
     for i in range(2):
         last = (states(net, x[i : i + 1], zero)[-1][0] * v).sum()
-        of = (way.input.weight, way.cell.gates.weight, way.cell.candidate.weight)
+        of = (direction.input.weight, direction.cell.gates.weight, direction.cell.candidate.weight)
         parts = [block for g in torch.autograd.grad(last, of) for block in g.split(3)]
         norms.append([float(block.norm()) for block in parts])
-    np.testing.assert_allclose(found.at(layer=1, step=4).values, np.mean(norms, 0), rtol=1e-6)
+    np.testing.assert_allclose(result.at(layer=1, step=4).values, np.mean(norms, 0), rtol=1e-6)
 
 
 def test_saturation_counts_what_lies_at_the_ends() -> None:
     net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
-    found = saturation(net, x, LENGTHS)
+    result = saturation(net, x, LENGTHS)
     h = torch.cat([net.features(x)[0][i, :n].flatten() for i, n in enumerate(LENGTHS.tolist())]).detach()
-    edges = [float(tick) for tick in found.outputs.axis("from").ticks]
-    assert found.outputs.values.sum() == pytest.approx(1.0)
-    assert found.outputs.values[0, 0] == pytest.approx(float((h < edges[1]).double().mean()))
-    assert found.saturated.axis("function").ticks == ("1 sigmoid", "2 sigmoid", "3 tanh", "4 sigmoid", "5 tanh")
-    way, near = net.stack[0].forward_direction, 0
+    edges = [float(tick) for tick in result.outputs.axis("from").ticks]
+    assert result.outputs.values.sum() == pytest.approx(1.0)
+    assert result.outputs.values[0, 0] == pytest.approx(float((h < edges[1]).double().mean()))
+    assert result.saturated.axis("function").ticks == ("1 sigmoid", "2 sigmoid", "3 tanh", "4 sigmoid", "5 tanh")
+    direction, near = net.layers[0].forward_direction, 0
     zero = torch.zeros(3, 3, dtype=torch.float64)
     for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
-        z = torch.tanh(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[2])
+        z = torch.tanh(direction.cell.recurrent(h, direction.input(x[:, t])).chunk(4, -1)[2])
         near += int((z.abs() > 0.9)[t < LENGTHS].sum())
-    assert found.saturated.at(layer=1, function="3 tanh").values == pytest.approx(near / (int(LENGTHS.sum()) * 3))
+    assert result.saturated.at(layer=1, function="3 tanh").values == pytest.approx(near / (int(LENGTHS.sum()) * 3))
 
 
 def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
     net = network("rnn activation=tanh", layers=1)
     weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
     with torch.no_grad():
-        net.stack[0].forward_direction.cell.recurrent.weight.copy_(weight)
-    found = eigenvalues(net, steps=60)
-    np.testing.assert_allclose(found.modulus.values, [[0.75, 0.5, 0.25]])
-    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(weight).max()])
-    powers = found.powers.values[0]
+        net.layers[0].forward_direction.cell.recurrent.weight.copy_(weight)
+    result = eigenvalues(net, steps=60)
+    np.testing.assert_allclose(result.modulus.values, [[0.75, 0.5, 0.25]])
+    np.testing.assert_allclose(result.norm.values, [torch.linalg.svdvals(weight).max()])
+    powers = result.powers.values[0]
     assert powers[-1] / powers[-2] == pytest.approx(0.75)
 
 
 def test_the_matrix_of_rin_is_with_its_identity() -> None:
     net = network("rin", layers=1)
-    matrix = net.stack[0].forward_direction.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
-    found = eigenvalues(net)
-    assert found.norm.axis("matrix").ticks == ("1 recurrent + I",)
-    np.testing.assert_allclose(found.norm.values, [torch.linalg.svdvals(matrix).max()])
+    matrix = net.layers[0].forward_direction.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
+    result = eigenvalues(net)
+    assert result.norm.axis("matrix").ticks == ("1 recurrent + I",)
+    np.testing.assert_allclose(result.norm.values, [torch.linalg.svdvals(matrix).max()])
 
 
 @pytest.mark.parametrize("what", ANALYSES)
@@ -178,30 +176,30 @@ def test_the_document_of_an_analysis_is_in_the_registry(what: str) -> None:
 def test_dependency_replaces_the_end_of_every_sequence() -> None:
     net, x, y = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([0, 1, 2])
     lengths = torch.tensor([10, 4, 10])
-    found = dependency(net, x, y, lengths)
+    result = dependency(net, x, y, lengths)
     altered = x.clone()
     for i, (n, gone) in enumerate(((10, 3), (4, 1), (10, 3))):
         altered[i, n - gone : n] = x.mean((0, 1))
     expected = F.cross_entropy(net(altered, lengths), y).detach()
-    assert found.loss.at(end="last", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
-    assert found.loss.at(end="last", share=0.0).values == found.loss.at(end="first", share=0.0).values
+    assert result.loss.at(end="last", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+    assert result.loss.at(end="last", share=0.0).values == result.loss.at(end="first", share=0.0).values
 
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("what", [w for w, row in ANALYSES.items() if row.needs in ("network", "data", "labels")])
 def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
     name = f"{cell}-2x4"
-    given = subject.sample(name, subject.config_of(name), examples=3, steps=4)
+    sample = subject.sample(name, subject.config_of(name), examples=3, steps=4)
     if what == "eigenvalues" and cell in ("eunn", "indrnn", "urnn"):  # their maps are no matrices
         with pytest.raises(RequestError, match="square blocks"):
-            ANALYSES[what].function(*given.arguments(ANALYSES[what].needs))
+            ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))
         return
-    found = ANALYSES[what].function(*given.arguments(ANALYSES[what].needs))
-    assert found.arrays
-    assert found.lines
-    assert np.isfinite(np.concatenate([a.values.ravel() for a in found.arrays.values()])).any()
-    kept = StoredResult.from_json(json.loads(json.dumps(found.to_json())))
-    assert {k: a.axes for k, a in kept.arrays.items()} == {k: a.axes for k, a in found.arrays.items()}
+    result = ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))
+    assert result.arrays
+    assert result.lines
+    assert np.isfinite(np.concatenate([a.values.ravel() for a in result.arrays.values()])).any()
+    stored = StoredResult.from_json(json.loads(json.dumps(result.to_json())))
+    assert {k: a.axes for k, a in stored.arrays.items()} == {k: a.axes for k, a in result.arrays.items()}
 
 
 def test_the_cell_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +223,7 @@ def test_arrays_refuse_axes_that_do_not_fit_and_ticks_that_are_not_there() -> No
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / f"found.{ending}"
+    path = tmp_path / f"picture.{ending}"
     code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
     assert code == 0
     assert "layer 3" in out
@@ -269,10 +267,10 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
     assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
     code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", "lattice")
     assert (code, "noh" in err) == (2, True)
-    found = history(tmp_path / "with")
-    assert found.indicator.values.tolist() == [[row.diagnostics["noh"][0] for row in recorded.history]]
-    assert found.metric.values.tolist() == [row.validation_metric for row in recorded.history]
-    assert [axis.ticks for axis in found.indicator.axes] == [(1,), (1, 2, 3)]
+    result = history(tmp_path / "with")
+    assert result.indicator.values.tolist() == [[row.diagnostics["noh"][0] for row in recorded.history]]
+    assert result.metric.values.tolist() == [row.validation_metric for row in recorded.history]
+    assert [axis.ticks for axis in result.indicator.axes] == [(1,), (1, 2, 3)]
     with pytest.raises(RequestError, match="no run that recorded noh"):
         history(tmp_path / "without")
     begun = results.read(tmp_path / "with").training.model_copy(update={"history": ()})
@@ -284,30 +282,30 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
 def test_the_course_of_a_feed_forward_network() -> None:
     name = "mlp-3x8-circles.tanh"
     net, data, recipe, target = subject.training_arguments(name, subject.config_of(name), epochs=2)
-    own = copy.deepcopy(net)
-    found = feedforward(net, data, recipe, target)
+    reference = copy.deepcopy(net)
+    result = feedforward(net, data, recipe, target)
     x, y, _ = data.batch(torch.arange(len(data)), net.device)
-    optimizer = make_optimizer(recipe.optimizer, own)
-    generator, gained = torch.Generator().manual_seed(recipe.seed), []
+    optimizer = make_optimizer(recipe.optimizer, reference)
+    generator, losses = torch.Generator().manual_seed(recipe.seed), []
     for _ in range(2):
         for part in torch.randperm(len(x), generator=generator).split(recipe.batch_size):
             optimizer.zero_grad()
-            F.cross_entropy(own(x[part]), y[part]).backward()
+            F.cross_entropy(reference(x[part]), y[part]).backward()
             optimizer.step()
-        gained.append(F.cross_entropy(own(x), y).item())
-    np.testing.assert_allclose(found.loss.values, gained, rtol=1e-5)
+        losses.append(F.cross_entropy(reference(x), y).item())
+    np.testing.assert_allclose(result.loss.values, losses, rtol=1e-5)
     h, hidden = x, []
-    for layer in own.hidden:
+    for layer in reference.hidden:
         h = torch.tanh(layer.map(h))
         hidden.append(h)
-    logits = own.head(h)
-    weights = [layer.map.weight for layer in own.hidden] + [own.head.weight]
+    logits = reference.head(h)
+    weights = [layer.map.weight for layer in reference.hidden] + [reference.head.weight]
     slopes = torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)
-    np.testing.assert_allclose(found.gradient.values[:, -1], [g.abs().mean().item() for g in slopes], rtol=1e-4)
-    np.testing.assert_allclose(found.accuracy.values[-1], (logits.argmax(1) == y).double().mean().item())
-    np.testing.assert_allclose(found.outputs.values[:, -1], [h.abs().mean().item() for h in hidden], rtol=1e-4)
-    np.testing.assert_allclose(found.means.values, [h.mean().item() for h in hidden], rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.last.values.sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(result.gradient.values[:, -1], [g.abs().mean().item() for g in slopes], rtol=1e-4)
+    np.testing.assert_allclose(result.accuracy.values[-1], (logits.argmax(1) == y).double().mean().item())
+    np.testing.assert_allclose(result.outputs.values[:, -1], [h.abs().mean().item() for h in hidden], rtol=1e-4)
+    np.testing.assert_allclose(result.means.values, [h.mean().item() for h in hidden], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result.last.values.sum(1), 1, rtol=1e-5)
     with pytest.raises(RequestError, match="no feed-forward classifier"):
         feedforward(network("rnn"), data, recipe, target)
 
@@ -316,27 +314,27 @@ def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None
     small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
     net, data, recipe, target = subject.training_arguments(name, subject.config_of(name))
-    own = copy.deepcopy(net)
-    found = evolution(net, data, recipe, target, updates=2)
+    reference = copy.deepcopy(net)
+    result = evolution(net, data, recipe, target, updates=2)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
     for update in range(2):
-        x, y, lengths = data.batch(order[update * recipe.batch_size :][: recipe.batch_size], own.device)
-        own.zero_grad()
-        loss = F.cross_entropy(own(x, lengths), y)
+        x, y, lengths = data.batch(order[update * recipe.batch_size :][: recipe.batch_size], reference.device)
+        reference.zero_grad()
+        loss = F.cross_entropy(reference(x, lengths), y)
         loss.backward()
-        norm = torch.cat([p.grad.flatten() for p in own.layers.parameters()]).norm().item()
-        np.testing.assert_allclose(found.norm.values[:, update], [norm], rtol=1e-4)
-        np.testing.assert_allclose(found.loss.values[update], loss.item(), rtol=1e-5)
-        whole = torch.cat([p.grad.flatten() for p in own.parameters()]).norm()
+        norm = torch.cat([p.grad.flatten() for p in reference.layers.parameters()]).norm().item()
+        np.testing.assert_allclose(result.norm.values[:, update], [norm], rtol=1e-4)
+        np.testing.assert_allclose(result.loss.values[update], loss.item(), rtol=1e-5)
+        whole = torch.cat([p.grad.flatten() for p in reference.parameters()]).norm()
         with torch.no_grad():
-            for p in own.parameters():
+            for p in reference.parameters():
                 p -= 0.5 * 0.01 / (whole + 1e-6) * p.grad
 
 
 @pytest.mark.parametrize("what", ["noh", "saturation", "gradients", "dependency"])
 def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "found.svg"
+    path = tmp_path / "picture.svg"
     code, _, err = run("inspect", "gru-2x4", "--what", what, "--examples", "3", "--plot", str(path))
     assert code == 0, err
     assert 3000 < path.stat().st_size < 300_000
@@ -409,21 +407,22 @@ def test_stored_studies_are_of_the_weights_that_are_published() -> None:
         for part in (analysis_pages.study(name) or {}).values():
             if not str(part.setting.get("with", "")).startswith("trained"):
                 continue
-            of = registry.find(part.setting["of"])
-            made = results.for_model(of.name).training
-            known = of.weights.files["model.safetensors"].sha256 if of.weights else made and made.checkpoint_sha256
-            assert known, of.name
-            assert part.setting["weights"] == known[: studies.DIGITS], (name, of.name)
-            seen.add(of.name)
+            entry = registry.find(part.setting["of"])
+            training = results.for_model(entry.name).training
+            pin = entry.weights and entry.weights.files["model.safetensors"].sha256
+            digest = pin or (training and training.checkpoint_sha256)
+            assert digest, entry.name
+            assert part.setting["weights"] == digest[: studies.DIGITS], (name, entry.name)
+            seen.add(entry.name)
     assert len(seen) > 8
 
 
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     name = "mlp-3x8-circles.tanh"
-    found = feedforward(*subject.training_arguments(name, subject.config_of(name), epochs=2))
-    drawing.draw([(name, found)], ANALYSES["feedforward"].plot, tmp_path / "found.svg")
-    assert (tmp_path / "found.svg").stat().st_size > 3000
+    result = feedforward(*subject.training_arguments(name, subject.config_of(name), epochs=2))
+    drawing.draw([(name, result)], ANALYSES["feedforward"].plot, tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").stat().st_size > 3000
 
 
 def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
@@ -460,10 +459,10 @@ def test_pages_show_every_figure_and_verdict() -> None:
 
 
 def test_bidirectional_networks_have_what_can_be_said_of_them() -> None:
-    given = subject.sample("bigru-1x3", subject.config_of("bigru-1x3"), examples=2)
-    assert estimation(given.network, given.x).mean.values.shape == (2, 1, 10)
+    sample = subject.sample("bigru-1x3", subject.config_of("bigru-1x3"), examples=2)
+    assert estimation(sample.network, sample.x).mean.values.shape == (2, 1, 10)
     with pytest.raises(RequestError, match="bidirectional"):
-        noh(given.network, given.x)
+        noh(sample.network, sample.x)
 
 
 class _Terminal(io.StringIO):
@@ -479,8 +478,8 @@ def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: 
         monkeypatch.setenv(name, value)
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    found = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
-    emit({}, False, pictured(found))
+    result = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
+    emit({}, False, render(result))
     shown = terminal.getvalue()
     assert "?" not in shown
     assert ("\x1b[48;" in shown) == coloured
@@ -493,23 +492,27 @@ def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: 
 )
 def test_an_analysis_leaves_every_module_in_the_mode_it_had(analysis: Callable[..., object]) -> None:
     net = network("lstm").train()
-    net.stack[0].eval()
+    net.layers[0].eval()
     before = [m.training for m in net.modules()]
     labels = [torch.zeros(2, dtype=torch.int64)] if analysis in (gradients, dependency) else []
     analysis(net, *([] if analysis is eigenvalues else [normal(2, 5, 2), *labels]))
     assert [m.training for m in net.modules()] == before
 
 
-def test_a_network_without_a_sequence_is_refused_whoever_asks() -> None:
+@pytest.mark.parametrize("name", ["mlp-3x8-circles.sigmoid", "rin-1x100-babi-01"])
+@pytest.mark.parametrize("analysis", [w for w, row in ANALYSES.items() if row.needs in ("network", "data", "labels")])
+def test_a_network_that_does_not_read_one_sequence_is_refused_before_any_work(analysis: str, name: str) -> None:
+    network = build(name, device="meta")
+    arguments = {"network": [], "data": [None], "labels": [None, None]}[ANALYSES[analysis].needs]
     with pytest.raises(RequestError, match="does not read one sequence"):
-        saturation(build("mlp-3x8-circles.sigmoid", device="cpu"), normal(2, 2))
+        ANALYSES[analysis].function(network, *arguments)
 
 
 def test_captions_say_the_start_values() -> None:
     for name, words in (("rnn-1x4", "weights orthogonal, biases zero"),
                         ("irnn-1x4", "weights input orthogonal, recurrent identity, biases zero")):  # fmt: skip
-        found = jacobian(subject.config_of(name))
-        assert words in found.caption
+        result = jacobian(subject.config_of(name))
+        assert words in result.caption
     assert "biases zero, and the cell's own" in jacobian(subject.config_of("indrnn-1x4")).caption
 
 
@@ -520,7 +523,7 @@ def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
     net = network("rnn activation=tanh", layers=1)
     weight = torch.tensor([[0.5, 1.0, 0.0], [0.0, 0.25, 0.0], [0.0, 0.0, -0.75]], dtype=torch.float64)
     with torch.no_grad():
-        net.stack[0].forward_direction.cell.recurrent.weight.copy_(weight)
+        net.layers[0].forward_direction.cell.recurrent.weight.copy_(weight)
     h = torch.randn(3, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     once = float(((weight.T @ h).norm(dim=0) / h.norm(dim=0)).mean())
     assert eigenvalues(net, steps=60).powers.values[0][0] == pytest.approx(once)
@@ -528,10 +531,10 @@ def test_powers_of_a_matrix_are_of_what_goes_back_through_it() -> None:
 
 def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
     net = network("lstm", layers=1)
-    found = eigenvalues(net).norm
-    blocks = net.stack[0].forward_direction.cell.recurrent.weight.detach().split(3)
-    assert found.axis("matrix").ticks == tuple(f"1 recurrent {gate}" for gate in "ifzo")
-    np.testing.assert_allclose(found.values, [torch.linalg.svdvals(block).max() for block in blocks])
+    result = eigenvalues(net).norm
+    blocks = net.layers[0].forward_direction.cell.recurrent.weight.detach().split(3)
+    assert result.axis("matrix").ticks == tuple(f"1 recurrent {gate}" for gate in "ifzo")
+    np.testing.assert_allclose(result.values, [torch.linalg.svdvals(block).max() for block in blocks])
 
 
 @pytest.mark.parametrize(
@@ -545,20 +548,20 @@ def test_norms_of_a_gated_cell_are_of_its_gates() -> None:
 def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> None:
     net = network("rnn activation=tanh", layers=1)
     with torch.no_grad():
-        net.stack[0].forward_direction.cell.recurrent.weight.copy_(norm * torch.eye(3))
+        net.layers[0].forward_direction.cell.recurrent.weight.copy_(norm * torch.eye(3))
     assert eigenvalues(net).lines[0].endswith(words)
 
 
 def test_dependency_replaces_a_share_of_every_sequence() -> None:
     net, x, lengths = network("gru reset=before", layers=1), normal(3, 10, 2), torch.tensor([10, 4, 10])
     y = net(x, lengths).argmax(1)
-    found = dependency(net, x, y, lengths)
+    result = dependency(net, x, y, lengths)
     altered = x.clone()
     for i, gone in enumerate((3, 1, 3)):
         altered[i, :gone] = x.mean((0, 1))
     expected = F.cross_entropy(net(altered, lengths), y).detach()
-    assert found.metric.at(end="first", share=0.0).values == 1.0
-    assert found.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
+    assert result.metric.at(end="first", share=0.0).values == 1.0
+    assert result.loss.at(end="first", share=0.3).values == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_dependency_replaces_words_by_a_frequent_one() -> None:
@@ -573,34 +576,36 @@ def test_dependency_replaces_words_by_a_frequent_one() -> None:
 
 def test_saturation_counts_the_steps_of_the_sequences() -> None:
     net, x = network("lstm", layers=1), 30 * normal(3, 5, 2)
-    found = saturation(net, x, LENGTHS)
-    way, shut, zero = net.stack[0].forward_direction, 0, torch.zeros(3, 3, dtype=torch.float64)
+    result = saturation(net, x, LENGTHS)
+    direction, shut, zero = net.layers[0].forward_direction, 0, torch.zeros(3, 3, dtype=torch.float64)
     for t, (h, _) in enumerate(states(net, x, zero, zero)[:-1]):
-        f = torch.sigmoid(way.cell.recurrent(h, way.input(x[:, t])).chunk(4, -1)[1])  # the first that is called
+        f = torch.sigmoid(
+            direction.cell.recurrent(h, direction.input(x[:, t])).chunk(4, -1)[1]
+        )  # the first that is called
         shut += int(((f < 0.05) | (f > 0.95))[t < LENGTHS].sum())
     share = shut / (int(LENGTHS.sum()) * 3)
-    assert found.saturated.at(layer=1, function="1 sigmoid").values == pytest.approx(share)
-    assert f"3 tanh {100 * found.saturated.at(layer=1, function='3 tanh').values:.3g} %" in found.lines[0]
+    assert result.saturated.at(layer=1, function="1 sigmoid").values == pytest.approx(share)
+    assert f"3 tanh {100 * result.saturated.at(layer=1, function='3 tanh').values:.3g} %" in result.lines[0]
 
 
 def test_saturation_counts_what_the_input_goes_through() -> None:
     net, x = network("star shift=0.0", layers=1), 3 * normal(3, 5, 2)
-    z = torch.tanh(net.stack[0].forward_direction.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
+    z = torch.tanh(net.layers[0].forward_direction.input(x).chunk(2, -1)[0])[torch.arange(5) < LENGTHS[:, None]]
     share = float((z.abs() > 0.9).double().mean())
     assert saturation(net, x, LENGTHS).saturated.at(layer=1, function="x1 tanh").values == pytest.approx(share)
 
 
 def test_a_jacobian_is_the_mean_over_sequences_at_the_end_of_the_shortest() -> None:
     net, x = network("gru reset=before", layers=2), normal(3, 5, 2)
-    alone = [jacobian_at(net, x[i : i + 1], step=1).values.values for i in range(3)]
-    np.testing.assert_allclose(jacobian_at(net, x, LENGTHS).values.values, np.mean(alone, 0))
+    single = [jacobian_at(net, x[i : i + 1], step=1).values.values for i in range(3)]
+    np.testing.assert_allclose(jacobian_at(net, x, LENGTHS).values.values, np.mean(single, 0))
 
 
 def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
     name = "rnn-1x8-mnist-rows"
-    found = evolution(*subject.training_arguments(name, subject.config_of(name)), updates=6, every=4)
-    assert found.norm.axis("update").ticks == found.loss.axis("update").ticks == (1, 5, 6)
+    result = evolution(*subject.training_arguments(name, subject.config_of(name)), updates=6, every=4)
+    assert result.norm.axis("update").ticks == result.loss.axis("update").ticks == (1, 5, 6)
 
 
 def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
@@ -624,15 +629,15 @@ def test_histograms_hold_all_values() -> None:
 
 @pytest.mark.parametrize("arguments", [["--runs", "4"], ["--what", "noh", "--examples", "3"]])
 def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) -> None:
-    found = []
+    result = []
     for seed in ("0", "0", "1"):
         code, out, _ = run("inspect", "star-2x4", *arguments, "--steps", "4", "--seed", seed, "--json")
         data = json.loads(out)
         values = data.get("mean") or data["indicator"]
         assert (code, values["axes"]["step"]) == (0, [1, 2, 3, 4])
         assert data["setting"].get("runs", 4) == 4
-        found.append(values["values"])
-    assert found[0] == found[1] != found[2]
+        result.append(values["values"])
+    assert result[0] == result[1] != result[2]
 
 
 def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:

@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 
 from ..data.base import Split
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from ..training.evaluation import score
+from ..training.loop import Updater
 from .base import Array, Axis, Result, three_digits
-from .subject import described, of_sequences
+from .subject import describe, requires_recurrent
 
 
 @dataclass(frozen=True)
 class Gradients(Result):
-    """norm: (layer,), the norm of the gradient of the mean loss with respect to all parameters of a layer, summed over time
-    as training uses it; in units of the loss by units of the parameters."""
+    """norm: (layer,), the norm of the gradient of the mean loss for all parameters of a layer, summed over time as in
+    training; in units of the loss per unit of the parameters."""
 
     norm: Array
 
@@ -31,14 +32,14 @@ class Gradients(Result):
         first, last = self.norm.values[0], self.norm.values[-1]
         if len(self.norm.values) == 1 or last == 0:
             return [f"Gradient norm of the layer: {three_digits(first)}."]
-        return [
-            f"Gradient norms: layer 1 {three_digits(first)}, last layer {three_digits(last)}; ratio {three_digits(first / last)}."
-        ]
+        ratio = three_digits(first / last)
+        return [f"Gradient norms: layer 1 {three_digits(first)}, last layer {three_digits(last)}; ratio {ratio}."]
 
 
 @dataclass(frozen=True)
 class Evolution(Result):
-    """norm: (layer, update), gradient norms as in Gradients before each update recorded; loss: (update,), of that batch."""
+    """norm: (layer, update), gradient norms as in Gradients, before clipping, of each update recorded.
+    loss: (update,), the mean loss of that update's batch."""
 
     norm: Array
     loss: Array
@@ -53,64 +54,70 @@ class Evolution(Result):
 
 
 def gradients(
-    network: Network, x: Tensor, y: Tensor, lengths: Tensor | None = None, target: Target = "class"
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    y: Tensor,  # targets as in evaluation.score
+    lengths: Tensor | None = None,  # (batch,)
+    target: Target = "class",
 ) -> Gradients:
-    """Gradient norms per layer of a network as it is, in eval mode, on one batch; see tasks.base.Split.batch for it."""
+    """Compute the gradient norm of each layer on one batch, in eval mode. Split.batch of zoo.data makes such batches."""
     norms = np.array(per_epoch(network, x, y, lengths, target))
-    setting = {"of": described(network.config), "sequences": len(x), "steps": x.shape[1]}
+    setting = {"of": describe(network.config), "sequences": len(x), "steps": x.shape[1]}
     return Gradients(setting, Array(norms, (Axis.counted("layer", len(norms)),), log=True))
 
 
-@of_sequences
-def per_epoch(network: Network, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float]:
-    """The norm of each layer, bottom to top; gradients and mode of the network are left as they were."""
-    groups = [[p for p in layer.parameters() if p.requires_grad] for layer in network.stack]
+@requires_recurrent
+def per_epoch(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    y: Tensor,  # targets as in evaluation.score
+    lengths: Tensor | None,  # (batch,)
+    target: Target,
+) -> list[float]:
+    """Return the norm of each layer, bottom to top; leave the network's gradients and mode as they are."""
+    parameters = [[p for p in layer.parameters() if p.requires_grad] for layer in network.layers]
     with torch.enable_grad():
         loss, _, targets = score(target, network(x, lengths), y)
-        flat = [p for group in groups for p in group]
-        found = iter(torch.autograd.grad(loss / targets, flat, allow_unused=True, materialize_grads=True))
-    return [_norm([next(found) for _ in group]) for group in groups]
+        every = [p for group in parameters for p in group]
+        remaining = iter(torch.autograd.grad(loss / targets, every, allow_unused=True, materialize_grads=True))
+    return [_norm([next(remaining) for _ in group]) for group in parameters]
 
 
 def _norm(tensors: list[Tensor]) -> float:
+    """The Euclidean norm of all values together."""
     return float(torch.stack([t.detach().double().square().sum() for t in tensors]).sum().sqrt())
 
 
-@of_sequences
+@requires_recurrent
 def evolution(
-    network: Network, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
+    network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evolution:  # fmt: skip
-    """Train for so many updates by a recipe's optimizer, batch and clipping, at its full rate, recording every `every`-th.
+    """Train for a number of updates and record every `every`-th and the last. The network is changed.
 
-    The order of the examples is drawn from the recipe's seed. The network is changed.
+    Optimizer, batch size and clipping are the recipe's, and the learning rate is its full rate throughout. The order of
+    the examples is drawn from the recipe's seed. report: called with the updates done and their total.
     """
-    from ..training.optimizers import make_optimizer
+    updater = Updater(network, recipe.optimizer, target, max_grad_norm=recipe.max_grad_norm)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
+    norms: list[list[float]] = []
+    losses, recorded = [], []
 
-    network.train()
-    optimizer = make_optimizer(recipe.optimizer, network)
-    generator = torch.Generator().manual_seed(recipe.seed)
-    norms, losses, at = [], [], []
-    order = torch.randperm(len(data), generator=generator)
-    for update in range(updates):
-        start = update * recipe.batch_size % (len(data) - recipe.batch_size + 1)
-        x, y, lengths = data.batch(order[start : start + recipe.batch_size], network.device)
-        loss, _, targets = score(target, network(x, lengths), y)
-        loss = loss / targets
-        optimizer.zero_grad()
-        loss.backward()
-        if update % every == 0 or update == updates - 1:
-            of = [[p.grad for p in layer.parameters() if p.grad is not None] for layer in network.stack]
-            norms.append([_norm(group) for group in of])
-            losses.append(float(loss.detach()))
-            at.append(update + 1)
-        if recipe.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.max_grad_norm)
-        optimizer.step()
-        report(update + 1, updates)
-    axis = Axis("update", tuple(at))
+    def record_norms() -> None:
+        norms.append([_norm([p.grad for p in layer.parameters() if p.grad is not None]) for layer in network.layers])
+
+    for i in range(updates):
+        records = i % every == 0 or i == updates - 1
+        start = i * recipe.batch_size % (len(data) - recipe.batch_size + 1)
+        batch = data.batch(order[start : start + recipe.batch_size], network.device)
+        update = updater.update(*batch, before_clipping=record_norms if records else None)
+        if records:
+            losses.append(float(update.loss / update.targets))
+            recorded.append(i + 1)
+        report(i + 1, updates)
+    axis = Axis("update", tuple(recorded))
     setting = {
-        "of": described(network.config), "batch": recipe.batch_size,
+        "of": describe(network.config), "batch": recipe.batch_size,
         "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}", "seed": recipe.seed,
     }  # fmt: skip
     return Evolution(

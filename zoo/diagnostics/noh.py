@@ -1,4 +1,4 @@
-"""Noh's indicator: what the state at step t still owes to the first one. Chen 2022, sections 4.2.2 and 5.1, Fig. 5.1-5.3."""
+"""Noh's indicator: how much the state at step t depends on the first one. Chen 2022, sections 4.2.2 and 5.1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,22 +11,25 @@ from torch import Tensor
 
 from ..checkpoints import results
 from ..errors import RequestError
+from ..networks.layer import Layer
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from .base import Array, Axis, Result, three_digits
-from .subject import described, of_sequences
-from .unrolled import carrier, ends, layer_inputs, unrolled
+from .subject import describe, requires_recurrent
+from .unrolled import layer_inputs, memory_index, sequence_lengths, unroll
 
 POINTS = 60
-"""Steps that are looked at, of a longer sequence evenly spread."""
+"""Time steps analysed, evenly spread over longer sequences."""
 Probe = Literal["ones", "signs"]
 
 
 @dataclass(frozen=True)
 class Noh(Result):
-    """indicator: (layer, step), log10 of the mean absolute value of v^T ds_t/ds_0 over units and the sequences that have a
-    step t; s is the memory, c where the cell has one, else h. end: (layer,), the same of every sequence's own last step.
-    Pure numbers; NaN where not one derivative differs from zero."""
+    """The memory s is c if the cell has one, else h. Pure numbers; NaN if every derivative is zero.
+
+    indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t.
+    end: (layer,), the same at every sequence's own last step.
+    """
 
     indicator: Array
     end: Array
@@ -36,9 +39,9 @@ class Noh(Result):
 
     @property
     def lines(self) -> list[str]:
-        steps = self.indicator.axis("step").ticks
+        first, last = (self.indicator.axis("step").ticks[i] for i in (0, -1))
         return [
-            f"Layer {layer}: the mean |ds_t/ds_0| is {_power(row[0])} at step {steps[0]} and {_power(row[-1])} at step {steps[-1]}."
+            f"Layer {layer}: the mean |ds_t/ds_0| is {_power(row[0])} at step {first} and {_power(row[-1])} at step {last}."
             for layer, row in zip(self.indicator.axis("layer").ticks, self.indicator.values, strict=True)
         ]
 
@@ -49,8 +52,8 @@ def _power(logarithm: float) -> str:
 
 @dataclass(frozen=True)
 class History(Result):
-    """indicator: (layer, epoch), the indicator at the last step after each epoch of a run, as Noh has it; metric: (epoch,),
-    the metric on the validation data, an accuracy being a fraction."""
+    """indicator: (layer, epoch), Noh.end after each epoch of a training run.
+    metric: (epoch,), the metric on the validation data; an accuracy is a fraction."""
 
     indicator: Array
     metric: Array
@@ -61,74 +64,98 @@ class History(Result):
     @property
     def lines(self) -> list[str]:
         return [
-            f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, median {_power(float(np.nanmedian(row)))}."
+            f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, "
+            f"median {_power(float(np.nanmedian(row)))}."
             for layer, row in zip(self.indicator.axis("layer").ticks, self.indicator.values, strict=True)
         ]
 
 
 def history(folder: Path) -> History:
-    """What a run of `rnnzoo train --diagnose noh` recorded, of its folder. Raises RequestError if it recorded nothing."""
+    """Read what `rnnzoo train --diagnose noh` recorded in the folder of a run; raise RequestError if it recorded nothing."""
     training = results.read(folder).training
-    if training is None or not training.history or not all("noh" in row.diagnostics for row in training.history):
+    if training is None or not training.history or not all("noh" in epoch.diagnostics for epoch in training.history):
         raise RequestError(f"{folder} has no run that recorded noh in every epoch: rnnzoo train NAME --diagnose noh.")
-    rows = np.array([[np.nan if v is None else v for v in row.diagnostics["noh"]] for row in training.history]).T
-    axes = (Axis.counted("layer", len(rows)), Axis("epoch", tuple(row.epoch for row in training.history)))
+    epochs = training.history
+    indicator = np.array([[np.nan if v is None else v for v in epoch.diagnostics["noh"]] for epoch in epochs]).T
+    axes = (Axis.counted("layer", len(indicator)), Axis("epoch", tuple(epoch.epoch for epoch in epochs)))
     setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
-    metric = np.array([row.validation_metric for row in training.history])
-    return History(setting, Array(rows, axes, "log10 |ds_T/ds_0|"), Array(metric, axes[1:], training.metric))
+    metric = np.array([epoch.validation_metric for epoch in epochs])
+    return History(setting, Array(indicator, axes, "log10 |ds_T/ds_0|"), Array(metric, axes[1:], training.metric))
 
 
-@of_sequences
-def noh(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None, probe: Probe = "ones", points: int = POINTS) -> Noh:
-    """The indicator of every layer at up to `points` steps of x: (batch, time, *input), in eval mode.
+@requires_recurrent
+def noh(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    lengths: Tensor | None = None,  # (batch,)
+    probe: Probe = "ones",
+    points: int = POINTS,
+) -> Noh:
+    """Compute the indicator of every layer at up to `points` steps, in eval mode.
 
-    probe: v. "ones" is what the thesis computes, the gradient of the sum of s_t; a sum lets derivatives of different signs
-    cancel, so "signs", fixed random ones, tells whether that matters. Raises RequestError for bidirectional networks.
+    probe: v. "ones" is what the thesis uses: the gradient of the sum of s_t. In a sum, derivatives of different signs
+    cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional networks.
     """
-    steps = x.shape[1] if lengths is None else int(lengths.max())
-    at = sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
-    rows = np.array([[_log(value) for value in row] for row in _values(network, x, lengths, probe, [*at, None])])
+    longest = x.shape[1] if lengths is None else int(lengths.max())
+    steps = sorted({int(t) for t in np.linspace(1, longest, min(points, longest)).round()})
+    means = _mean_derivatives(network, x, lengths, probe, [*steps, None])
+    rows = np.array([[_log10(mean) for mean in layer] for layer in means])
     layers = Axis.counted("layer", len(rows))
     unit = "log10 |ds_t/ds_0|"
-    setting = {"of": described(network.config), "sequences": len(x), "v": probe}
-    return Noh(
-        setting, Array(rows[:, :-1], (layers, Axis("step", tuple(at))), unit), Array(rows[:, -1], (layers,), unit)
-    )
+    setting = {"of": describe(network.config), "sequences": len(x), "v": probe}
+    indicator = Array(rows[:, :-1], (layers, Axis("step", tuple(steps))), unit)
+    return Noh(setting, indicator, Array(rows[:, -1], (layers,), unit))
 
 
-@of_sequences
-def per_epoch(network: RecurrentNetwork, x: Tensor, y: Tensor, lengths: Tensor | None, target: Target) -> list[float | None]:
-    """The indicator at each sequence's end, of each layer, for the history of a training run; None for a zero."""
-    values = [_log(row[-1]) for row in _values(network, x, lengths, "ones", [None])]
-    return [value if np.isfinite(value) else None for value in values]
+@requires_recurrent
+def per_epoch(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    y: Tensor,
+    lengths: Tensor | None,  # (batch,)
+    target: Target,
+) -> list[float | None]:
+    """Return the indicator of each layer at each sequence's last step, None for a derivative of zero; y is not used."""
+    logs = [_log10(layer[-1]) for layer in _mean_derivatives(network, x, lengths, "ones", [None])]
+    return [value if np.isfinite(value) else None for value in logs]
 
 
-def _log(value: float) -> float:
+def _log10(value: float) -> float:
     return float(np.log10(value)) if value > 0 else float("nan")
 
 
-def _values(
-    network: RecurrentNetwork, x: Tensor, lengths: Tensor | None, probe: Probe, at: Sequence[int | None]
+def _mean_derivatives(
+    network: RecurrentNetwork, x: Tensor, lengths: Tensor | None, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
-    """Means of |v^T ds_t/ds_0|, a row a layer, for every t asked for; None is each sequence's own last step."""
+    """Return the mean |v^T ds_t/ds_0| of every layer at every step t; None is each sequence's own last step."""
     if network.config.architecture.bidirectional:
-        raise RequestError(f"{network.config.name} is bidirectional; the indicator is of networks of one direction.")
-    last = ends(x, lengths)
-    rows = []
-    for layer, below in zip(network.layers, layer_inputs(network, x, lengths), strict=True):
-        way = layer.forward_direction
-        place = carrier(way)
-        first = tuple(s.requires_grad_() for s in layer.initial_state(below[0]))
-        with torch.enable_grad():
-            memory = [state[place] for state in unrolled(way, below, first)]
-        v = torch.ones(memory[0].shape[1:])
-        if probe == "signs":
-            v = torch.randn(memory[0].shape[1:], generator=torch.Generator().manual_seed(0)).sign()
-        row = []
-        for t in at:
-            chosen = torch.arange(len(x)) if t is None else (last >= t).nonzero().squeeze(1)
-            wanted = torch.stack([memory[int(last[i])][i] for i in chosen]) if t is None else memory[t][chosen]
-            (g,) = torch.autograd.grad(wanted, first[place], v.to(wanted).expand_as(wanted), retain_graph=True)
-            row.append(float(g.detach()[chosen].double().abs().mean()))
-        rows.append(row)
-    return rows
+        raise RequestError(f"{network.config.name} is bidirectional. The indicator is for networks of one direction.")
+    ends = sequence_lengths(x, lengths)
+    return [
+        _layer_derivatives(layer, inputs, ends, probe, steps)
+        for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
+    ]
+
+
+def _layer_derivatives(
+    layer: Layer,
+    inputs: Tensor,  # (time, batch, channels, ...)
+    ends: Tensor,  # (batch,)
+    probe: Probe,
+    steps: Sequence[int | None],
+) -> list[float]:
+    direction = layer.forward_direction
+    index = memory_index(direction)
+    first = tuple(s.requires_grad_() for s in layer.initial_state(inputs[0]))
+    with torch.enable_grad():
+        memory = [state[index] for state in unroll(direction, inputs, first)]
+    v = torch.ones(memory[0].shape[1:])
+    if probe == "signs":
+        v = torch.randn(memory[0].shape[1:], generator=torch.Generator().manual_seed(0)).sign()
+    means = []
+    for t in steps:
+        sequences = torch.arange(len(ends)) if t is None else (ends >= t).nonzero().squeeze(1)
+        s_t = torch.stack([memory[int(ends[i])][i] for i in sequences]) if t is None else memory[t][sequences]
+        (gradient,) = torch.autograd.grad(s_t, first[index], v.to(s_t).expand_as(s_t), retain_graph=True)
+        means.append(float(gradient.detach()[sequences].double().abs().mean()))
+    return means

@@ -1,40 +1,54 @@
-"""All states of a layer, step after step; zoo.networks.layer keeps only the outputs and the last ones."""
+"""States of a layer at every step, and which steps count. The scans of zoo.networks keep only outputs and last states."""
 
 import torch
 from torch import Tensor
 
 from ..cells.base import State
 from ..networks.layer import Direction
-from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
 
 
-def unrolled(way: Direction, x: Tensor, state: State) -> list[State]:
-    """The first states and those after every step of x, (time, batch, ...): time + 1 tuples."""
-    prepared = [part.unbind(0) for part in way.cell.prepare(way.input(x))]
+def unroll(
+    direction: Direction,
+    x: Tensor,  # (time, batch, channels, ...)
+    state: State,
+) -> list[State]:
+    """Return the first state and the states after every step, time + 1 in all."""
+    prepared = [part.unbind(0) for part in direction.cell.prepare(direction.input(x))]
     states = [state]
-    with way.hold_projections(x[0]):
-        for step in zip(*prepared, strict=True):
-            states.append(way.step(step, states[-1]))
+    with direction.hold_projections(x[0]):
+        for x_t in zip(*prepared, strict=True):
+            states.append(direction.step(x_t, states[-1]))
     return states
 
 
 @torch.no_grad()
-def layer_inputs(network: Network, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
-    """What each layer gets, (time, batch, ...), of x: (batch, time, *input)."""
-    return [below for below, _ in network.trace(x, lengths)[1]]
+def layer_inputs(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    lengths: Tensor | None = None,  # (batch,)
+) -> list[Tensor]:
+    """Return the input of every layer, bottom to top, each (time, batch, channels, ...)."""
+    return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
 
 
-def ends(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """How many steps each sequence of x, (batch, time, ...), has, on the CPU."""
+def sequence_lengths(
+    x: Tensor,  # (batch, time, ...)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Return the number of steps of each sequence, (batch,), on the CPU."""
     return torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
 
 
-def inside(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Which steps count, (batch, time), on the CPU."""
-    return torch.arange(x.shape[1]) < ends(x, lengths)[:, None]
+def valid_steps(
+    x: Tensor,  # (batch, time, ...)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Return a mask of the steps within each sequence's length, (batch, time), on the CPU."""
+    return torch.arange(x.shape[1]) < sequence_lengths(x, lengths)[:, None]
 
 
-def carrier(way: Direction) -> int:
-    """Place among its states of the one that carries the memory: c where there is one, as in Chen 2022 for the LSTM, else h."""
-    names = way.cell.states
+def memory_index(direction: Direction) -> int:
+    """Return the index of the state that carries the memory: c if the cell has one, else h (Chen 2022, for the LSTM)."""
+    names = direction.cell.states
     return next((names.index(name) for name in ("c", "h") if name in names), 0)
