@@ -42,13 +42,15 @@ def pack(entry: Entry) -> Package:
     pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.files}
     configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
     if names := tensors.not_finite(pinned[tensors.FILE]):
-        raise CheckpointError(f"{entry.name}: {', '.join(names[:5])} has values that are not finite; not pushed.")
+        raise CheckpointError(
+            f"{entry.name}: {', '.join(names[:5])} has values that are not finite; nothing was pushed."
+        )
     content = {name: path.read_bytes() for name, path in pinned.items()}
     content |= _card_and_results(entry)
     for name, data in content.items():
         if not name.endswith(".safetensors") and has_secret(data.decode(errors="replace")):
             raise CheckpointError(
-                f"{entry.name}: {name} contains what looks like a token; not pushed. Remove it from the text."
+                f"{entry.name}: {name} seems to contain a token; nothing was pushed. Remove it from the text."
             )
     return Package(entry, pin, content)
 
@@ -71,7 +73,7 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
         raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
     if problem := mismatch(copies[-1], pin.files[name]):
         raise CheckpointError(
-            f"{copies[-1]} is not the pinned file: it {problem}; not pushed. To pin a new checkpoint: rnnzoo release"
+            f"{copies[-1]} is not the pinned file: it {problem}; nothing was pushed. To pin a new checkpoint: rnnzoo release"
         )
     return copies[-1]
 
@@ -85,9 +87,9 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
     try:
         content = {name: (folder / name).read_bytes() for name in (configs.CARD, results.FILE, *pictures)}
     except OSError as error:
-        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror}); not pushed.") from error
+        raise CheckpointError(f"{error.filename}: cannot be read ({error.strerror}); nothing was pushed.") from error
     if problem := stale(entry):
-        raise CheckpointError(f"{entry.name}: {problem}; not pushed.")
+        raise CheckpointError(f"{entry.name}: {problem}; nothing was pushed.")
     return content
 
 

@@ -115,7 +115,9 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
         return Pushed(name, repo, url, state.head if target.same else None, not target.same, tuple(files))
     commit, created, pull_request = state.head, False, None
     if not target.same:
-        commit, created, pull_request = commit_files(hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}")
+        commit, created, pull_request = commit_files(
+            hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}"
+        )
         if created and not has_files(hub, repo, commit, files, sizes_only=True):
             raise HubError(
                 f"{repo}: the files of commit {commit} are not those that were sent. Do not trust that server."

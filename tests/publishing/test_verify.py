@@ -1,0 +1,205 @@
+"""Verification of published checkpoints, on this machine and on the Hub, and their golden outputs."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import flip
+from hubs import NAME, OTHER, PINNED, REPO, ROOT, Here, Run
+from huggingface_hub import constants
+
+from zoo import load, registry
+from zoo.checkpoints import hub, results, tensors
+from zoo.checkpoints.hub import digests
+from zoo.checkpoints.hub.digests import pin
+from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.tensors import read_tensors, write_tensors
+from zoo.errors import CheckpointError
+from zoo.networks import golden, loading
+from zoo.networks.builder import build
+from zoo.publishing import cards, pushing, verification
+from zoo.registry import lock
+from zoo.registry.schema import Weights
+from zoo.utils import files
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
+
+
+def checks(found: verification.Verified) -> dict[str, bool]:
+    return {check.what: check.ok for check in found.checks}
+
+
+def test_verify_is_a_table_for_people_and_json_for_programs(here: Here, run: Run) -> None:
+    code, out, err = run("verify", "--all")
+    assert (code, err) == (0, "")
+    assert out.count(" ok ") == 12
+    data = json.loads(run("verify", NAME, "--json")[1])
+    assert [c["what"] for c in data[0]["checks"]] == ["bytes", "config", "tensors", "parameters", "outputs", "card"]
+    assert here.hub.seen == []
+    for arguments in (("verify",), ("verify", NAME, "--all"), ("verify", "nothing")):
+        assert run(*arguments)[0] == 2
+
+
+def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = registry.find(OTHER)
+    monkeypatch.setattr(registry, "find", lambda name: replace(entry, name=name, weights=None))
+    monkeypatch.setattr(verification, "verify", lambda *_, **__: pytest.fail("looked at"))
+    code, _, err = run("verify", NAME, OTHER)
+    assert (code, f"These have no weights to verify: {NAME}, {OTHER}." in err) == (1, True)
+
+
+def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) -> None:
+    network = load(here.card, device="cpu")
+    with torch.no_grad():
+        network.head.bias[0] += 1e-2
+    loading.save(network, here.card)
+    files = {name: pin(here.card / name) for name in PINNED}
+    lock.pin(NAME, Weights(repo=REPO, files=files))
+    found = checks(verification.verify(NAME, log=here.said.append))
+    assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
+
+
+def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
+    with (here.card / "README.md").open("a") as file:
+        file.write("More.")
+    counts = {name: count.model_copy(update={"parameters": 7}) for name, count in lock.load_lock().counts.items()}
+    lock.update(lambda old: old.model_copy(update={"counts": counts}))
+    found = checks(verification.verify(NAME, log=here.said.append))
+    assert [what for what, ok in found.items() if not ok] == ["parameters", "card"]
+
+
+@pytest.mark.parametrize("change", [
+    lambda files: files.pop("config.json"), lambda files: files.update({tensors.FILE: b"other"}),
+    lambda files: files.update({tensors.FILE: files[tensors.FILE][:-1] + b"!"}),
+    lambda files: files.update({"config.json": files["config.json"][:-1] + b"!"}),
+], ids=["missing", "another size", "another content", "another content of a small file"])  # fmt: skip
+def test_verify_of_a_remote_that_has_other_bytes(
+    here: Here, run: Run, change: Callable[[dict[str, bytes]], object]
+) -> None:
+    assert (
+        checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"] is False
+    )  # no commit is pinned yet
+    commit = pushing.push([NAME], here.way())[0].commit
+    assert checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"]
+    change(here.hub.repos[REPO].commits[commit])
+    code, out, _ = run("verify", NAME, "--remote")
+    assert code == 1
+    assert "Do not trust that server" in out
+
+
+def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) -> None:
+    code, out, _ = run("verify", NAME, "--metrics")
+    assert code == 0, out
+    (before,) = results.for_model(NAME).evaluations
+    better = before.model_copy(update={"value": before.value + 0.002})
+    results.write(here.card, results.Results(evaluations=(better,)))
+    (here.card / "README.md").write_text(cards.render(registry.find(NAME)))
+    code, out, err = run("verify", NAME, "--metrics")
+    assert code == 1
+    assert re.search(
+        r"metrics +FAILED +test accuracy .* recorded .* a difference of 0\.002, where 0\.001 is allowed", out
+    )
+    assert "failed verification" in err
+    for kept, words in (
+        ((before.model_copy(update={"dataset_sha256": {"x": "0" * 64}}),), "on other data than recorded"),
+        ((), f"No figure is recorded. rnnzoo eval {NAME} --record"),
+    ):
+        results.write(here.card, results.Results(evaluations=kept))
+        code, out, _ = run("verify", NAME, "--metrics")
+        assert (code, words in out) == (1, True)
+
+
+def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushing.push([NAME], here.way())
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    here.hub.seen.clear()
+    code, out, _ = run("verify", NAME, "--remote")
+    assert (code, "Offline, so the Hub was not asked. Unset HF_HUB_OFFLINE." in out) == (1, True)
+    assert here.hub.requests() == []
+
+
+def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: Here, tmp_path: Path) -> None:
+    network, path = load(here.card, device="cpu"), here.card / golden.FILE
+    before = path.read_bytes()
+    golden.write(network, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == before
+    for backend in ("plain", "auto"):
+        network.backend = backend
+        off, allowed = golden.deviation(network, path)
+        assert off < allowed / 10
+    other = build(OTHER, device="cpu")
+    assert golden.deviation(other, path)[0] > 0.01
+    parts = read_tensors(path)
+    for name, value in (
+        ("output", parts["output"][:, :3].clone()),
+        ("input", parts["input"][..., :3].clone()),
+        ("tolerance", torch.ones(2)),
+    ):
+        write_tensors(tmp_path / "odd", {**parts, name: value})
+        with pytest.raises(CheckpointError):
+            golden.deviation(network, tmp_path / "odd")
+    write_tensors(tmp_path / "odd", {"output": parts["output"]})
+    with pytest.raises(CheckpointError, match="needs input, lengths, output and tolerance"):
+        golden.deviation(network, tmp_path / "odd")
+
+
+def failed(run: Run, what: str, *flags: str) -> str:
+    """What `rnnzoo verify` says is wrong in one of its checks."""
+    code, out, _ = run("verify", NAME, *flags, "--json")
+    rows = {check["what"]: check for check in json.loads(out)[0]["checks"]}
+    assert (code, rows[what]["ok"]) == (1, False)
+    return rows[what]["text"]
+
+
+def test_verify_counts_the_parameters_that_the_results_say(here: Here, run: Run) -> None:
+    training = results.read(ROOT / "cards" / "rnn-1x128-mnist-rows").training  # of a larger network
+    results.write(here.card, results.for_model(NAME).model_copy(update={"training": training}))
+    assert f"results.json says {training.parameters:,}" in failed(run, "parameters")
+
+
+def test_verify_measures_every_figure(here: Here, run: Run) -> None:
+    (right,) = results.for_model(NAME).evaluations
+    wrong = right.model_copy(update={"value": right.value + 0.002})
+    for kept in ((wrong, right), (right, wrong)):
+        results.write(here.card, results.Results(evaluations=kept))
+        failed(run, "metrics", "--metrics")
+
+
+def test_verify_hashes_every_copy_once_and_loads_once(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+    loaded: list[object] = []
+    sha256, assemble = files.sha256, loading.assemble
+    for module in (files, digests):
+        monkeypatch.setattr(module, "sha256", lambda path: (hashed.append(path), sha256(path))[1])
+    monkeypatch.setattr(
+        loading, "assemble", lambda *args, **options: (loaded.append(args), assemble(*args, **options))[1]
+    )
+    assert verification.verify(NAME, log=here.said.append).ok
+    assert sorted(path.name for path in hashed) == sorted(PINNED)
+    assert len(loaded) == 1
+
+
+def test_verify_reads_every_copy(here: Here, run: Run) -> None:
+    here.publish(keep=True)
+    hub.pull(Reference.parse(NAME), replace(here.ask, force=True))
+    file = here.card / tensors.FILE  # what the cache has is whole
+    flip(file)
+    assert str(file) in failed(run, "bytes")
+
+
+def test_a_deviation_of_small_outputs_is_not_a_share_of_them(tmp_path: Path) -> None:
+    network = build("rnn-1x128-mnist-rows", device="cpu").eval()
+    with torch.no_grad():
+        network.head.weight *= 0.1
+    golden.write(network, tmp_path / golden.FILE)
+    parts = read_tensors(tmp_path / golden.FILE)
+    assert parts["output"].abs().max() < 0.9
+    write_tensors(tmp_path / "odd", {**parts, "output": parts["output"] + 0.01})
+    assert golden.deviation(network, tmp_path / "odd")[0] == pytest.approx(0.01, rel=1e-2)
