@@ -44,6 +44,7 @@ TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of t
 CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or mps (default: the best available).")]
 Timeout = Annotated[
-    float | None, typer.Option(min=0.1, help="Seconds to keep trying while the Hub fails (default: 60).")
+    float | None,
+    typer.Option(min=0.1, metavar="SECONDS", help="Seconds to keep trying while the Hub fails (default: 60)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]

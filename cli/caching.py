@@ -42,7 +42,7 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("prune")
 def prune(
     older_than: Annotated[
-        float, typer.Option(min=0.0, help="Keep files that were written to within this many hours.")
+        float, typer.Option(min=0.0, metavar="HOURS", help="Keep files that were written to within this many hours.")
     ] = 1.0,
     dry_run: DryRun = False,
     as_json: AsJson = False,

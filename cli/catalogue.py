@@ -23,11 +23,11 @@ def list_(
         bool | None,
         typer.Option(
             "--pretrained/--no-pretrained",
-            help="Only models with, or only models without, published weights. A model without may still have a figure.",
+            help="Only models with published weights, or only models without.",
         ),
     ] = None,
     remote: Annotated[bool, typer.Option("--remote", help="List the Hub's repositories instead.")] = False,
-    namespace: Annotated[str, typer.Option(help="User or organisation whose repositories --remote lists.")] = "rnnzoo",
+    namespace: Annotated[str, typer.Option(help="Whose repositories --remote lists.")] = "rnnzoo",
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:

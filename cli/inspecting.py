@@ -34,17 +34,25 @@ def inspect(
     ] = "lattice",
     what: Annotated[str | None, typer.Option(hidden=True, help="The former name of --analysis.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it to this file (.svg, .png, .pdf).")] = None,
-    runs: Annotated[int | None, typer.Option(min=2, help="Random networks of a lattice (default: 200).")] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Random networks of a lattice (default: 200).")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Time steps of a lattice (default: 10), or the most to read of the data.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Time steps of a lattice (default: 10), or the most to read of the data."
+        ),
     ] = None,
     examples: Annotated[
-        int | None, typer.Option(min=1, help="Test sequences, for an analysis that needs data (default: 128).")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Test sequences, for an analysis that needs data (default: 128)."),
     ] = None,
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Use random weights even if trained ones are published.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of random weights and inputs.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, metavar="N", help="Seed of random weights and inputs.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --analysis."""

@@ -29,9 +29,13 @@ def bench(
     bf16: Annotated[
         bool, typer.Option("--bf16", help="Also time everything but the plain scan in bfloat16, under autocast.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, help="Repetitions after a warm-up; the median counts.")] = 3,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads (default: torch's choice).")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences per batch.")] = 100,
+    rounds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Repetitions after a warm-up; the median counts.")
+    ] = 3,
+    threads: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="CPU threads (default: torch's choice).")
+    ] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

@@ -27,8 +27,8 @@ class SplitChoice(StrEnum):
 def evaluate(
     name: NameOrAddress,
     split: Annotated[SplitChoice, typer.Option(help="The split to measure on.")] = SplitChoice.test,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples per batch.")] = 500,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first so many examples.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Examples per batch.")] = 500,
     device: Device = None,
     record: Annotated[bool, typer.Option("--record", help="Store the result beside the checkpoint.")] = False,
     as_json: AsJson = False,
@@ -70,22 +70,32 @@ def train(
         Path | None, typer.Option(help="Folder of the run (default: runs/NAME), or DIR/NAME for several models.")
     ] = None,
     device: Device = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Replaces the recipe's number.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Replaces the recipe's.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Replaces the recipe's.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Epochs to train (default: the recipe's).")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Examples per batch (default: the recipe's).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Seed of the run (default: the recipe's).")
+    ] = None,
     stop_after: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this epoch. The same command without it continues.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Stop after this epoch. The same command without it continues."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Models of a pattern to train at once (default: 1; with --ray, all).")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Models of a pattern to train at once (default: 1; with --ray, all)."),
     ] = None,
     threads_per_job: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of each (default: equal shares; with --ray, 1).")
+        int | None, typer.Option(min=1, metavar="N", help="CPU threads of each (default: equal shares; with --ray, 1).")
     ] = None,
     ray: Annotated[
         str | None, typer.Option(help="Address of a Ray cluster to train on, `auto`, or `local` to start one.")
     ] = None,
-    gpus_per_job: Annotated[float, typer.Option(min=0.0, help="GPUs of each with --ray; a fraction shares one.")] = 0.0,
+    gpus_per_job: Annotated[
+        float, typer.Option(min=0.0, metavar="N", help="GPUs of each with --ray; a fraction shares one.")
+    ] = 0.0,
     diagnose: Annotated[
         str, typer.Option(help="Diagnostics to record after every epoch, comma-separated: noh, gradients.")
     ] = "",
@@ -93,7 +103,9 @@ def train(
 ) -> None:
     """Train a model by its recipe, or continue an interrupted run. A pattern trains every model that matches.
 
-    To train one model in several processes or on several machines: accelerate launch OPTIONS -m rnnzoo_cli train NAME
+    To train one model in several processes or on several machines:
+
+    accelerate launch OPTIONS -m rnnzoo_cli train NAME
     """
     replacements = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in replacements.items() if value is not None}

@@ -1,5 +1,6 @@
 """The command line: what it prints where, exit codes, JSON, completion, and that metadata verbs need no torch."""
 
+import hashlib
 import io
 import json
 import os
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 import torch
 import typer
+from conftest import TRAIN, VALIDATION
 from rnnzoo_cli import main as cli
 from rnnzoo_cli.doctor import Finding, report
 
 from zoo import load, registry
 from zoo.checkpoints import results
+from zoo.checkpoints.hub import cache, settings
 from zoo.diagnostics import benchmark
 from zoo.errors import BenchmarkError
 from zoo.publishing import cards
@@ -328,6 +331,50 @@ def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
     code, out, _ = run(verb, "--help")
     assert code == 0
     assert "--json" in out
+
+
+def test_former_verbs_and_options_work_but_are_not_shown(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for former, verb in (("login-status", "whoami"), ("adopt", "release")):
+        assert run(former, "--help")[1].replace(former, verb).split() == run(verb, "--help")[1].split()
+        assert former not in run("--help")[1]
+    assert run("adopt", str(tmp_path), "--results")[0] == run("release", str(tmp_path), "--results")[0] == 1
+    assert "gc" not in run("cache", "--help")[1]
+    freed = {"removed": [], "bytes": 0, "dry_run": True}
+    for verb in ("gc", "prune"):
+        assert json.loads(run("cache", verb, "--dry-run", "--json")[1]) == freed
+    assert "--what" not in run("inspect", "--help")[1]
+    common = ("inspect", "star-1x4", "--json")
+    given = [json.loads(run(*common, option, "eigenvalues")[1]) for option in ("--what", "--analysis")]
+    assert given[0] == given[1]
+    assert given[0]["what"] == "eigenvalues"
+
+
+def test_release_pins_the_files_of_a_dataset(run: Run, small_zoo: Zoo) -> None:
+    root = small_zoo()
+    path = root.parent / "data" / "mnist" / "train-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:8] + bytes(TRAIN + VALIDATION))
+    code, out, err = run("release", "mnist", "--json")
+    assert (code, "Pinned 4 files of mnist in cards/lock.json" in err) == (0, True)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    data = json.loads(out)
+    assert (data["dataset"], data["sha256"][path.name]) == ("mnist", digest)
+    assert json.loads((root / "cards" / "lock.json").read_text())["datasets"]["mnist"] == data["sha256"]
+    assert registry.find(NAME).dataset.sha256[path.name] == digest
+    assert run("release", "mnist")[1].splitlines().count(f"{digest}  {path.name}") == 1
+    code, out, err = run("release", "mnist", "--results")
+    assert (code, out, "mnist is a dataset" in err) == (2, "", True)
+
+
+def test_an_unknown_verb_gets_near_matches(run: Run) -> None:
+    assert "Did you mean 'list'" in run("lst")[2]
+
+
+def test_defaults_in_help_texts_are_those_that_apply(run: Run) -> None:
+    assert f"(default: {settings.TIMEOUT:g})" in run("show", "--help")[1]
+    assert f"[default: {cache.ABANDONED_HOURS}]" in run("cache", "prune", "--help")[1]
 
 
 def test_the_verbs_are_those_tested(run: Run) -> None:
