@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import zoo
+from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry.schema import Architecture, Config, Interface
 from zoo.utils import files
 
@@ -55,8 +56,10 @@ class Zoo(nn.Module):
         config = Config(
             name=f"{cell}-{layers}x{units}-smnist", task="smnist", architecture=architecture, interface=interface
         )
-        self.network, self.exact = zoo.build(config, device="cpu"), exact
-        self.network.backend = backend
+        network = zoo.build(config, device="cpu")
+        assert isinstance(network, RecurrentNetwork)
+        network.backend = backend
+        self.network, self.exact = network, exact
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:

@@ -105,7 +105,7 @@ class FeedForward(Network):
     def features(
         self,
         x: Tensor,  # (batch, features)
-        lengths: None = None,
+        lengths: Tensor | None = None,
     ) -> list[Tensor]:
         """Return the outputs of every hidden layer, bottom to top, each (batch, units).
 

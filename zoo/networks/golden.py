@@ -64,8 +64,8 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
         raise CheckpointError(
             f"{path}: its outputs have shape {tuple(expected.shape)}, the network's {tuple(output.shape)}."
         )
-    error = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
-    return float(error), float(tensors["tolerance"][0])
+    relative = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
+    return float(relative), float(tensors["tolerance"][0])
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -130,7 +131,8 @@ def _fill_identity(block: Tensor, leading: int) -> None:
     """Make each matrix an identity, and each convolution one that returns its input."""
     image = block.shape[leading + 2 :]
     nn.init.zeros_(block)
-    block[(..., *(side // 2 for side in image))].diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    centre: Any = (..., *(side // 2 for side in image))
+    block[centre].diagonal(dim1=-2, dim2=-1).fill_(1.0)
 
 
 def _fill_orthogonal(block: Tensor, generator: torch.Generator, leading: int) -> None:

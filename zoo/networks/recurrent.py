@@ -1,6 +1,7 @@
 """A recurrent network: one stack of layers over a sequence, at once or step by step."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -119,7 +120,8 @@ class RecurrentNetwork(SequenceNetwork):
         here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
         arguments that do not fit.
         """
-        if state is None or self._stepper is None or not self._stepper.continues(x, state, self.layers):
+        stepper, layers = self._stepper, cast(nn.ModuleList, self.layers)
+        if state is None or stepper is None or not stepper.continues(x, state, layers):
             state = self._check_step(x, state)
         x_t = x if self.embedding is None else self._lookup(x, self.embedding).vectors()
         if self.interface.readout != "mean":
@@ -140,7 +142,7 @@ class RecurrentNetwork(SequenceNetwork):
         """Return the layers' new states, and what `head` makes of the top layer if the fused step computes that too."""
         if self.backend != "plain" and not (self.training and self.dropout.p > 0):
             x = x.resolve_neg().contiguous()
-            stepper = self._stepper = streaming.stepper(self._stepper, self.layers, head, x, state)
+            stepper = self._stepper = streaming.stepper(self._stepper, cast(nn.ModuleList, self.layers), head, x, state)
             if stepper is not None:
                 return stepper.step(x, *self._mean_std, state)
         h, new_state = self._standardized(x), []
