@@ -1,9 +1,10 @@
-"""Stacks on a GPU, side by side: rnnzoo's STAR and LSTM, cuDNN's LSTM (torch.nn.LSTM) and, if installed, FlashRNN's.
+"""Benchmark stacks on a GPU: rnnzoo's STAR and LSTM, cuDNN's LSTM (torch.nn.LSTM) and, if installed, FlashRNN's LSTM.
 
 `python -m benchmarks.gpu [--rounds N] [--precision P] [--stack LAYERSxUNITS] [--out FILE]` times a forward pass, and a
-forward and backward pass, over 784 steps of one feature, loss on the last output. In float32 no one may use TF32, in
-tf32 everyone may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's own
-clock, after three warm-ups; memory is the peak of what torch has allocated. What fails is recorded with its error.
+forward and backward pass, over 784 steps of one feature, with a loss on the last output. In float32 no contender may use
+TF32, in tf32 every one may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's
+own clock, after three warm-ups; memory is the peak of what torch has allocated. A contender that fails is recorded with
+its error.
 """
 
 import argparse
@@ -32,13 +33,13 @@ WARM_UPS = 3
 
 
 def forward(network: nn.Module, x: Tensor) -> None:
-    """A forward pass without a graph."""
+    """Run a forward pass without a graph."""
     with torch.no_grad():
         network(x)
 
 
 def training_step(network: nn.Module, x: Tensor) -> None:
-    """A forward and a backward pass; gradients of earlier ones are dropped."""
+    """Run a forward and a backward pass, after dropping earlier gradients."""
     network.zero_grad()
     network(x).logsumexp(-1).mean().backward()
 
@@ -47,7 +48,7 @@ PASSES = {"forward": forward, "forward + backward": training_step}
 
 
 class Zoo(nn.Module):
-    """rnnzoo's stack; `exact` is how small matrices of float32 are multiplied, see zoo.networks.kernels.triton_layer."""
+    """rnnzoo's stack. exact: how small matrices of float32 are multiplied, see EXACT of zoo.networks.kernels.triton_layer."""
 
     def __init__(self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused"):
         super().__init__()
@@ -83,7 +84,7 @@ class Cudnn(nn.Module):
 
 
 class FlashRNN(nn.Module):
-    """FlashRNN's LSTM, layer by layer, with linear input maps and the same head."""
+    """FlashRNN's LSTM, layer by layer, with a linear input projection in each and the same head."""
 
     def __init__(self, layers: int, units: int, backend: str):
         super().__init__()
@@ -97,9 +98,9 @@ class FlashRNN(nn.Module):
         from flashrnn import flashrnn
 
         for linear, weight, bias in zip(self.inputs, self.recurrent, self.bias, strict=True):
-            given = linear(x).view(*x.shape[:2], 4, 1, self.units)
+            projected = linear(x).view(*x.shape[:2], 4, 1, self.units)  # (batch, time, gates, heads, units)
             dtype = str(x.dtype).removeprefix("torch.")
-            states, _ = flashrnn(given, weight, bias, function="lstm", backend=self.backend, dtype=dtype)
+            states, _ = flashrnn(projected, weight, bias, function="lstm", backend=self.backend, dtype=dtype)
             x = states[0].squeeze(2)  # (states, batch, time, heads, units)
         logits: Tensor = self.head(x[:, -1])
         return logits
@@ -117,14 +118,14 @@ CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def runs(name: str, precision: str, units: int) -> bool:
-    """Whether a contender says anything in this setting: the two float32 products differ for small matrices only."""
+    """Return whether to run a contender in this setting. The two float32 products differ for small matrices only."""
     if "three tf32" in name:
         return precision == "float32" and units <= 64
     return "flashrnn" not in name or precision != "tf32"
 
 
 def seconds(work: Callable[[], None], rounds: int) -> float:
-    """Median time of `work` on the GPU."""
+    """Return the median time of `work` on the GPU, in seconds."""
     for _ in range(WARM_UPS):
         work()
     taken = []
@@ -139,7 +140,7 @@ def seconds(work: Callable[[], None], rounds: int) -> float:
 
 
 def measure(name: str, precision: str, layers: int, units: int, batch: int, rounds: int) -> dict[str, Any]:
-    """One row: the setting, seconds of each pass and peak memory, or the error."""
+    """Return one row: the setting, with the seconds of each pass and peak memory in bytes, or the error."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     row: dict[str, Any] = {"name": name, "precision": precision, "layers": layers, "units": units, "batch": batch}
@@ -148,10 +149,10 @@ def measure(name: str, precision: str, layers: int, units: int, batch: int, roun
         network = CONTENDERS[name](layers, units).to("cuda", dtype)
         x = torch.rand(batch, STEPS, 1, device="cuda").to(dtype)
         torch.cuda.reset_peak_memory_stats()
-        for what, once in PASSES.items():
-            row[what] = seconds(lambda once=once: once(network, x), rounds)  # type: ignore[misc]
+        for pass_name, run in PASSES.items():
+            row[pass_name] = seconds(lambda run=run: run(network, x), rounds)  # type: ignore[misc]
         row["peak_memory_bytes"] = torch.cuda.max_memory_allocated()
-    except Exception as problem:  # a peer that cannot run is a result too
+    except Exception as problem:  # that a peer cannot run is a result too
         row["error"] = f"{type(problem).__name__}: {problem}"[:300]
     network = x = None  # type: ignore[assignment]
     torch.cuda.empty_cache()
@@ -159,7 +160,7 @@ def measure(name: str, precision: str, layers: int, units: int, batch: int, roun
 
 
 def machine() -> dict[str, Any]:
-    """The GPU, and what uses it."""
+    """Return the GPU and the versions of the software that uses it."""
     import triton
 
     return {
@@ -170,7 +171,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--precision", choices=PRECISIONS, action="append")
@@ -190,10 +191,13 @@ def main() -> None:
         for name in (n for n in CONTENDERS if runs(n, precision, units)):
             row = measure(name, precision, layers, units, batch, arguments.rounds)
             rows.append(row)
-            said = row.get("error") or "".join(
-                [*(f"{row[what] * 1000:>9.2f} ms" for what in PASSES), f"{row['peak_memory_bytes'] / 2**20:>6.0f} MiB"]
+            columns = row.get("error") or "".join(
+                [
+                    *(f"{row[pass_name] * 1000:>9.2f} ms" for pass_name in PASSES),
+                    f"{row['peak_memory_bytes'] / 2**20:>6.0f} MiB",
+                ]
             )
-            print(f"{name:30}{precision:>10}{stack:>8}{batch:>7}{said}", flush=True)
+            print(f"{name:30}{precision:>10}{stack:>8}{batch:>7}{columns}", flush=True)
             data = {"machine": machine(), "setting": {"steps": STEPS, "rounds": arguments.rounds}, "rows": rows}
             files.atomic_write(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
 

@@ -1,4 +1,4 @@
-"""Draws stacks.json and scaling.json to docs/stacks.svg and docs/scaling.svg: `python -m benchmarks.plot [FOLDER]`."""
+"""Draw stacks.json and scaling.json as docs/stacks.svg and docs/scaling.svg: `python -m benchmarks.plot [FOLDER]`."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from zoo.utils.figures import STYLE
 from .scaling import BASE, VALUES
 from .stacks import FOLDER
 
-LINES = {  # by contender, told apart without colour
+LINES = {  # by contender; they differ without colour too
     "rnnzoo star": {"label": "rnnzoo, fused", "color": "black", "marker": "o", "linestyle": "-"},
     "rnnzoo star, plain": {"label": "rnnzoo, plain", "color": "#1f6fb4", "marker": "s", "linestyle": "--"},
     "torchrecurrent.STAR, flushed": {
@@ -30,7 +30,7 @@ AXES = {"steps": "time steps T", "batch": "batch B", "layers": "layers", "units"
 
 
 def scaling(data: dict[str, Any]) -> Figure:
-    """Time against each quantity, both axes logarithmic; the grey line has slope 1: twice the work, twice the time."""
+    """Plot time against each quantity, both axes logarithmic. The grey line has slope 1: twice the work, twice the time."""
     figure, grid = plt.subplots(2, 4, figsize=(7.6, 4.2), sharex="col", sharey="row", layout="constrained")
     for row, what in zip(grid, (FORWARD, TRAINING), strict=True):
         row[0].set_ylabel(f"{what}, s")
@@ -57,7 +57,7 @@ def scaling(data: dict[str, Any]) -> Figure:
 
 
 def stacks(data: dict[str, Any]) -> Figure:
-    """A forward pass (open) and a training step (filled) of every contender, a panel a size, logarithmic."""
+    """Plot a forward pass (open) and a training step (filled) of every contender, one panel a size, on a log scale."""
     sizes = list(dict.fromkeys((r["layers"], r["units"]) for r in data["contenders"]))
     figure, panels = plt.subplots(1, len(sizes), figsize=(7.6, 3.0), sharey=True, layout="constrained", squeeze=False)
     for axis, size in zip(panels[0], sizes, strict=True):
@@ -85,12 +85,13 @@ def stacks(data: dict[str, Any]) -> Figure:
 
 
 def _machine(data: dict[str, Any]) -> str:
-    own = data["machine"]
-    return f"{own['cpu']}, {own['threads']} thread{'s' if own['threads'] > 1 else ''}, torch {own['torch']}, {own['date']}."
+    machine = data["machine"]
+    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    return f"{machine['cpu']}, {threads}, torch {machine['torch']}, {machine['date']}."
 
 
 def draw(folder: Path) -> list[Path]:
-    """Write the plot of every result that is there; their paths."""
+    """Plot every result file that exists, and return the paths written."""
     written = []
     folder.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):

@@ -1,8 +1,8 @@
-"""How the time of a STAR stack grows with steps, batch, layers and units, one varied at a time.
+"""Benchmark how the time of a STAR stack grows with steps, batch, layers and units, one varied at a time.
 
-`python -m benchmarks.scaling [--rounds N] [--threads N] [--out FILE]`: a forward pass and a training step of rnnzoo's
-fused scan, its plain scan and torchrecurrent (flushed). How it measures: zoo/diagnostics/benchmark. `python -m benchmarks.plot`
-draws the result.
+`python -m benchmarks.scaling [--rounds N] [--threads N] [--out FILE]` measures a forward pass and a training step of
+rnnzoo's fused scan, of its plain scan, and of torchrecurrent with denormal numbers flushed to zero. zoo/diagnostics/benchmark
+says how it measures; `python -m benchmarks.plot` draws the result.
 """
 
 from cli.machine import race
@@ -20,21 +20,21 @@ VALUES = {
 
 
 def points() -> list[dict[str, int]]:
-    """Every setting that is measured, the base once."""
-    varied = [{**BASE, what: value} for what, values in VALUES.items() for value in values if value != BASE[what]]
+    """Return every setting to measure, the base once."""
+    varied = [{**BASE, name: value} for name, values in VALUES.items() for value in values if value != BASE[name]]
     return [BASE, *varied]
 
 
 def main() -> None:
-    """The program."""
-    given = arguments(__doc__, 5, FOLDER / "scaling.json")
-    found = []
+    """Run the program."""
+    options = arguments(__doc__, 5, FOLDER / "scaling.json")
+    measurements = []
     for point in points():
         config = stack("star", point["layers"], point["units"], point["steps"])
         contenders = [*ours(config), *peers(config, ["torchrecurrent"])]
-        work = Workload(point["steps"], point["batch"], given.threads)
-        found += race(contenders, work, given.rounds, f"scaling {point['layers']} x {point['units']}")
-    write(given.out, found, given.rounds)
+        work = Workload(point["steps"], point["batch"], options.threads)
+        measurements += race(contenders, work, options.rounds, f"scaling {point['layers']} x {point['units']}")
+    write(options.out, measurements, options.rounds)
 
 
 if __name__ == "__main__":
