@@ -15,7 +15,7 @@ from zoo import build, registry
 from zoo.checkpoints import results
 from zoo.errors import RequestError, UnknownNameError
 from zoo.networks import loading
-from zoo.publishing import comparison, generated, pages
+from zoo.publishing import cards, comparison, generated, pages
 from zoo.publishing.comparison import Row
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths
@@ -226,6 +226,26 @@ def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "
         in (pages.comparison_page("star", comparison.rows(paper="star")))
     )
+
+
+def test_every_task_family_with_weights_has_a_starter() -> None:
+    families = {registry.find(name).task.family for name in registry.list_models(pretrained=True)}
+    assert {registry.find(name).task.family for name in pages.STARTERS} == families
+    rows = [(registry.find(name), results.for_model(name), cards.counts(name)) for name in pages.STARTERS]
+    table = pages.starters_table(rows, "")
+    assert table.count("\n| [`") == len(pages.STARTERS) <= 10
+    first = "| [`star-16x64-pmnist`](cards/star-16x64-pmnist/README.md) | permuted pixel-by-pixel MNIST | 191,242 | "
+    assert f"{first}{_measured('star-16x64-pmnist')} % | 92.4 % |" in table
+    assert "| mean squared error 0.00" in table
+    assert "(../cards/star-16x64-pmnist/README.md)" in pages.models_table(rows, "../")
+
+
+def test_marked_parts_are_filled_and_the_text_around_them_is_kept() -> None:
+    text = "a\n<!-- generated: models -->\nold\n<!-- end of generated -->\nb\n"
+    assert generated._filled(text, {"models": "new", "speed": "x", "papers": None}) == text.replace("old", "new")
+    unclosed = "<!-- generated: models -->\n<!-- generated: speed -->\n<!-- end of generated -->\n"
+    with pytest.raises(ValueError, match="models --> is not followed by"):
+        generated._filled(unclosed, {"models": "new"})
 
 
 def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ FIGURES: tuple[Figure, ...] = (
         "epoch of batches of 100.", "curves",
         (Claim("vRNN: the propagation increases the gradients", claims.first_norms("rnn", 1.0, np.inf)),
          Claim("LSTM: it shrinks them", claims.first_norms("lstm", 0.0, 0.1)),
-         Claim("STAR's singular values lie between those of the two (section 4; here its gradients)", claims.between),
+         Claim("STAR's singular values lie between the LSTM's and the vRNN's (section 4; here its gradients)", claims.between),
          Claim("STAR's norms remain stable in the first epoch, the others' do not", claims.stable_norms),
          Claim("RHN: the gradients explode within the first epoch", claims.explodes("rhn")),
          Claim("STAR alone learns in the first epoch", claims.early_loss)),

@@ -220,13 +220,13 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
     lines = [f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured."]
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
-    lines.append(f"Trained and measured on one dataset only: {dataset.title} ({dataset.license}).")
+    lines.append(f"Trained and measured on one dataset only: {dataset.title} (license: {dataset.license}).")
     if entry.weights is None:
         same = ended and training.recipe.settings == entry.recipe.settings
         again = f": `rnnzoo train {entry.name}` trains them again" if same else ""
         lines.append(f"Only the figures are published, not the weights{again}.")
     if dataset.folder and dataset.validation:
-        lines.append("Part of the dataset's training examples chose the best epoch and was not trained on.")
+        lines.append("Part of the dataset's training examples was held out to choose the best epoch.")
     return lines
 
 

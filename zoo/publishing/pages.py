@@ -13,8 +13,12 @@ from .cards import value_text
 from .comparison import Mean, Row, means
 
 MEASURED, TASKS = ("docs", "measured.md"), ("docs", "tasks.md")
-HEADLINE = "star-16x64-pmnist"
-MAX_STARTERS = 10
+STARTERS = (
+    "star-16x64-pmnist", "gru-1x128-mnist-rows", "convlstm-f-2x8-nmnist-small", "rnn-8x32-sits", "gru-1x200-spooky",
+    "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
+    "mlp-3x8-circles.prelu-tuned",
+)  # fmt: skip
+"""Models to begin with: a good one of every task family that has weights."""
 
 ModelRow = tuple[Entry, Results, Counts]
 """A model with its recorded results and its size."""
@@ -27,32 +31,19 @@ def models_table(rows: Sequence[ModelRow], root: str) -> str:
 
 
 def starters_table(rows: Sequence[ModelRow], root: str) -> str:
-    """A few models to begin with: the headline model, and the best one of every other task family that has weights."""
-    best: dict[str, ModelRow] = {}
-    for row in rows:
-        family = row[0].task.family
-        if row[0].name == HEADLINE or family not in best or _rank(row) > _rank(best[family]):
-            best[family] = row
-    chosen = sorted(best.values(), key=lambda row: (row[0].name != HEADLINE, row[0].task.title))[:MAX_STARTERS]
-    cells = [_model_cells(row, root) for row in chosen]
-    header = ("model", "task", "parameters", "accuracy here", "in the paper")
+    """The table of the STARTERS among the models with weights."""
+    by_name = {row[0].name: row for row in rows}
+    cells = [_model_cells(by_name[name], root) for name in STARTERS if name in by_name]
+    header = ("model", "task", "parameters", "measured", "in the paper")
     return markdown(header, [(model, task, size, figure, paper) for model, task, size, figure, _, paper in cells])
-
-
-def _rank(row: ModelRow) -> tuple[bool, float, int]:
-    """Greater for a better model: the headline first, then the better figure, then fewer parameters."""
-    entry, recorded, count = row
-    evaluation = recorded.measured()
-    figure = float("-inf")
-    if evaluation is not None:
-        figure = evaluation.value if METRICS[evaluation.metric].higher_is_better else -evaluation.value
-    return entry.name == HEADLINE, figure, -count.parameters
 
 
 def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
     entry, recorded, count = row
     evaluation = recorded.measured()
     figure, examples = (value_text(evaluation), f"{evaluation.n:,}") if evaluation else ("-", "-")
+    if evaluation and evaluation.metric != "accuracy":
+        figure = f"{METRICS[evaluation.metric].title} {figure}"
     link = f"[`{entry.name}`]({root}cards/{entry.name}/README.md)"
     return link, entry.task.title, f"{count.parameters:,}", figure, examples, entry.model.reported_text or "-"
 
@@ -73,7 +64,7 @@ def tasks_page() -> str:
         for name, task in known.all_tasks.items()
         for data in [known.datasets[task.dataset]]
     ]
-    header = ("task", "question", "input", "output", "data", "licence", "source")
+    header = ("name", "task", "input", "output", "data", "licence", "source")
     return (
         "# Tasks\n\nThe task follows the number of units in a model's name. Data that are not generated are read from a "
         "folder of `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`). Their sha256 must be those in `cards/lock.json`, if it has any. "

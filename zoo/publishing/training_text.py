@@ -82,7 +82,7 @@ def _run_text(training: Training) -> str:
             f"validation loss {first.validation_loss:.4f}, {metric.title} {metric.text(first.validation_metric)}."
         )
         if recipe.precision != "no":
-            text += f" Training and validation ran in {recipe.precision}; the measured figures are of float32."
+            text += f" Training and validation ran in {recipe.precision}; the measured figures are in float32."
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or a gradient became infinite or NaN."
     return text
