@@ -1,20 +1,15 @@
-"""Benchmarks and the doctor: real processes at small sizes, what they say, and what they refuse."""
+"""Benchmarks: real processes at small sizes, what they report, and what they refuse."""
 
-import importlib.util
 import json
 import multiprocessing
 import os
-import re
 import signal
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import metadata
-from pathlib import Path
 
 import pytest
 import torch
-from rnnzoo_cli import doctor
 
 from zoo import errors
 from zoo.diagnostics import benchmark
@@ -35,7 +30,6 @@ from zoo.diagnostics.benchmark import (
     stack,
     workers,
 )
-from zoo.networks.kernels import interface
 from zoo.publishing import speed
 from zoo.registry.schema import Config
 
@@ -221,144 +215,6 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def test_significant_digits() -> None:
-    values = (0, 0.000012345, 0.12345, 1.2345, 12.345, 123.45, 1234567)
-    assert [speed.significant(value) for value in values] == [
-        "0", "0.0000123", "0.123", "1.23", "12.3", "123", "1,234,567"
-    ]  # fmt: skip
-
-
-def test_the_readme_compares_with_the_products() -> None:
-    def row(library: str, cell: str, layers: int, forward: float, precision: str = "no") -> dict[str, object]:
-        seconds = {FORWARD: forward, TRAINING: 3 * forward, STREAMING: None}
-        own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
-        return {**own, "precision": precision, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
-
-    machine = {"cpu": "a processor", "device": "cpu (AVX2)", "threads": 1, "torch": "2", "date": "2025-01-01"}
-    rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
-    rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
-    text = speed.stack_tables({"machine": machine, "rounds": 1, "contenders": rows})
-    assert speed.provenance("stacks", {"machine": machine, "rounds": 1}) == (
-        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
-    )
-    assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
-    assert text.count("alone, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1
-    assert text.count("| 4 x 8 |") == 1
-
-
-def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        pytest.skip("matplotlib is not installed")
-    from benchmarks import plot, scaling, stacks
-
-    def rows(points: list[dict[str, int]]) -> list[dict[str, object]]:
-        return [
-            {**point, "contender": name, "seconds": dict.fromkeys(PASSES, 0.1 * point["steps"])}
-            for point in points for name in plot.LINES
-        ]  # fmt: skip
-
-    monkeypatch.setattr(plot, "FOLDER", tmp_path)
-    head = {"machine": {"cpu": "a processor", "threads": 2, "torch": "2", "date": "2025-01-01"}, "rounds": 1}
-    sizes = [{"layers": a, "units": b, "steps": 784, "batch": 100} for a, b in stacks.SIZES]
-    (tmp_path / "stacks.json").write_text(json.dumps({**head, "contenders": rows(sizes)}))
-    (tmp_path / "scaling.json").write_text(json.dumps({**head, "contenders": rows(scaling.points())}))
-    written = plot.draw(tmp_path / "docs")
-    assert [path.name for path in written] == ["stacks.svg", "scaling.svg"]
-    assert all("<svg" in path.read_text() for path in written)
-    first = [path.read_bytes() for path in written]
-    assert [path.read_bytes() for path in plot.draw(tmp_path / "docs")] == first
-
-
-def by_name() -> dict[str, doctor.Finding]:
-    return {finding.what: finding for finding in doctor.examine()}
-
-
-def test_doctor_reads_extras_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = metadata.version
-
-    def version(name: str) -> str:
-        if name in ("matplotlib", "accelerate"):
-            raise metadata.PackageNotFoundError(name)
-        return "0.1" if name == "pyarrow" else real(name)
-
-    monkeypatch.setattr(doctor, "version", version)
-    found = by_name()
-    extras = metadata.metadata("rnnzoo").get_all("Provides-Extra") or []
-    assert {f"extra {extra}" for extra in extras} == {name for name in found if name.startswith("extra ")}
-    assert found["extra plots"].status == "missing"
-    assert found["extra plots"].fix == "pip install 'rnnzoo[plots]'"
-    assert "accelerate" in found["extra dev"].found  # through the extra that it names
-    assert "pyarrow" in found["extra data"].found.partition("not installed")[2]  # too old
-
-
-def test_doctor_without_compiled_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
-    found = by_name()["CPU scans"]
-    assert (found.status, found.found) == (
-        "missing",
-        "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old",
-    )
-    assert "install g++ and run pip install --force-reinstall --no-deps" in found.fix
-
-
-def test_doctor_with_a_library_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interface, "__file__", str(tmp_path / "interface.py"))
-    (tmp_path / "scan_generic.abi3.so").write_text("not a library")
-    found = by_name()["CPU scans"]
-    assert found.status == "broken"
-    assert "scan_generic.abi3.so cannot be loaded" in found.found
-
-
-@pytest.mark.skipif("generic" not in interface.libraries(), reason="no compiled scans here")
-def test_doctor_says_that_a_faster_scan_was_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(interface.LIBRARIES, torch.backends.cpu.get_cpu_capability(), ("avx9", "generic"))
-    found = by_name()["CPU scans"]
-    assert (found.status, found.found) == (
-        "missing",
-        "generic is used; avx9, which is faster on this processor, was not built",
-    )
-    assert found.fix.startswith("install a newer g++ and run pip install")
-
-
-@pytest.mark.skipif(not interface.libraries(), reason="no compiled scans here")
-def test_doctor_says_which_scan_is_used() -> None:
-    assert by_name()["CPU scans"].status == "ok"
-    assert re.search(r"is used; bfloat16 is multiplied [a-z0-9 ]+; built: ", by_name()["CPU scans"].found)
-
-
-def test_doctor_survives_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.setattr(doctor, "PACKAGE", "rnnzoo-that-is-not-installed")
-    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path / "nowhere"))
-    found = by_name()
-    assert found["torch"].status == "broken"
-    assert found["data"].status == "missing"
-    assert {"CPU scans", "gpu"} & set(found) == set()
-
-
-def test_doctor_finds_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mnist").mkdir()
-    monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))
-    assert by_name()["data"].found == f"RNNZOO_DATA is {tmp_path}, with mnist"
-
-
-def test_doctor_describes_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Properties:
-        name, total_memory = "GPU", 16 * 2**30
-
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: Properties)
-    assert by_name()["cuda:0"].found.startswith("GPU, 16 GiB")
-
-    def refuse(i: int) -> None:
-        raise RuntimeError("driver too old\nmore")
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", refuse)
-    assert by_name()["gpu"] == doctor.Finding("gpu", "driver too old", "broken", "check the driver: nvidia-smi")
 
 
 def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

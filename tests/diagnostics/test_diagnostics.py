@@ -1,10 +1,8 @@
-"""Every analysis against its definition written out, on small networks; the verb and the pages that show them."""
+"""Every analysis against its definition written out, on small networks."""
 
 import copy
-import io
 import json
 import math
-import re
 import sys
 import types
 from collections.abc import Callable
@@ -14,14 +12,11 @@ import numpy as np
 import pytest
 import torch
 from helpers import network, normal
-from rnnzoo_cli.output import emit
-from rnnzoo_cli.pictures import render
 from torch import Tensor
 from torch.nn import functional as F
 
 from zoo import build, registry
 from zoo.cells import CELLS
-from zoo.checkpoints import results
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.diagnostics import ANALYSES, drawing, subject
 from zoo.diagnostics.base import Array, Axis, StoredResult, histograms
@@ -33,10 +28,9 @@ from zoo.diagnostics.gates import gates
 from zoo.diagnostics.gradients import Gradients, evolution, gradients
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
-from zoo.diagnostics.noh import history, noh
+from zoo.diagnostics.noh import noh
 from zoo.diagnostics.saturation import saturation
 from zoo.errors import RequestError
-from zoo.publishing import analysis_pages, studies
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.training.optimizers import make_optimizer
 from zoo.utils import paths
@@ -220,65 +214,6 @@ def test_arrays_refuse_axes_that_do_not_fit_and_ticks_that_are_not_there() -> No
         Array(np.zeros(2), (Axis.counted("step", 2),)).at(step=3)
 
 
-@pytest.mark.parametrize("ending", ["svg", "png"])
-def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / f"picture.{ending}"
-    code, out, err = run("inspect", "star-3x4", "--runs", "4", "--steps", "5", "--plot", str(path))
-    assert code == 0
-    assert "layer 3" in out
-    assert "gradient norms relative to layer 3 at step 5: layer 1 at step 1: " in out
-    assert f"Wrote {path}" in err
-    assert 3000 < path.stat().st_size < 150_000
-
-
-def test_inspect_json_has_named_axes(run: Run) -> None:
-    code, out, _ = run("inspect", "gru-2x4", "--what", "noh", "--examples", "3", "--json")
-    assert code == 0
-    data = json.loads(out)
-    assert data["indicator"]["axes"] == {"layer": [1, 2], "step": list(range(1, 11))}
-    assert len(data["indicator"]["values"][1]) == 10
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
-     ["lstm-2x4", "--seed", "2147483648"],
-     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"],
-     ["lstm-2x4", "--what", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
-     ["lstm-2x4", "--what", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--what", "jacobian", "--untrained"]],
-)  # fmt: skip
-def test_inspect_refuses(run: Run, arguments: list[str]) -> None:
-    code, out, err = run("inspect", *arguments)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    assert err.strip()
-
-
-def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[..., Path], tmp_path: Path) -> None:
-    small_zoo()
-    name = "rnn-1x8-mnist-rows"
-    code, _, _ = run("train", name, "--out", str(tmp_path / "with"), "--device", "cpu", "--diagnose", "noh,gradients")
-    assert code == 0
-    assert run("train", name, "--out", str(tmp_path / "without"), "--device", "cpu")[0] == 0
-    recorded, plain = (results.read(tmp_path / kind).training for kind in ("with", "without"))
-    assert [sorted(row.diagnostics) for row in recorded.history] == [["gradients", "noh"]] * 3
-    assert [len(row.diagnostics["noh"]) for row in recorded.history] == [1] * 3
-    assert [row.validation_loss for row in recorded.history] == [row.validation_loss for row in plain.history]
-    code, _, err = run("train", name, "--out", str(tmp_path / "x"), "--diagnose", "lattice")
-    assert (code, "noh" in err) == (2, True)
-    result = history(tmp_path / "with")
-    assert result.indicator.values.tolist() == [[row.diagnostics["noh"][0] for row in recorded.history]]
-    assert result.metric.values.tolist() == [row.validation_metric for row in recorded.history]
-    assert [axis.ticks for axis in result.indicator.axes] == [(1,), (1, 2, 3)]
-    with pytest.raises(RequestError, match="no run that recorded noh"):
-        history(tmp_path / "without")
-    begun = results.read(tmp_path / "with").training.model_copy(update={"history": ()})
-    results.write(tmp_path / "with", results.Results(training=begun))
-    with pytest.raises(RequestError, match="no run that recorded noh"):
-        history(tmp_path / "with")
-
-
 def test_the_course_of_a_feed_forward_network() -> None:
     name = "mlp-3x8-circles.tanh"
     net, data, recipe, target = subject.training_arguments(name, subject.config_of(name), epochs=2)
@@ -331,56 +266,6 @@ def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None
                 p -= 0.5 * 0.01 / (whole + 1e-6) * p.grad
 
 
-@pytest.mark.parametrize("what", ["noh", "saturation", "gradients", "dependency"])
-def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None:
-    pytest.importorskip("matplotlib")
-    path = tmp_path / "picture.svg"
-    code, _, err = run("inspect", "gru-2x4", "--what", what, "--examples", "3", "--plot", str(path))
-    assert code == 0, err
-    assert 3000 < path.stat().st_size < 300_000
-
-
-def test_one_layer_has_a_picture_too(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    code, _, err = run(
-        "inspect", "gru-1x4", "--what", "gradients", "--examples", "3", "--plot", str(tmp_path / "a.svg")
-    )
-    assert code == 0, err
-    assert (tmp_path / "a.svg").stat().st_size > 3000
-
-
-def test_where_nothing_saturates_that_is_said(run: Run) -> None:
-    code, out, err = run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3")
-    assert code == 0, err
-    assert "Nothing in its steps saturates." in out
-    assert json.loads(run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3", "--json")[1])
-
-
-def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Path) -> None:
-    code, _, err = run("inspect", "mlp-3x8-circles.sigmoid", "--what", "evolution")
-    assert code == 2
-    assert "does not read one sequence" in err
-    tuned = build("gru-1x128-mnist-rows", device="cpu")
-    tuned.reset_head(3)
-    tuned.save_pretrained(tmp_path)
-    code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
-    assert code == 2
-    assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
-    every = tuned.interface.model_copy(update={"readout": "every"})
-    build(tuned.config.model_copy(update={"interface": every}), device="cpu").save_pretrained(tmp_path / "every")
-    for folder in (tmp_path, tmp_path / "every"):
-        code, out, err = run("inspect", str(folder), "--what", "saturation", "--examples", "4", "--steps", "5")
-        assert code == 0, err  # it is of no targets
-        assert "sequences 4" in out
-
-
-@pytest.mark.parametrize("what", ["lattice", "jacobian"])
-def test_a_slip_in_a_size_takes_no_memory(run: Run, what: str) -> None:
-    code, _, err = run("inspect", "lstm-8x16000", "--what", what)
-    assert code == 2
-    assert re.search(r"lstm-8x16000 has [\d,]{12,} parameters, more than 200,000,000", err)
-
-
 def test_both_directions_stop_at_the_end_of_a_sequence_before_their_jacobians_are_taken() -> None:
     net, x = network("gru", layers=2, bidirectional="concat"), normal(3, 5, 2)
     padded = torch.cat([x, normal(3, 4, 2)], 1)
@@ -401,34 +286,12 @@ def test_the_parts_of_an_array_are_named() -> None:
         array.axis("d")
 
 
-def test_stored_studies_are_of_the_weights_that_are_published() -> None:
-    seen = set()
-    for name in studies.STUDIES:
-        for part in (analysis_pages.study(name) or {}).values():
-            if not str(part.setting.get("with", "")).startswith("trained"):
-                continue
-            entry = registry.find(part.setting["of"])
-            training = results.for_model(entry.name).training
-            pin = entry.weights and entry.weights.files["model.safetensors"].sha256
-            digest = pin or (training and training.checkpoint_sha256)
-            assert digest, entry.name
-            assert part.setting["weights"] == digest[: studies.DIGITS], (name, entry.name)
-            seen.add(entry.name)
-    assert len(seen) > 8
-
-
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     name = "mlp-3x8-circles.tanh"
     result = feedforward(*subject.training_arguments(name, subject.config_of(name), epochs=2))
     drawing.draw([(name, result)], ANALYSES["feedforward"].plot, tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").stat().st_size > 3000
-
-
-def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
-    for runs in (None, tmp_path):
-        with pytest.raises(RequestError, match="rnn-1x200-toxic-parts has no published weights"):
-            next(studies.chen_dependency(runs))
 
 
 @pytest.mark.parametrize(("call", "words"), [
@@ -443,48 +306,11 @@ def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> Non
         call()
 
 
-def test_pages_show_every_figure_and_verdict() -> None:
-    shown = analysis_pages.pages()
-    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.load_registry().papers)
-    for figure in analysis_pages.FIGURES:
-        path = paths.path(*analysis_pages.FOLDER, f"{figure.paper}.md")
-        assert figure.title in shown[path], figure.study
-        for claim in figure.claims:
-            assert claim.text in shown[path]
-    for text in shown.values():
-        rows = [line for line in text.splitlines() if line.startswith("| ")]
-        assert {line.replace("\\|", "").count("|") for line in rows} == {4}  # three columns, whatever stands in them
-    for path in analysis_pages.pictures():
-        assert path.stat().st_size < 150_000
-
-
 def test_bidirectional_networks_have_what_can_be_said_of_them() -> None:
     sample = subject.sample("bigru-1x3", subject.config_of("bigru-1x3"), examples=2)
     assert estimation(sample.network, sample.x).mean.values.shape == (2, 1, 10)
     with pytest.raises(RequestError, match="bidirectional"):
         noh(sample.network, sample.x)
-
-
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("environment", "coloured"), [({"TERM": "xterm-256color"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)])  # fmt: skip
-def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], coloured: bool) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    terminal = _Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    result = lattice(subject.config_of("star-2x4"), runs=4, steps=5)
-    emit({}, False, render(result))
-    shown = terminal.getvalue()
-    assert "?" not in shown
-    assert ("\x1b[48;" in shown) == coloured
-    assert ("█" in shown) == (not coloured)
-    assert "layer 2" in shown
 
 
 @pytest.mark.parametrize(
@@ -625,22 +451,3 @@ def test_the_indicator_is_of_the_probe_that_was_asked_for(probe: str) -> None:
 def test_histograms_hold_all_values() -> None:
     shares, edges = histograms([np.array([0.5]), np.array([3.0])], 2, (-1.0, 1.0))
     assert (shares.tolist(), edges.ticks) == ([[1.0, 0.0], [0.0, 1.0]], (0.5, 1.75))
-
-
-@pytest.mark.parametrize("arguments", [["--runs", "4"], ["--what", "noh", "--examples", "3"]])
-def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) -> None:
-    result = []
-    for seed in ("0", "0", "1"):
-        code, out, _ = run("inspect", "star-2x4", *arguments, "--steps", "4", "--seed", seed, "--json")
-        data = json.loads(out)
-        values = data.get("mean") or data["indicator"]
-        assert (code, values["axes"]["step"]) == (0, [1, 2, 3, 4])
-        assert data["setting"].get("runs", 4) == 4
-        result.append(values["values"])
-    assert result[0] == result[1] != result[2]
-
-
-def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:
-    for flags, word in (((), "trained; "), (("--untrained",), "untrained; ")):
-        code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--what", "eigenvalues", *flags)
-        assert (code, err.startswith(word)) == (0, True)

@@ -1,0 +1,48 @@
+"""The studies of the papers, and the pages of docs/diagnostics that show them."""
+
+from pathlib import Path
+
+import pytest
+
+from zoo import registry
+from zoo.checkpoints import results
+from zoo.errors import RequestError
+from zoo.publishing import analysis_pages, studies
+from zoo.utils import paths
+
+
+def test_stored_studies_are_of_the_weights_that_are_published() -> None:
+    seen = set()
+    for name in studies.STUDIES:
+        for part in (analysis_pages.study(name) or {}).values():
+            if not str(part.setting.get("with", "")).startswith("trained"):
+                continue
+            entry = registry.find(part.setting["of"])
+            training = results.for_model(entry.name).training
+            pin = entry.weights and entry.weights.files["model.safetensors"].sha256
+            digest = pin or (training and training.checkpoint_sha256)
+            assert digest, entry.name
+            assert part.setting["weights"] == digest[: studies.DIGITS], (name, entry.name)
+            seen.add(entry.name)
+    assert len(seen) > 8
+
+
+def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
+    for runs in (None, tmp_path):
+        with pytest.raises(RequestError, match="rnn-1x200-toxic-parts has no published weights"):
+            next(studies.chen_dependency(runs))
+
+
+def test_pages_show_every_figure_and_verdict() -> None:
+    shown = analysis_pages.pages()
+    assert {figure.paper for figure in analysis_pages.FIGURES} <= set(registry.load_registry().papers)
+    for figure in analysis_pages.FIGURES:
+        path = paths.path(*analysis_pages.FOLDER, f"{figure.paper}.md")
+        assert figure.title in shown[path], figure.study
+        for claim in figure.claims:
+            assert claim.text in shown[path]
+    for text in shown.values():
+        rows = [line for line in text.splitlines() if line.startswith("| ")]
+        assert {line.replace("\\|", "").count("|") for line in rows} == {4}  # three columns, whatever stands in them
+    for path in analysis_pages.pictures():
+        assert path.stat().st_size < 150_000

@@ -1,0 +1,63 @@
+"""Tables and plots of benchmark results."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo.diagnostics.benchmark import (
+    FORWARD,
+    PASSES,
+    STREAMING,
+    TRAINING,
+)
+from zoo.publishing import speed
+
+
+def test_significant_digits() -> None:
+    values = (0, 0.000012345, 0.12345, 1.2345, 12.345, 123.45, 1234567)
+    assert [speed.significant(value) for value in values] == [
+        "0", "0.0000123", "0.123", "1.23", "12.3", "123", "1,234,567"
+    ]  # fmt: skip
+
+
+def test_the_readme_compares_with_the_products() -> None:
+    def row(library: str, cell: str, layers: int, forward: float, precision: str = "no") -> dict[str, object]:
+        seconds = {FORWARD: forward, TRAINING: 3 * forward, STREAMING: None}
+        own = {"library": library, "backend": "auto", "contender": f"{library} {cell}", "cell": cell, "layers": layers}
+        return {**own, "precision": precision, "units": 8, "seconds": seconds, "peak_memory_bytes": None}
+
+    machine = {"cpu": "a processor", "device": "cpu (AVX2)", "threads": 1, "torch": "2", "date": "2025-01-01"}
+    rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
+    rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
+    text = speed.stack_tables({"machine": machine, "rounds": 1, "contenders": rows})
+    assert speed.provenance("stacks", {"machine": machine, "rounds": 1}) == (
+        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
+    )
+    assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
+    assert text.count("bare matrix products, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1
+    assert text.count("| 4 x 8 |") == 1
+
+
+def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is not installed")
+    from benchmarks import plot, scaling, stacks
+
+    def rows(points: list[dict[str, int]]) -> list[dict[str, object]]:
+        return [
+            {**point, "contender": name, "seconds": dict.fromkeys(PASSES, 0.1 * point["steps"])}
+            for point in points for name in plot.LINES
+        ]  # fmt: skip
+
+    monkeypatch.setattr(plot, "FOLDER", tmp_path)
+    head = {"machine": {"cpu": "a processor", "threads": 2, "torch": "2", "date": "2025-01-01"}, "rounds": 1}
+    sizes = [{"layers": a, "units": b, "steps": 784, "batch": 100} for a, b in stacks.SIZES]
+    (tmp_path / "stacks.json").write_text(json.dumps({**head, "contenders": rows(sizes)}))
+    (tmp_path / "scaling.json").write_text(json.dumps({**head, "contenders": rows(scaling.points())}))
+    written = plot.draw(tmp_path / "docs")
+    assert [path.name for path in written] == ["stacks.svg", "scaling.svg"]
+    assert all("<svg" in path.read_text() for path in written)
+    first = [path.read_bytes() for path in written]
+    assert [path.read_bytes() for path in plot.draw(tmp_path / "docs")] == first
