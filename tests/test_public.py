@@ -179,19 +179,32 @@ def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
         assert bool(task.classes) == named, name
 
 
-def snippet(page: Path) -> str:
-    """The first piece of Python on a page."""
-    found = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, page
-    return found[1]
+def snippets(page: Path) -> list[str]:
+    """The pieces of Python on a page."""
+    pieces = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert pieces, page
+    return pieces
 
 
-def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_snippet(page: Path, index: int = 0, fewer: tuple[str, str] = ("", "")) -> dict[str, Any]:
+    """Run a piece of Python on a page, with `fewer` replaced in it; return its names."""
+    code, names = snippets(page)[index], {}
+    assert fewer[0] in code
+    exec(code.replace(*fewer) if fewer[0] else code, names)
+    return names
+
+
+def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(snippet(paths.path("README.md")).replace("arange(500)", "arange(50)"), names)
+    names = run_snippet(paths.path("README.md"), fewer=("range(500)", "range(50)"))
+    assert (len(names["x"]), names["logits"].shape) == (50, (50, 10))
+    guide = paths.path("docs", "guide.md")
+    names = run_snippet(guide, fewer=("arange(500)", "arange(50)"))
     assert names["logits"].shape == (50, 10)
     assert load("mine").interface.outputs == 3
+    model = run_snippet(guide, index=1)["model"]
+    assert (model.interface.outputs, model.tbptt_steps) == (3, 50)
+    assert len(snippets(guide)) == 2
 
 
 @pytest.mark.parametrize(
@@ -199,25 +212,23 @@ def test_the_code_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_the_code_of_the_cards_runs(task: str) -> None:
     for name in registry.list_models(pretrained=True, task=task):
-        names: dict[str, Any] = {}
-        exec(snippet(paths.path("cards", name, "README.md")), names)
-        found = names["logits" if registry.find(name).task.target == "class" else "values"]
-        assert len(found) == (8 if registry.find(name).task.input_description else len(names["lengths"]))
+        names = run_snippet(paths.path("cards", name, "README.md"))
+        outputs = names["logits" if registry.find(name).task.target == "class" else "values"]
+        assert len(outputs) == (8 if registry.find(name).task.input_description else len(names["lengths"]))
 
 
 @pytest.mark.parametrize("name", ["bilstm-1x200-spooky", "rin-1x100-babi-03", "lstm-4x32-sits", "mlp-3x8-pima.tanh"])
 def test_the_code_of_cards_without_weights_runs(name: str) -> None:
-    names: dict[str, Any] = {}
-    exec(snippet(paths.path("cards", name, "README.md")), names)
+    names = run_snippet(paths.path("cards", name, "README.md"))
     assert names["logits"].shape == (8, registry.find(name).task.outputs)
 
 
 def test_no_card_without_weights_needs_the_words_that_come_with_them() -> None:
     texts = [name for name in registry.list_models() if registry.find(name).task.vocabulary]
     pages = {name: paths.path("cards", name, "README.md") for name in texts}
-    found = {n: "model.tokenizer" in snippet(page) for n, page in pages.items() if page.exists()}
-    assert found == {name: registry.find(name).weights is not None for name in found}
-    assert set(found.values()) == {True, False}
+    uses_words = {name: "model.tokenizer" in snippets(page)[0] for name, page in pages.items() if page.exists()}
+    assert uses_words == {name: registry.find(name).weights is not None for name in uses_words}
+    assert set(uses_words.values()) == {True, False}
 
 
 def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp_path: Path) -> None:
@@ -296,7 +307,7 @@ def test_a_network_is_not_saved_where_it_is_not_found(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RequestError, match="is a name of the registry"):
         network.save_pretrained(NAME)
-    with pytest.raises(RequestError, match="hf://org/name is an address on the Hub.*use push_to_hub"):
+    with pytest.raises(RequestError, match=r"hf://org/name is an address on the Hub.*use push_to_hub"):
         network.save_pretrained("hf://org/name")
     (tmp_path / "file").touch()
     with pytest.raises(RequestError, match="is a file"):
