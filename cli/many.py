@@ -46,14 +46,16 @@ def train(
     arguments = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     environment = {key: os.path.abspath(os.environ[key]) for key in INHERITED_VARIABLES if os.environ.get(key)}
     environment["OMP_NUM_THREADS"] = str(threads)
-    states: dict[str, jobs.State] = {}
+    states: dict[str, jobs.JobState] = {}
     pending = []
     for name in names:
         entry, folder = registry.find(name), (out / name).absolute()
-        if jobs.finished(entry, entry.recipe_with(overrides), folder):
-            states[name] = jobs.State("skipped", text="was finished")
+        if jobs.is_finished(entry, entry.recipe_with(overrides), folder):
+            states[name] = jobs.JobState("skipped", text="was finished")
         else:
-            pending.append(jobs.Job(name, folder, ("train", name, "--out", str(folder), *arguments), environment))
+            pending.append(
+                jobs.TrainingJob(name, folder, ("train", name, "--out", str(folder), *arguments), environment)
+            )
     if pending:
         with board(f"train {pattern}") as show, _workers(resources, threads) as workers:
             states |= jobs.run(
@@ -64,7 +66,7 @@ def train(
 
 def _workers(resources: Resources, threads: int) -> AbstractContextManager[jobs.Workers]:
     if resources.ray is None:
-        return nullcontext(jobs.Processes(resources.jobs or 1))
+        return nullcontext(jobs.LocalProcesses(resources.jobs or 1))
     return ray_cluster.workers(resources.ray, resources.jobs, threads, resources.gpus)
 
 
@@ -72,14 +74,14 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _summarise(states: dict[str, jobs.State], out: Path, as_json: bool) -> None:
+def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> None:
     """Print one row a model. Raises KeyboardInterrupt if a run was stopped, TrainingError if one failed."""
     rows = []
     for name, state in states.items():
-        training = jobs.training(out / name)
+        training = jobs.stored_training(out / name)
         best = training.best if training else None
         rows.append({
-            "name": name, "folder": str(out / name), "state": state.phase, "exit_code": state.code,
+            "name": name, "folder": str(out / name), "state": state.phase, "exit_code": state.exit_code,
             "epochs_done": training.epochs_done if training else 0,
             "epochs": training.recipe.epochs if training else None,
             "best_epoch": best.epoch if best else None,

@@ -46,7 +46,7 @@ def three(small_zoo: Zoo) -> Callable[..., None]:
 
 
 def epochs_done(folder: Path) -> int:
-    training = jobs.training(folder)
+    training = jobs.stored_training(folder)
     return training.epochs_done if training else 0
 
 
@@ -78,13 +78,13 @@ def test_the_failure_of_one_does_not_stop_the_others(run: Run, three: Callable[.
 
 
 def test_a_run_that_cannot_be_started_is_one_failure(tmp_path: Path) -> None:
-    class Full(jobs.Processes):
-        def start(self, job: jobs.Job) -> None:
+    class Full(jobs.LocalProcesses):
+        def start(self, job: jobs.TrainingJob) -> None:
             raise OSError(28, "No space left on device")
 
-    job = jobs.Job("a", tmp_path / "a", ("true",), {})
+    job = jobs.TrainingJob("a", tmp_path / "a", ("true",), {})
     state = jobs.run([job], Full(1))["a"]
-    assert (state.phase, state.code) == ("failed", 1)
+    assert (state.phase, state.exit_code) == ("failed", 1)
     assert "No space left" in state.text
 
 
@@ -92,11 +92,11 @@ def test_every_job_gets_what_the_command_line_changes(
     run: Run, three: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three()
-    seen: list[jobs.Job] = []
+    seen: list[jobs.TrainingJob] = []
 
-    def done(todo: Sequence[jobs.Job], *rest: object) -> dict[str, jobs.State]:
+    def done(todo: Sequence[jobs.TrainingJob], *rest: object) -> dict[str, jobs.JobState]:
         seen.extend(todo)
-        return {job.name: jobs.State("done") for job in todo}
+        return {job.name: jobs.JobState("done") for job in todo}
 
     monkeypatch.setattr(jobs, "run", done)
     monkeypatch.chdir(tmp_path)
@@ -155,14 +155,14 @@ class Scripted:
     slots: int | None = 2
 
     def __init__(self, codes: dict[str, int]):
-        self.codes, self.going, self.most, self.stops = codes, list[jobs.Job](), 0, 0
+        self.codes, self.going, self.most, self.stops = codes, list[jobs.TrainingJob](), 0, 0
 
-    def start(self, job: jobs.Job) -> None:
+    def start(self, job: jobs.TrainingJob) -> None:
         self.going.append(job)
         self.most = max(self.most, len(self.going))
         job.log.write_text(f"$ rnnzoo train {job.name}\ntrain {job.name}: 1/2 epoch 1/2\n\n")
 
-    def ended(self) -> Sequence[tuple[jobs.Job, int, str]]:
+    def ended(self) -> Sequence[tuple[jobs.TrainingJob, int, str]]:
         over, self.going = self.going[:1], self.going[1:]
         return [(job, self.codes[job.name], "") for job in over]
 
@@ -180,10 +180,10 @@ def test_cores_are_shared(
     threads: str,
 ) -> None:
     three()
-    seen: list[jobs.Job] = []
+    seen: list[jobs.TrainingJob] = []
     monkeypatch.setattr(many, "_cores", lambda: 5)
     monkeypatch.setattr(
-        many.jobs, "run", lambda todo, *rest: seen.extend(todo) or {j.name: jobs.State("done") for j in todo}
+        many.jobs, "run", lambda todo, *rest: seen.extend(todo) or {j.name: jobs.JobState("done") for j in todo}
     )
     assert run("train", PATTERN, "--out", str(tmp_path / "runs"), *given)[0] == 0
     assert [job.name for job in seen] == NAMES
@@ -192,7 +192,7 @@ def test_cores_are_shared(
 
 def test_a_job_that_is_interrupted_while_it_starts_has_stopped(tmp_path: Path) -> None:
     """Before Python sees to SIGINT, the signal kills the process."""
-    workers, job = jobs.Processes(1), jobs.Job("a", tmp_path, ("train", "a"), {})
+    workers, job = jobs.LocalProcesses(1), jobs.TrainingJob("a", tmp_path, ("train", "a"), {})
     for number, code in ((signal.SIGINT, jobs.INTERRUPTED), (signal.SIGKILL, -signal.SIGKILL)):
         process = subprocess.Popen(["sh", "-c", f"trap - INT; kill -{number.value} $$"])
         process.wait()
@@ -202,41 +202,41 @@ def test_a_job_that_is_interrupted_while_it_starts_has_stopped(tmp_path: Path) -
 
 def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a task of a Ray cluster does there, and what becomes of it, without a cluster."""
-    job = jobs.Job("a", tmp_path / "a", ("train", "a"), {})
+    job = jobs.TrainingJob("a", tmp_path / "a", ("train", "a"), {})
     with pytest.raises(TrainingError, match="is not on this machine"):
         ray_cluster._run(job)
     job.folder.mkdir()
     job.log.touch()
     for code, outcome in ((0, 0), (1, 1), (None, jobs.INTERRUPTED)):
-        state = jobs.State("done", text="so", code=code)
+        state = jobs.JobState("done", text="so", exit_code=code)
         monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
         assert ray_cluster._run(job) == (outcome, "so")
-    state = jobs.State("failed", text="killed by signal 9", code=-9)
+    state = jobs.JobState("failed", text="killed by signal 9", exit_code=-9)
     monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers: {todo[0].name: state})
     with pytest.raises(ray_cluster.KilledError, match="killed by signal 9"):
         ray_cluster._run(job)
 
 
 @pytest.fixture
-def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[jobs.Job]:
+def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[jobs.TrainingJob]:
     monkeypatch.setattr(jobs, "POLL_SECONDS", 0.0)
-    return [jobs.Job(name, tmp_path / name, ("train", name), {}) for name in "abcd"]
+    return [jobs.TrainingJob(name, tmp_path / name, ("train", name), {}) for name in "abcd"]
 
 
-def test_states_of_jobs(four: list[jobs.Job]) -> None:
-    workers, seen = Scripted({"a": 0, "b": 1, "c": -9, "d": 130}), list[dict[str, jobs.State]]()
+def test_states_of_jobs(four: list[jobs.TrainingJob]) -> None:
+    workers, seen = Scripted({"a": 0, "b": 1, "c": -9, "d": 130}), list[dict[str, jobs.JobState]]()
     states = jobs.run(four, workers, lambda at: seen.append(dict(at)))
     assert [states[name].phase for name in "abcd"] == ["done", "failed", "failed", "stopped"]
     assert states["c"].text.startswith("killed by signal 9")
     assert states["b"].text == "1/2 epoch 1/2"
     assert workers.most == 2
-    assert seen[0]["b"] == jobs.State("running", text="1/2 epoch 1/2")
-    assert seen[0]["d"] == jobs.State()
+    assert seen[0]["b"] == jobs.JobState("running", text="1/2 epoch 1/2")
+    assert seen[0]["d"] == jobs.JobState()
 
 
-def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: list[jobs.Job]) -> None:
+def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: list[jobs.TrainingJob]) -> None:
     class Stubborn(Scripted):
-        def ended(self) -> Sequence[tuple[jobs.Job, int, str]]:
+        def ended(self) -> Sequence[tuple[jobs.TrainingJob, int, str]]:
             if self.stops < 2:
                 os.kill(os.getpid(), signal.SIGINT)
                 return []
@@ -253,19 +253,19 @@ def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: li
 def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
     entry, folder = registry.find(NAMES[2]), tmp_path / "run"
-    assert not jobs.finished(entry, entry.recipe, folder)
+    assert not jobs.is_finished(entry, entry.recipe, folder)
     train(entry, folder, device="cpu")
-    assert jobs.finished(entry, entry.recipe, folder)
+    assert jobs.is_finished(entry, entry.recipe, folder)
     for change in ({"epochs": 2}, {"seed": 1}):
-        assert not jobs.finished(entry, entry.recipe_with(change), folder)
+        assert not jobs.is_finished(entry, entry.recipe_with(change), folder)
     kept = (folder / "model.safetensors").rename(tmp_path / "kept")
-    assert not jobs.finished(entry, entry.recipe, folder)
+    assert not jobs.is_finished(entry, entry.recipe, folder)
     kept.rename(folder / "model.safetensors")
-    assert jobs.finished(entry, entry.recipe, folder)
+    assert jobs.is_finished(entry, entry.recipe, folder)
     (folder / "config.json").write_text("{}")
-    assert not jobs.finished(entry, entry.recipe, folder)
+    assert not jobs.is_finished(entry, entry.recipe, folder)
     (folder / results.FILE).write_text("{")
-    assert not jobs.finished(entry, entry.recipe, folder)
+    assert not jobs.is_finished(entry, entry.recipe, folder)
     with pytest.raises(RequestError, match="batch_size: Input should be less than"):
         entry.recipe_with({"batch_size": 20_000})
 
@@ -378,6 +378,6 @@ def test_the_summary_is_of_the_best_epoch(tmp_path: Path, capsys: pytest.Capture
     training = results.for_model("rnn-1x128-mnist-rows").training
     training = training.model_copy(update={"history": (*training.history, training.history[0])})
     results.write(tmp_path / "m", results.Results(training=training))
-    many._summarise({"m": jobs.State("done")}, tmp_path, True)
+    many._summarise({"m": jobs.JobState("done")}, tmp_path, True)
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["best_epoch"], row["validation_loss"]) == (training.best.epoch, training.best.validation_loss)

@@ -1,4 +1,4 @@
-"""Omega against the formula of its paper, written out for the simple recurrent network."""
+"""The gradient flow penalty (Omega) against the formula of its paper, written out for the simple recurrent network."""
 
 import pytest
 import torch
@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.errors import RequestError
+from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.training.regularisers import gradient_flow_penalty
 
@@ -31,7 +32,7 @@ def written_out(net: Network, x: Tensor, targets: Tensor, lengths: Tensor) -> Te
 
 
 @pytest.mark.parametrize("lengths", [None, [4, 1, 6], [2, 3, 2]], ids=["whole", "lengths", "short"])
-def test_omega_is_the_formula(lengths: list[int] | None) -> None:
+def test_the_penalty_is_the_formula(lengths: list[int] | None) -> None:
     net = network("rnn activation=tanh", layers=1, inputs=(2,))
     x, targets = normal(3, 6, 2), torch.tensor([0, 3, 1])
     given = None if lengths is None else torch.tensor(lengths)
@@ -44,7 +45,7 @@ def test_omega_is_the_formula(lengths: list[int] | None) -> None:
     assert any(g.abs().max() > 0 for g in gradients(gradient_flow_penalty(net, x, targets, given), of).values())
 
 
-def test_where_no_error_is_left_omega_is_nothing() -> None:
+def test_without_any_error_the_penalty_is_zero() -> None:
     net = network("irnn", layers=1, inputs=(2,))
     net.head.weight.data.zero_()
     found = gradient_flow_penalty(net, normal(2, 6, 2).abs(), torch.tensor([0, 3]))
@@ -52,7 +53,7 @@ def test_where_no_error_is_left_omega_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.split()[0] in ("irnn", "rin", "star", "gru", "rhn")])
-def test_a_step_against_omega_lowers_it(case: str) -> None:
+def test_a_step_down_its_gradient_lowers_the_penalty(case: str) -> None:
     net = network(case, layers=2)
     x, targets = normal(5, 6, 2), torch.tensor([0, 3, 1, 2, 0])
     before = gradient_flow_penalty(net, x, targets)
@@ -81,15 +82,26 @@ def test_the_size_of_the_error_does_not_matter(dtype: torch.dtype, size: float) 
     same(small_slopes, slopes, 1e-3)
 
 
-def test_of_one_time_step_omega_is_nothing() -> None:
+def test_of_one_time_step_the_penalty_is_zero() -> None:
     assert gradient_flow_penalty(network("irnn", inputs=(2,)), normal(2, 1, 2), torch.tensor([0, 3])).item() == 0.0
 
 
 @pytest.mark.parametrize(
-    ("case", "spec"),
-    [("lstm", {}), ("star", {"bidirectional": "sum"}), ("rnn", {"zoneout": 0.1}), ("rnn", {"recurrent_dropout": 0.1})],
+    ("case", "spec", "reason"),
+    [
+        ("lstm", {}, "lstm has more states than h"),
+        ("star", {"bidirectional": "sum"}, "it is bidirectional"),
+        ("rnn", {"zoneout": 0.1}, "zoneout and recurrent dropout"),
+        ("rnn", {"recurrent_dropout": 0.1}, "zoneout and recurrent dropout"),
+    ],
 )
-def test_it_is_of_one_state_and_one_direction(case: str, spec: dict[str, object]) -> None:
+def test_networks_without_a_defined_penalty_are_refused(case: str, spec: dict[str, object], reason: str) -> None:
     net = network(case, **spec)
-    with pytest.raises(RequestError, match="cannot have omega"):
+    with pytest.raises(RequestError, match=f"cannot be trained with gradient_flow_penalty: {reason}"):
         gradient_flow_penalty(net, normal(3, 6, 2), torch.tensor([0, 3, 1]))
+
+
+def test_a_network_without_recurrence_has_no_penalty() -> None:
+    net = build("mlp-3x8-circles.sigmoid", device="cpu")
+    with pytest.raises(RequestError, match="it does not read one sequence"):
+        gradient_flow_penalty(net, normal(3, 2, dtype=torch.float32), torch.tensor([0, 1, 1]))

@@ -272,7 +272,7 @@ def test_a_batch_larger_than_the_data_is_refused(small_zoo: Zoo, tmp_path: Path)
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
-def test_omega_is_added_to_the_loss(small_zoo: Zoo, tmp_path: Path) -> None:
+def test_the_gradient_flow_penalty_is_added_to_the_loss(small_zoo: Zoo, tmp_path: Path) -> None:
     given = {
         "optimizer": {"name": "sgd", "lr": 1.0},
         "batch_size": 160,

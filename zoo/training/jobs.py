@@ -1,8 +1,10 @@
-"""Many runs at once, each a process of its own, here or on a cluster (zoo.training.ray_cluster). No torch.
+"""Many training runs at once, each in a process of its own, on this machine or on a cluster (zoo.training.ray_cluster).
 
-The unit of work is `rnnzoo train NAME --out FOLDER`, so what holds of one run holds of each: killed at any moment, it goes
-on where it stopped. What a run says is in train.log in its folder, and there its progress is read, on whatever machine it
-runs. The failure of one does not stop the others; SIGINT and SIGTERM stop all of them, after they saved.
+A job is the command `rnnzoo train NAME --out FOLDER`, so what holds of one run holds of each: it can be killed at any moment,
+and the same command continues it. The job's output goes to train.log in its folder, and its progress is read from there, on
+whatever machine it runs. If one job fails, the others go on; SIGINT and SIGTERM stop all of them after they have saved.
+
+Nothing here imports torch.
 """
 
 import ctypes
@@ -17,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..checkpoints import configs, results, tensors
 from ..errors import CheckpointError
@@ -28,19 +30,21 @@ from ..utils.signals import interruptions
 LOG = "train.log"
 POLL_SECONDS = 0.5
 INTERRUPTED = 130
+"""Exit code of a job that was interrupted and saved."""
 Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run: `rnnzoo ARGUMENTS` in this environment, which writes to `folder`, an absolute path."""
+class TrainingJob:
+    """The command `rnnzoo ARGUMENTS`, which trains the model `name` into `folder`, an absolute path."""
 
     name: str
     folder: Path
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    """Variables to set besides those of the process that starts it."""
     host: str = socket.gethostname()
-    """Where it was asked for."""
+    """Machine on which the job was requested."""
 
     @property
     def log(self) -> Path:
@@ -48,52 +52,60 @@ class Job:
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a run is, its exit code once it has one, and the last thing it said."""
+class JobState:
+    """How far a job is, its exit code if it has ended, and the last line of its log or why it failed."""
 
     phase: Phase = "waiting"
-    code: int | None = None
+    exit_code: int | None = None
     text: str = ""
 
 
+class Ended(NamedTuple):
+    """A job that ended; a negative exit code is the signal that killed it. The reason is empty if it is unknown."""
+
+    job: TrainingJob
+    exit_code: int
+    reason: str
+
+
 class Workers(Protocol):
-    """What runs jobs: at most `slots` at a time, none if it keeps a queue itself."""
+    """What runs jobs: at most `slots` at a time; None means that it keeps a queue of its own."""
 
     slots: int | None
 
-    def start(self, job: Job) -> None:
-        """Begin a job, or queue it."""
+    def start(self, job: TrainingJob) -> None:
+        """Start a job, or queue it. Raises OSError if it cannot be started."""
 
-    def ended(self) -> Sequence[tuple[Job, int, str]]:
-        """The jobs that ended since the last call, their exit codes (negative: killed by a signal), and why if known."""
+    def ended(self) -> Sequence[Ended]:
+        """The jobs that ended since the last call."""
 
     def stop(self) -> None:
-        """Ask every job to save and stop; asked again, to stop at once."""
+        """Ask every job to save and stop; a second call asks it to stop at once."""
 
 
-class Processes:
+class LocalProcesses:
     """Workers on this machine."""
 
     def __init__(self, slots: int):
         self.slots: int | None = slots
-        self.running: list[tuple[Job, subprocess.Popen[bytes]]] = []
+        self.running: list[tuple[TrainingJob, subprocess.Popen[bytes]]] = []
 
-    def start(self, job: Job) -> None:
+    def start(self, job: TrainingJob) -> None:
         command = [sys.executable, "-m", "rnnzoo_cli", *job.arguments]
         with job.log.open("ab") as log:
             log.write(f"$ {shlex.join(['rnnzoo', *job.arguments])}\n".encode())
             log.flush()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **job.environment},
-                start_new_session=True,  # the terminal's Ctrl-C would reach it besides ours, and two stop it at once
-                preexec_fn=_interruptible,
+                start_new_session=True,  # else it gets the terminal's Ctrl-C besides ours, and two stop it at once
+                preexec_fn=_prepare_signals,
             )  # fmt: skip
         self.running.append((job, process))
 
-    def ended(self) -> Sequence[tuple[Job, int, str]]:
-        over = [(job, _code(process), "") for job, process in self.running if process.poll() is not None]
+    def ended(self) -> Sequence[Ended]:
+        ended = [Ended(job, _exit_code(process), "") for job, process in self.running if process.poll() is not None]
         self.running = [(job, process) for job, process in self.running if process.returncode is None]
-        return over
+        return ended
 
     def stop(self) -> None:
         for _, process in self.running:
@@ -104,47 +116,49 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
 
-def _interruptible() -> None:
-    """In the child: let it have SIGINT, which Ray's workers block, and have the kernel send it that when its parent dies,
-    lest two processes train in one folder."""
+def _prepare_signals() -> None:
+    """In the child process: accept SIGINT, which Ray's workers block, and get one from the kernel when the parent dies.
+
+    Otherwise the child could outlive its parent, and two processes would train in one folder.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def run(
-    jobs: Sequence[Job], workers: Workers, report: Callable[[dict[str, State]], None] = lambda states: None
-) -> dict[str, State]:
-    """Run all jobs and return how each ended; `report` is called twice a second with where each is.
+    jobs: Sequence[TrainingJob], workers: Workers, report: Callable[[dict[str, JobState]], None] = lambda states: None
+) -> dict[str, JobState]:
+    """Run all jobs and return how each ended, by name; `report` gets the states of all of them twice a second.
 
-    An interruption is passed on to every run, and those that have not begun do not begin.
+    An interruption is passed on to every running job, and no other job is started.
     """
-    states, sizes = {job.name: State() for job in jobs}, {}
-    waiting, going = deque(jobs), dict[str, Job]()
-    with interruptions() as asked:
-        told = 0
-        while waiting or going:
-            while waiting and len(going) < (workers.slots or len(jobs)):
+    states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
+    waiting, running = deque(jobs), dict[str, TrainingJob]()
+    with interruptions() as interrupted:
+        interruptions_passed_on = 0
+        while waiting or running:
+            while waiting and len(running) < (workers.slots or len(jobs)):
                 job = waiting.popleft()
                 try:
                     job.folder.mkdir(parents=True, exist_ok=True)
                     job.log.touch()
-                    sizes[job.name] = job.log.stat().st_size
+                    start_sizes[job.name] = job.log.stat().st_size
                     workers.start(job)
                 except OSError as error:
-                    states[job.name] = State("failed", 1, str(error))
+                    states[job.name] = JobState("failed", 1, str(error))
                     continue
-                going[job.name] = job
+                running[job.name] = job
             time.sleep(POLL_SECONDS)
-            for name, job in going.items():
-                if job.log.stat().st_size > sizes[name]:
-                    states[name] = State("running", text=last_words(job))
-            for job, code, why in workers.ended():
-                del going[job.name]
-                killed = f"killed by signal {-code}; the same command goes on from there" if code < 0 else ""
-                states[job.name] = State(_phase(code), code, why or killed or last_words(job))
-            if asked() > told:
-                told = asked()
+            for name, job in running.items():
+                if job.log.stat().st_size > start_sizes[name]:  # only then it is running, and not in a cluster's queue
+                    states[name] = JobState("running", text=last_line(job))
+            for job, exit_code, reason in workers.ended():
+                del running[job.name]
+                killed = f"killed by signal {-exit_code}; the same command continues the run" if exit_code < 0 else ""
+                states[job.name] = JobState(_phase(exit_code), exit_code, reason or killed or last_line(job))
+            if interrupted() > interruptions_passed_on:
+                interruptions_passed_on = interrupted()
                 workers.stop()
                 for job in waiting:
                     states[job.name] = replace(states[job.name], phase="stopped")
@@ -153,17 +167,17 @@ def run(
     return states
 
 
-def _code(process: subprocess.Popen[bytes]) -> int:
-    """Of a process that has ended; an interruption before Python could see to it is one like any other."""
+def _exit_code(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process that has ended; SIGINT before Python handles it counts as any other interruption."""
     return INTERRUPTED if process.returncode == -signal.SIGINT else process.returncode
 
 
-def _phase(code: int) -> Phase:
-    return "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
+def _phase(exit_code: int) -> Phase:
+    return "done" if exit_code == 0 else "stopped" if exit_code == INTERRUPTED else "failed"
 
 
-def last_words(job: Job) -> str:
-    """The last line of a run's log, without its title."""
+def last_line(job: TrainingJob) -> str:
+    """The last line of a job's log, without the prefix that names the command."""
     with job.log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode(errors="replace").splitlines()
@@ -171,20 +185,20 @@ def last_words(job: Job) -> str:
     return "" if line.startswith("$ ") else line.removeprefix(f"train {job.name}: ").removeprefix("rnnzoo: ")
 
 
-def training(folder: Path) -> results.Training | None:
-    """How far the run in `folder` is; none if there is none, or its results cannot be read."""
+def stored_training(folder: Path) -> results.Training | None:
+    """How far the run in `folder` is, from its results; None if there are none or they cannot be read."""
     try:
         return results.read(folder).training
     except CheckpointError:
         return None
 
 
-def finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """Whether `folder` holds this very run, done to its last epoch, and its weights."""
-    found = training(folder)
-    if found is None or not found.finished or not (folder / tensors.FILE).is_file():
+def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
+    """True if `folder` holds this model, trained by this recipe to its last epoch, and its weights."""
+    training = stored_training(folder)
+    if training is None or not training.finished or not (folder / tensors.FILE).is_file():
         return False
     try:
-        return configs.read(folder / configs.FILE) == entry.config and found.recipe.settings == recipe.settings
+        return configs.read(folder / configs.FILE) == entry.config and training.recipe.settings == recipe.settings
     except CheckpointError:
         return False

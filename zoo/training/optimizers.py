@@ -9,7 +9,7 @@ from ..registry.schema import Optimizer, Schedule
 
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
-    """The optimizer of a recipe over all trainable parameters; its rate is set before every step."""
+    """Return a recipe's optimizer over all trainable parameters, at its full learning rate."""
     weights = [p for p in network.parameters() if p.requires_grad]
     if spec.name == "adam":
         b1, b2 = spec.betas
@@ -20,16 +20,15 @@ def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
 
 
 def schedule(spec: Schedule, step: int, total: int) -> float:
-    """The multiple of the learning rate for step (0-based) of `total`: linear warm-up, then the decay.
+    """Return the factor of the learning rate at a step (0-based) of `total`: a linear warm-up, then the decay.
 
-    One-cycle rises along a cosine and, as its authors do (Smith & Topin 2018), falls along one; with a warm-up of 0
-    it takes 30 % of the run to rise.
+    One-cycle (Smith & Topin 2018) rises and falls along a cosine; with a warm-up of 0 it rises for 30 % of the steps.
     """
-    cycle = spec.name == "one-cycle"
-    warmup = (spec.warmup or math.ceil(0.3 * total)) if cycle else spec.warmup
+    one_cycle = spec.name == "one-cycle"
+    warmup = (spec.warmup or math.ceil(0.3 * total)) if one_cycle else spec.warmup
     if step < warmup:
         rise = (step + 1) / warmup
-        return (1 - math.cos(math.pi * rise)) / 2 if cycle else rise
+        return (1 - math.cos(math.pi * rise)) / 2 if one_cycle else rise
     if spec.name == "constant":
         return 1.0
     past = min(1.0, (step - warmup) / max(1, total - warmup))

@@ -1,7 +1,7 @@
 """The jobs of zoo.training.jobs as tasks of a Ray cluster; the only module that imports ray (the extra `ray`).
 
-A task whose process or machine is lost is tried again, and goes on from the state in its folder. So the folders must be
-on a disk that all machines share, and every machine needs the same rnnzoo.
+Ray retries a task whose process or machine is lost, and the retry continues from the state in its folder. So the folders must
+be on a disk that all machines share, and every machine needs the same version of rnnzoo.
 """
 
 import logging
@@ -19,15 +19,18 @@ LOCAL = "local"
 
 
 class KilledError(Exception):
-    """The process of a run was killed, by the kernel for want of memory, say; Ray tries again."""
+    """The process of a job was killed, for instance by the kernel for lack of memory; Ray retries the task."""
 
 
 @contextmanager
 def workers(address: str, slots: int | None, threads: int, gpus: float) -> Iterator[jobs.Workers]:
-    """The workers of a cluster: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local`, one that is started for the purpose.
+    """The workers of a Ray cluster.
 
-    slots: jobs at a time; none: what the cluster has room for. threads, gpus: CPUs and GPUs that each job reserves.
-    Raises MissingExtraError, and TrainingError if no cluster answers.
+    address: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a cluster on this machine that ends with the block.
+    slots: jobs at a time; None means as many as the cluster has room for.
+    threads, gpus: CPUs and GPUs that each job reserves.
+
+    Raises MissingExtraError without ray, and TrainingError if no cluster answers.
     """
     try:
         import ray
@@ -42,29 +45,30 @@ def workers(address: str, slots: int | None, threads: int, gpus: float) -> Itera
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise TrainingError(f"No Ray cluster answers at {address!r} ({first_line(error)}).") from error
     try:
-        with redirect_stdout(sys.stderr):  # where Ray says that it tries something again, among what others read
-            yield Tasks(ray, slots, threads, gpus)
+        with redirect_stdout(sys.stderr):  # Ray prints its retries to stdout, which is for data
+            yield RayTasks(ray, slots, threads, gpus)
     finally:
         ray.shutdown()
 
 
-class Tasks:
+class RayTasks:
     """Workers on a Ray cluster."""
 
     def __init__(self, ray: Any, slots: int | None, threads: int, gpus: float):
         self.ray, self.slots = ray, slots
-        self.running: dict[Any, jobs.Job] = {}
+        self.running: dict[Any, jobs.TrainingJob] = {}
         resources = {"num_cpus": threads, "num_gpus": gpus}
         self.task = ray.remote(**resources, max_retries=RETRIES, retry_exceptions=[KilledError])(_run)
 
-    def start(self, job: jobs.Job) -> None:
+    def start(self, job: jobs.TrainingJob) -> None:
         self.running[self.task.remote(job)] = job
 
-    def ended(self) -> Sequence[tuple[jobs.Job, int, str]]:
-        over, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
-        return [(self.running.pop(task), *self._result(task)) for task in over]
+    def ended(self) -> Sequence[jobs.Ended]:
+        tasks, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
+        return [jobs.Ended(self.running.pop(task), *self._result(task)) for task in tasks]
 
     def _result(self, task: Any) -> tuple[int, str]:
+        """Exit code and reason of a task that ended."""
         try:
             return self.ray.get(task)
         except self.ray.exceptions.TaskCancelledError:
@@ -78,14 +82,17 @@ class Tasks:
             self.ray.cancel(task)
 
 
-def _run(job: jobs.Job) -> tuple[int, str]:
-    """One job, on the machine that Ray chose; cancelled, it is interrupted and waited for."""
+def _run(job: jobs.TrainingJob) -> tuple[int, str]:
+    """Run one job on the machine that Ray chose; return its exit code and last line.
+
+    If Ray cancels the task, the job is interrupted and saves before this returns. Raises KilledError for a retry.
+    """
     if not job.log.exists():
         raise TrainingError(
             f"{job.folder} of {job.host} is not on this machine. Choose an --out that all machines share."
         )
-    state = jobs.run([job], jobs.Processes(1))[job.name]
-    code = state.code if state.code is not None else jobs.INTERRUPTED
+    state = jobs.run([job], jobs.LocalProcesses(1))[job.name]
+    code = state.exit_code if state.exit_code is not None else jobs.INTERRUPTED
     if code < 0:
         raise KilledError(f"{state.text} ({RETRIES} retries)")
     return code, state.text

@@ -1,4 +1,4 @@
-"""What is added to a loss so that a network stays trainable."""
+"""Terms that are added to a loss so that a network stays trainable."""
 
 import torch
 from torch import Tensor
@@ -11,47 +11,67 @@ from .evaluation import score
 
 
 def gradient_flow_penalty(
-    network: Network, x: Tensor, targets: Tensor, lengths: Tensor | None = None, target: Target = "class"
+    network: Network,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    targets: Tensor,  # as in evaluation.score
+    lengths: Tensor | None = None,  # (batch,)
+    target: Target = "class",
 ) -> Tensor:
-    """The regulariser that keeps errors from vanishing, or growing, on their way back in time; a scalar.
+    """Return the regulariser Omega, a scalar, which keeps errors from vanishing or growing on their way back in time.
 
-    Pascanu, Mikolov & Bengio 2013, eq. 9 and 10: of (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, with g_t the gradient of the loss
-    with respect to h_t, the mean over layers, sequences and time steps but the first. As there, it is differentiated by
-    the weights of that one step only: h and g are taken as they are. x: (batch, time, *input), lengths: (batch,);
-    targets and target as in evaluation.score. Raises RequestError for a cell with more states than h, for two directions,
-    and for zoneout or recurrent dropout, whose step from h_{t-1} to h_t is not the cell's alone.
+    Pascanu, Mikolov & Bengio 2013, eq. 9 and 10: the mean, over layers, sequences and all time steps but the first, of
+    (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, where g_t is the gradient of the loss with respect to h_t. As in the paper, h and g
+    are constants: Omega depends on the weights through the step from h_{t-1} to h_t only.
+
+    Raises RequestError for a network that does not read one sequence, for two directions, for a cell with more states than
+    h, and for zoneout or recurrent dropout, because then that step is not the cell's alone.
     """
-    if not isinstance(network, RecurrentNetwork):
-        raise RequestError(f"{network.config.name} cannot have gradient_flow_penalty: it does not read one sequence.")
-    spec = network.config.architecture
-    ways = [layer.forward_direction for layer in network.layers]
-    if spec.bidirectional or any(len(way.cell.states) > 1 for way in ways):
-        raise RequestError(f"{network.config.name} cannot have omega, which is of one direction and of one state, h.")
-    if spec.zoneout or spec.recurrent_dropout:
-        raise RequestError(f"{network.config.name} cannot have omega beside zoneout or recurrent dropout.")
-    logits, layers = network.trace(x, lengths)
+    recurrent = _suitable(network)
+    logits, records = recurrent.trace(x, lengths)
     loss, _, _ = score(target, logits, targets)
     if x.shape[1] == 1:
         return loss.new_zeros(())
-    every = [h for _, outputs in layers for h in outputs]
-    slopes = iter(torch.autograd.grad(loss, every, allow_unused=True, materialize_grads=True))
-    found = []
-    for way, (below, outputs) in zip(ways, layers, strict=True):
-        g = _scaled(torch.stack([next(slopes) for _ in outputs])[1:])
-        before = torch.stack(outputs[:-1]).detach().requires_grad_()
-        prepared = way.cell.prepare(way.input(below[1:].detach()))
-        (carried,) = torch.autograd.grad(way.cell.step(prepared, (before,))[0], before, g, create_graph=True)
-        alive = g.flatten(2).any(2)  # (time, batch): no error, as beyond a sequence's end, no ratio
-        found.append(carried[alive].flatten(1).norm(dim=1) / g[alive].flatten(1).norm(dim=1))
-    ratios = torch.cat(found)
+    states = [h for _, outputs in records for h in outputs]
+    gradients = iter(torch.autograd.grad(loss, states, allow_unused=True, materialize_grads=True))
+    ratios_by_layer = []
+    for layer, (inputs, outputs) in zip(recurrent.layers, records, strict=True):
+        direction = layer.forward_direction
+        error = _rescaled(torch.stack([next(gradients) for _ in outputs])[1:])  # g_t: (time - 1, batch, ...)
+        previous = torch.stack(outputs[:-1]).detach().requires_grad_()  # h_{t-1}
+        prepared = direction.cell.prepare(direction.input(inputs[1:].detach()))
+        states_after = direction.cell.step(prepared, (previous,))
+        (carried,) = torch.autograd.grad(states_after[0], previous, error, create_graph=True)
+        has_error = error.flatten(2).any(
+            2
+        )  # (time - 1, batch): False beyond a sequence's end, where no ratio is defined
+        ratios_by_layer.append(carried[has_error].flatten(1).norm(dim=1) / error[has_error].flatten(1).norm(dim=1))
+    ratios = torch.cat(ratios_by_layer)
     return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())
 
 
-def _scaled(g: Tensor) -> Tensor:
-    """g: (time, batch, ...), each sequence's at each step over the power of two that makes its largest value 1 to 2.
+def _suitable(network: Network) -> RecurrentNetwork:
+    """Return `network`; raise RequestError unless the penalty is defined for it."""
+    spec = network.config.architecture
+    if not isinstance(network, RecurrentNetwork):
+        reason = "it does not read one sequence"
+    elif spec.bidirectional:
+        reason = "it is bidirectional"
+    elif len(network.layers[0].forward_direction.cell.states) > 1:
+        reason = f"{spec.cell} has more states than h"
+    elif spec.zoneout or spec.recurrent_dropout:
+        reason = "zoneout and recurrent dropout change the step from one state to the next"
+    else:
+        return network
+    raise RequestError(f"{network.config.name} cannot be trained with gradient_flow_penalty: {reason}.")
 
-    What has vanished to 1e-30 has a direction still, but no norm: the squares are 0 in single precision.
+
+def _rescaled(
+    error: Tensor,  # (time, batch, ...)
+) -> Tensor:
+    """Divide each error, by step and sequence, by the power of two that makes its largest value 1 to 2.
+
+    An error that has vanished to 1e-30 still has a direction, but no norm: its squares are 0 in single precision.
     """
-    largest = g.flatten(2).abs().amax(2)
+    largest = error.flatten(2).abs().amax(2)
     scale = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
-    return g / scale.reshape(*scale.shape, *[1] * (g.dim() - 2))
+    return error / scale.reshape(*scale.shape, *[1] * (error.dim() - 2))
