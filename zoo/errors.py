@@ -1,6 +1,6 @@
-"""Every error rnnzoo raises on purpose. Each says what was wrong, where, and what to do next, in one or two lines.
+"""Every error that rnnzoo raises on purpose. A message says what was wrong, where, and what to do next, in one or two lines.
 
-`exit_code` is what the command line returns for it: 2 when the request was wrong, 1 when the work failed.
+`exit_code` is what the command line exits with: 2 if the request was wrong, 1 if the work failed.
 """
 
 import difflib
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class ZooError(Exception):
-    """Base of all errors below; catching it catches everything rnnzoo raises on purpose."""
+    """Base of all errors below."""
 
     exit_code = 1
 
 
 class RequestError(ZooError, ValueError):
-    """The request cannot be carried out as asked: an option, a value or a combination that makes no sense."""
+    """The request makes no sense: an option, a value or a combination of them is invalid."""
 
     exit_code = 2
 
 
 class UnknownNameError(RequestError, KeyError):
-    """A name that is not in a table; the message carries up to three near matches."""
+    """A name is not in its table. The message has up to three near matches."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = ""):
         matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
@@ -36,33 +36,33 @@ class UnknownNameError(RequestError, KeyError):
 
 
 class RegistryError(ZooError):
-    """registry.yaml is not what the schema asks for; the message has file, line and column."""
+    """registry.yaml does not fit its schema. The message has file, line and column."""
 
     exit_code = 2
 
 
 class SizeError(RequestError):
-    """The model is larger than the bound that is checked before memory is taken."""
+    """The model has more parameters than allowed. This is checked before memory is allocated."""
 
 
 class CheckpointError(ZooError):
-    """Weights or their config.json are missing, damaged, or belong to another architecture."""
+    """Weights or config.json are missing, damaged, or belong to another architecture."""
 
 
 class HubError(CheckpointError):
-    """The Hub could not give or take a checkpoint: its answer makes no sense, or it refuses what was sent."""
+    """The Hub could not deliver or accept a checkpoint: its answer makes no sense, or it refuses the request."""
 
 
 class NetworkError(HubError):
-    """The Hub cannot be reached, breaks off, or fails for longer than we wait."""
+    """The Hub cannot be reached, breaks off the connection, or fails for longer than the timeout."""
 
 
 class AccessError(HubError):
-    """There is no token, the Hub does not accept it, or it may not do this; or the repository is gated."""
+    """The token is missing, invalid, or not allowed to do this; or the repository is gated."""
 
 
 class MissingError(HubError):
-    """What was asked for is not on the Hub: a repository or a revision (exit code 2), or a file of one (1)."""
+    """A repository or a revision (exit code 2), or a file of one (exit code 1), is not on the Hub."""
 
     def __init__(self, message: str, exit_code: int = 2):
         super().__init__(message)
@@ -70,38 +70,38 @@ class MissingError(HubError):
 
 
 class ChangedError(HubError):
-    """The remote repository is not what it was: somebody else has pushed, or a tag is already elsewhere."""
+    """The remote repository has changed: somebody else has pushed, or a tag is at another commit."""
 
 
 class StorageError(ZooError):
-    """A file cannot be written or read where it should be: no space, no permission, no folder."""
+    """A file cannot be written or read: no space, no permission, no folder, or another process holds its lock."""
 
 
 class DataError(ZooError):
-    """A dataset file is missing or is not, byte for byte, the pinned one."""
+    """A dataset file is missing, or its bytes are not the pinned ones."""
 
 
 class TrainingError(ZooError):
-    """Training cannot start, cannot go on (a diverged run), or cannot be resumed."""
+    """Training cannot start, diverged, or cannot be resumed."""
 
 
 class BenchmarkError(ZooError):
-    """A contender of a benchmark failed, so that there is nothing to compare."""
+    """A contender of a benchmark failed, so there is nothing to compare."""
 
 
 def first_problem(error: "ValidationError") -> str:
-    """The first thing that a specification was refused for, `where: what`."""
+    """Return the first problem of a rejected specification as `where: what`."""
     first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its kind where it has none."""
+    """Return the first line of an error's text, or the name of its class if the text is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class MissingExtraError(ZooError):
-    """An optional dependency is needed for this; the message has the command that installs it."""
+    """An optional dependency is missing. The message has the command that installs it."""
 
     exit_code = 2
 

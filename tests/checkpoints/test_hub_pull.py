@@ -2,7 +2,7 @@
 
 Tests named f01 to f33 are the table's rows. The rows that need no server are tested where their guards are:
 F19 to F22 (what a registry and a config.json may say) in test_registry.py, test_checkpoint.py and test_network.py; F23 to
-F26 (what a checkpoint may hold) in test_checkpoint.py, besides here and in test_hub_push.py, where a Hub is involved.
+F26 (what a checkpoint may hold) in test_checkpoint.py, besides here and in tests/publishing/test_push.py, where a Hub is involved.
 """
 
 import io
@@ -694,7 +694,7 @@ def test_f33_the_pin_wins_over_a_tag_or_a_branch_that_moved(here: Here, run: Run
     rows = json.loads(run("verify", NAME, "--remote", "--json")[1])[0]["checks"]
     (row,) = (check for check in rows if check["what"] == "remote")
     assert row["ok"]
-    assert f"main is at {newer} now, and the pin stays" in row["text"]
+    assert f"main has moved on to {newer}, and the pin stays" in row["text"]
 
 
 def test_the_client_says_once_that_it_tries_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

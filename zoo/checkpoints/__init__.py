@@ -1,1 +1,4 @@
-"""What a checkpoint is made of: config.json, tensors, vocabulary, results.json; and where its bytes come from (hub/)."""
+"""Checkpoints: how they are named and found (reference, checkpoint, hub/), and their files.
+
+The files are config.json (configs), model.safetensors (tensors), vocabulary.txt (tokenizer) and results.json (results).
+"""

@@ -1,4 +1,4 @@
-"""config.json: read strictly, and held against the registry; no torch."""
+"""config.json: read strictly, and compared with the registry. No torch."""
 
 from pathlib import Path
 
@@ -8,12 +8,13 @@ from ..errors import CheckpointError, first_problem
 from ..registry.schema import Config
 
 FILE, VOCABULARY, GOLDEN, CARD = "config.json", "vocabulary.txt", "check.safetensors", "README.md"
+"""Names of a checkpoint's files, besides model.safetensors. GOLDEN holds recorded outputs."""
 MAX_BYTES = 1_000_000
 MAX_VOCABULARY_BYTES = 10_000_000
 
 
 def read(path: Path) -> Config:
-    """Read and validate a config.json; raises CheckpointError."""
+    """Read and validate a config.json. Raises CheckpointError."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise CheckpointError(f"{path}: larger than a config.json can be.")
@@ -24,15 +25,19 @@ def read(path: Path) -> Config:
         raise CheckpointError(f"{path}: not a valid config.json: {first_problem(error)}.") from error
 
 
-def must_agree(found: Config, expected: Config, path: Path) -> None:
-    """Raise CheckpointError, listing what differs, unless a config.json says what the registry says."""
-    if found == expected:
+def must_agree(config: Config, registered: Config, path: Path) -> None:
+    """Raise CheckpointError, listing the differences, unless the config read from `path` equals the registry's."""
+    if config == registered:
         return
-    a, b = found.model_dump(), expected.model_dump()
-    differ = [
-        f"{part}.{key} is {value!r} there and {b[part].get(key)!r} in the registry"
+    actual, expected = config.model_dump(), registered.model_dump()
+    differences = [
+        f"{part}.{key} is {value!r} there and {expected[part].get(key)!r} in the registry"
         for part in ("architecture", "interface")
-        for key, value in a[part].items()
-        if value != b[part].get(key)
-    ] or [f"{key} is {a[key]!r} there and {b[key]!r} in the registry" for key in ("name", "task") if a[key] != b[key]]
-    raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differ)}.")
+        for key, value in actual[part].items()
+        if value != expected[part].get(key)
+    ] or [
+        f"{key} is {actual[key]!r} there and {expected[key]!r} in the registry"
+        for key in ("name", "task")
+        if actual[key] != expected[key]
+    ]
+    raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differences)}.")

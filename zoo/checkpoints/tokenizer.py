@@ -1,4 +1,4 @@
-"""Text to tokens and back. The words of a network travel with it, as vocabulary.txt: line n (from 0) is token n."""
+"""Text to tokens and back. A checkpoint has its vocabulary in vocabulary.txt: line n, counted from 0, is token n."""
 
 import re
 from collections import Counter
@@ -13,70 +13,77 @@ from . import configs
 
 FILE = configs.VOCABULARY
 PADDING, UNKNOWN = 0, 1
-"""Tokens; the vector of padding is zero and gets no gradient."""
+"""Reserved tokens. The embedding of padding is zero and gets no gradient."""
 RESERVED = ("<padding>", "<unknown>")
+"""Words of the reserved tokens."""
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in lower case: runs of letters, apostrophes left out (don't is dont)."""
+    """Return the words of a text in lower case: runs of letters, without apostrophes (don't becomes dont)."""
     return re.findall(r"[^\W\d_]+", re.sub("['’]", "", text.lower()))
 
 
 class Tokenizer:
-    """Turns texts into what a network takes: tokens, (batch, time) padded with 0, and lengths, (batch,).
+    """Turns texts into the input of a network: tokens, (batch, time), padded with 0, and lengths, (batch,).
 
-    words: those of the tokens from 0 on, the first two reserved for padding and unknown words. maximum: how many words
-    of a text are read; the rest is left out.
+    words: word of each token; the first two are RESERVED. max_words: later words of a text are cut off. Raises RequestError
+    for a vocabulary without the reserved words or with a word twice.
     """
 
-    def __init__(self, words: Sequence[str], maximum: int):
-        self.words, self.maximum = tuple(words), maximum
+    def __init__(self, words: Sequence[str], max_words: int):
+        self.words, self.max_words = tuple(words), max_words
         self.tokens = {word: token for token, word in enumerate(self.words)}
         if self.words[:2] != RESERVED or len(self.tokens) != len(self.words):
             raise RequestError(f"A vocabulary begins with {' and '.join(RESERVED)} and has no word twice.")
 
     @classmethod
-    def learn(cls, texts: Iterable[Sequence[str]], size: int, maximum: int) -> "Tokenizer":
-        """The `size` - 2 most frequent words of texts that are lists of words, equally frequent ones by alphabet."""
+    def learn(cls, texts: Iterable[Sequence[str]], size: int, max_words: int) -> "Tokenizer":
+        """Return a tokenizer of `size` tokens for the most frequent words of texts, ties in alphabetical order.
+
+        texts: each a list of words.
+        """
         counts = Counter(word for text in texts for word in text)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
-        return cls([*RESERVED, *ranked[: size - len(RESERVED)]], maximum)
+        return cls([*RESERVED, *ranked[: size - len(RESERVED)]], max_words)
 
     @classmethod
-    def read(cls, path: Path, size: int, maximum: int) -> "Tokenizer":
-        """A vocabulary.txt, which must have `size` words. Raises CheckpointError."""
+    def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
+        """Read a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise CheckpointError(f"{path}: larger than a vocabulary can be.")
             words = path.read_text(encoding="utf-8").split("\n")[:-1]
             if len(words) != size:
                 raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
-            return cls(words, maximum)
+            return cls(words, max_words)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
         except (UnicodeDecodeError, RequestError) as error:
             raise CheckpointError(f"{path}: not a vocabulary: {error}") from error
 
     @property
-    def neutral(self) -> int:
-        """The token of "the", which says nothing: what stands for words that are to be missing (Chen 2022, 4.2.1 and 4.4.1)."""
+    def neutral_token(self) -> int:
+        """The token of "the", which replaces words that are to be missing (Chen 2022, 4.2.1 and 4.4.1)."""
         return self.tokens.get("the", UNKNOWN)
 
     def content(self) -> bytes:
-        """The bytes of vocabulary.txt."""
+        """Return the bytes of vocabulary.txt."""
         return "".join(f"{word}\n" for word in self.words).encode()
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __call__(self, texts: str | Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Tokens and lengths of one text or several, as a network takes them."""
+        """Return tokens, (batch, time), and lengths, (batch,), of one text or several."""
         return self.batch([split_words(text) for text in ([texts] if isinstance(texts, str) else texts)])
 
     def batch(self, texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Tokens, padded to the longest text, and lengths of texts that are lists of words; a text without is unknown."""
-        rows = [[self.tokens.get(word, UNKNOWN) for word in text[: self.maximum]] or [UNKNOWN] for text in texts]
+        """Return tokens, (batch, time), and lengths, (batch,), of texts that are lists of words.
+
+        A text without words becomes one unknown word. Raises RequestError if there are no texts.
+        """
+        rows = [[self.tokens.get(word, UNKNOWN) for word in text[: self.max_words]] or [UNKNOWN] for text in texts]
         if not rows:
             raise RequestError("There are no texts to tokenize.")
         lengths = torch.tensor([len(row) for row in rows])
@@ -86,27 +93,33 @@ class Tokenizer:
         return tokens, lengths
 
     def ask(self, stories: str | Sequence[str], questions: str | Sequence[str]) -> tuple[Tensor, Tensor]:
-        """What a network that answers takes of one story and its question or several: tokens of each story and then of its
-        question, and lengths, (batch, 2)."""
-        told, asked = ([given] if isinstance(given, str) else list(given) for given in (stories, questions))
-        if len(told) != len(asked):
-            raise RequestError(f"Every story has a question: these are {len(told)} stories and {len(asked)} questions.")
-        return self.joined(
-            [(split_words(story), split_words(question)) for story, question in zip(told, asked, strict=True)]
-        )
+        """Return the input of a StoryReader for one story and its question, or several.
 
-    def joined(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
-        """As `ask`, of stories and questions that are lists of words. Of what is too long, the story's beginning is left out.
-
-        Raises RequestError for a question that leaves its story no room.
+        Returns tokens, (batch, time), of each story followed by its question, and the lengths of both, (batch, 2). Raises
+        RequestError for different numbers of stories and questions, and what `batch_pairs` raises.
         """
-        filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]
-        if any(len(question) >= self.maximum for _, question in filled):
-            raise RequestError(f"A question has at most {self.maximum - 1} words.")
-        parts = [(story[len(question) - self.maximum :], question) for story, question in filled]
+        stories = [stories] if isinstance(stories, str) else list(stories)
+        questions = [questions] if isinstance(questions, str) else list(questions)
+        if len(stories) != len(questions):
+            raise RequestError(
+                f"Every story has a question: these are {len(stories)} stories and {len(questions)} questions."
+            )
+        pairs = zip(stories, questions, strict=True)
+        return self.batch_pairs([(split_words(story), split_words(question)) for story, question in pairs])
+
+    def batch_pairs(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
+        """As `ask`, for stories and questions that are lists of words.
+
+        If a pair is longer than `max_words`, the beginning of its story is cut off. Raises RequestError for a question that
+        leaves no room for its story.
+        """
+        filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]  # "" is an unknown word
+        if any(len(question) >= self.max_words for _, question in filled):
+            raise RequestError(f"A question has at most {self.max_words - 1} words.")
+        parts = [(story[len(question) - self.max_words :], question) for story, question in filled]
         tokens, _ = self.batch([[*story, *question] for story, question in parts])
         return tokens, torch.tensor([[len(story), len(question)] for story, question in parts])
 
     def decode(self, tokens: Tensor | Sequence[int]) -> str:
-        """The words of tokens, (time,), padding left out."""
+        """Return the words of tokens, (time,), without padding."""
         return " ".join(self.words[int(token)] for token in tokens if int(token) != PADDING)

@@ -65,7 +65,7 @@ class Babi(TaskData):
             held = self.dataset.validation or 0
             first = found[-held].number if held else len(found) + 1  # the first story that is kept for validation
             found = [q for q in found if (q.number < first) == (name == "train")]
-        tokens, lengths = self.tokenizer.joined([(q.story, q.question) for q in found])
+        tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in found])
         answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in found])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}
         return Split(tokens.short(), answers, digests, trimmed, lengths)

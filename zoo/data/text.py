@@ -168,7 +168,7 @@ class Jigsaw(Text):
         layout = self.table[self.task.layout]
         at, end = torch.arange(tokens.shape[1]), lengths[:, None]
         last = (at >= end - layout.words - (layout.share * end).long()) & (at < end)
-        return torch.where(last, self.tokenizer.neutral, tokens)
+        return torch.where(last, self.tokenizer.neutral_token, tokens)
 
 
 def _distinct(examples: list[Example]) -> list[Example]:

@@ -88,5 +88,5 @@ def _neutral_step(network: RecurrentNetwork, x: Tensor) -> Tensor:
     """Return one time step without information: a token, (), or the mean step, (*input)."""
     if network.embedding is None:
         return x.mean((0, 1))
-    token = UNKNOWN if network.tokenizer is None else network.tokenizer.neutral
+    token = UNKNOWN if network.tokenizer is None else network.tokenizer.neutral_token
     return torch.tensor(token, dtype=x.dtype, device=x.device)

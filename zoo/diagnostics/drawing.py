@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.figures import STYLE, drawable, save
+from ..utils.figures import STYLE, picture_format, save
 from .base import Array, Axis, Result
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
     An SVG or PNG carries `digest(results)`, by which a stale picture is found. Raises RequestError for a format that
     matplotlib does not have, and MissingExtraError without matplotlib.
     """
-    drawable(path)
+    picture_format(path)
     import matplotlib
 
     path.parent.mkdir(parents=True, exist_ok=True)

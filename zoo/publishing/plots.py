@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry
 from ..errors import RequestError
-from ..utils.figures import STYLE, drawable, save
+from ..utils.figures import STYLE, picture_format, save
 from .comparison import Row, digest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     measured solid with full ones. Single points are drawn only if there is no curve. Raises RequestError for no rows and
     for a format that matplotlib does not have, and MissingExtraError without matplotlib.
     """
-    drawable(path)
+    picture_format(path)
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,11 +1,17 @@
-"""What a table names by its path, imported when it is asked for."""
+"""Imports objects that a table names by path, when they are first needed."""
 
 from importlib import import_module
 from typing import Any
 
 
 def import_object(path: str, package: str) -> Any:
-    """`module.Name` within a package of ours, or `package.module:Name` of anyone's. Raises ImportError, AttributeError."""
-    ours = ":" not in path
-    module, _, name = path.rpartition("." if ours else ":")
-    return getattr(import_module(f"{package}.{module}" if ours else module), name)
+    """Import and return an object. Raises ImportError and AttributeError.
+
+    path: `module.Name`, relative to `package`, or `anywhere.module:Name` for any installed package.
+    """
+    if ":" in path:
+        module, _, name = path.rpartition(":")
+    else:
+        relative, _, name = path.rpartition(".")
+        module = f"{package}.{relative}"
+    return getattr(import_module(module), name)

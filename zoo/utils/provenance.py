@@ -1,4 +1,4 @@
-"""What computed a number: versions, machine, device and command, for results.json and the benchmarks."""
+"""What computed a number: versions, machine, device, command and date, for results.json and the benchmarks."""
 
 import datetime
 import os
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of rnnzoo, torch and Python."""
     import torch
 
     return {"rnnzoo": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
 def device_name(device: "torch.device") -> str:
-    """Of a GPU its model, of a CPU also the instructions that torch takes it for having: sums are rounded by them."""
+    """Return a GPU's model, or `cpu` with the instruction set that torch uses, on which the rounding of sums depends."""
     import torch
 
     if device.type == "cpu":
@@ -30,27 +31,30 @@ def device_name(device: "torch.device") -> str:
 
 
 def processor() -> str:
-    """The processor's name as the system gives it; works where torch does not."""
+    """Return the processor's name as the system gives it, without torch."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
-    named = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def command() -> str:
-    """The command line of this process, without what only its machine has: an absolute path is one in runs/, where
-    `rnnzoo train` leaves what it makes, so that a folder is not taken for a name of the registry."""
+    """Return the command line of this process without the folders of its machine.
 
-    def shortened(argument: str) -> str:
+    An absolute path becomes runs/ and its last part, where `rnnzoo train` writes by default; the last part alone could be
+    taken for a model's name.
+    """
+
+    def portable(argument: str) -> str:
         option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
         if os.path.isabs(value):
             value = os.path.join("runs", os.path.basename(os.path.normpath(value)))
         return f"{option}{equals}{value}"
 
     program = os.path.basename(sys.argv[0])
-    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(shortened, sys.argv[1:])])
+    return shlex.join(["rnnzoo" if program == "__main__.py" else program, *map(portable, sys.argv[1:])])
 
 
 def today() -> str:
-    """The date in UTC, ISO 8601."""
+    """Return the date in UTC, ISO 8601."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

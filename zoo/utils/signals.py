@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM, where work has to come to a safe end first."""
+"""SIGINT and SIGTERM for work that has to reach a safe end first."""
 
 import math
 import signal
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Within the block, signals go to `handler`; only the main thread can set that, so in another one nothing changes."""
+    """Send signals to `handler` within the block. Does nothing outside the main thread, which alone can set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -24,15 +24,17 @@ def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def interruptions(most: float = math.inf) -> Iterator[Callable[[], int]]:
-    """Within the block, SIGINT and SIGTERM are only counted, and one after `most` is a KeyboardInterrupt; gives the count
-    so far."""
+    """Count SIGINT and SIGTERM within the block instead of stopping; yields a function that returns the count so far.
+
+    Each signal after the first `most` raises KeyboardInterrupt.
+    """
     count = 0
 
-    def note(number: int, frame: object) -> None:
+    def handle(number: int, frame: object) -> None:
         nonlocal count
         if count >= most:
             raise KeyboardInterrupt
         count += 1
 
-    with handled(note, signal.SIGINT, signal.SIGTERM):
+    with handled(handle, signal.SIGINT, signal.SIGTERM):
         yield lambda: count
