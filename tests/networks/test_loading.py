@@ -1,0 +1,131 @@
+"""How weights get into a network, and what copies and classes of networks share."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import config, network, normal, same
+
+from zoo import load
+from zoo.checkpoints.tensors import FILE
+from zoo.errors import CheckpointError, RequestError
+from zoo.networks import golden, weights
+from zoo.networks.builder import build
+from zoo.networks.configured import NETWORKS, meta_network, network_class
+from zoo.networks.feedforward import FeedForward
+from zoo.networks.network import Network
+from zoo.networks.recurrent import RecurrentNetwork
+from zoo.networks.story_reader import StoryReader
+from zoo.registry.schema import Architecture, Config, Embedding, Interface
+
+
+def of_words(trainable: bool) -> Config:
+    """A small network that reads tokens."""
+    architecture = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=5, trainable=trainable))
+    interface = Interface(vocabulary=7, steps=6, outputs=4, readout="last")
+    return Config(name="words", task="none", architecture=architecture, interface=interface)
+
+
+def saved(net: Network, folder: Path) -> Path:
+    weights.save(net, folder)
+    return folder
+
+
+def test_every_class_of_networks_is_in_the_table() -> None:
+    known = {network_class(spec) for spec in (config(), build("rin-1x100-babi-01", device="meta").config,
+                                              build("mlp-3x8-pima.relu", device="meta").config)}  # fmt: skip
+    assert known == {RecurrentNetwork, StoryReader, FeedForward}
+    assert len(NETWORKS) == len(known)
+
+
+def test_loading_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(build(config(), device="cpu"), tmp_path)
+    for name in ("normal_", "uniform_", "orthogonal_", "xavier_uniform_"):
+        monkeypatch.setattr(f"torch.nn.init.{name}", lambda tensor, *_, **__: pytest.fail(str(tensor.device)) if
+                            not tensor.is_meta else tensor)  # fmt: skip
+    before = torch.get_rng_state()
+    load(tmp_path, device="cpu")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_what_is_frozen_stays_frozen(trainable: bool, tmp_path: Path) -> None:
+    net = load(saved(build(of_words(trainable), device="cpu"), tmp_path), device="cpu")
+    assert {name for name, p in net.named_parameters() if not p.requires_grad} == (
+        set() if trainable else {"embedding.weight"}
+    )
+    assert all(p.is_leaf and not p.is_meta for p in net.parameters())
+    assert not net.training
+
+
+def test_a_loaded_network_does_not_depend_on_its_file(tmp_path: Path) -> None:
+    net = load(saved(build(config(), device="cpu"), tmp_path), device="cpu")
+    before = {name: p.clone() for name, p in net.state_dict().items()}
+    path = tmp_path / FILE
+    with path.open("r+b") as file:  # in place, as no program of ours writes
+        file.write(b"\0" * path.stat().st_size)
+    same(dict(net.state_dict()), before, 0)
+
+
+def test_weights_that_do_not_fit_leave_a_network_as_it_was(tmp_path: Path) -> None:
+    net = build(config(units=5), device="cpu")
+    before = {name: p.clone() for name, p in net.state_dict().items()}
+    with pytest.raises(CheckpointError, match="does not fit small"):
+        weights.load_weights(net, saved(build(config(), device="cpu"), tmp_path) / FILE)
+    same(dict(net.state_dict()), before, 0)
+
+
+def test_a_network_on_meta_is_float32_whatever_torch_s_default_is() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        net = meta_network(config())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {(p.device.type, p.dtype) for p in net.parameters()} == {("meta", torch.float32)}
+
+
+def test_from_pretrained_says_if_the_class_is_another(tmp_path: Path) -> None:
+    saved(build(config(), device="cpu"), tmp_path)
+    for cls in (Network, RecurrentNetwork):
+        assert type(cls.from_pretrained(str(tmp_path), device="cpu")) is RecurrentNetwork
+    with pytest.raises(RequestError, match="is a RecurrentNetwork, not a StoryReader"):
+        StoryReader.from_pretrained(str(tmp_path), device="cpu")
+
+
+def test_golden_outputs_leave_the_network_alone(tmp_path: Path) -> None:
+    net = network(dtype=torch.float32, train=True)
+    net.backend = "fused"
+    golden.write(net, tmp_path / golden.FILE)
+    assert (net.backend, net.dtype, net.training) == ("fused", torch.float32, True)
+    deviation, tolerance = golden.deviation(net, tmp_path / golden.FILE)
+    assert deviation < tolerance
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+def test_a_copy_has_layers_and_settings_of_its_own(copied) -> None:
+    net, x = network(), normal(3, 6, 2)
+    expected, twin = net(x), copied(net)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.zero_()
+    net.backend, net.tbptt_steps = "nonsense", 0
+    same(twin(x), expected, 0)
+    assert (twin.backend, twin.tbptt_steps) == ("auto", None)
+
+
+def test_replaced_parts_are_the_ones_that_run() -> None:
+    net, x = network(layers=2, inputs=(3,)), normal(3, 6, 3)
+    outputs = net.features(x)
+    net.layers = net.layers[:1]
+    same(net.encode(x)[0], outputs[0], 0)
+    assert len(net.stack.layers) == len(net.initial_state(3)) == 1
+
+
+def test_stacks_of_a_story_reader_share_their_settings() -> None:
+    net = build("rin-1x100-babi-01", device="meta")
+    net.checkpoint_every = 3
+    assert net.settings is net.stack.settings
+    assert next(iter(net.state_dict())).startswith("layers.0.directions.0.")
+    assert {name.split(".")[0] for name in net.state_dict()} == {"layers", "embedding", "head", "question", "decoder"}
