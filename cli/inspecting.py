@@ -65,10 +65,11 @@ def inspect(
     from zoo.diagnostics import subject
 
     if plot is not None:
-        from zoo.utils.figures import drawable
+        from zoo.utils.figures import picture_format
 
-        drawable(plot)  # a wrong file name is refused before the analysis, which may take long
+        picture_format(plot)  # a wrong file name is refused before the analysis, which may take long
     config = subject.config_of(name)
+    subject.require_network_of(row, config)
     arguments: list[Any] = [config]
     options: dict[str, Any] = {}
     if row.needs == "architecture":

@@ -332,6 +332,17 @@ def test_a_network_that_does_not_read_one_sequence_is_refused_before_any_work(an
     arguments = {"network": [], "data": [None], "labels": [None, None]}[ANALYSES[analysis].needs]
     with pytest.raises(RequestError, match="does not read one sequence"):
         ANALYSES[analysis].function(network, *arguments)
+    with pytest.raises(RequestError, match="does not read one sequence"):
+        subject.require_network_of(ANALYSES[analysis], network.config)
+
+
+@pytest.mark.parametrize(("analysis", "words"), [("evolution", "one sequence"), ("feedforward", "no feed-forward")])
+def test_an_analysis_that_trains_refuses_other_networks_before_data_are_read(analysis: str, words: str) -> None:
+    mlp, lstm = (subject.config_of(name) for name in ("mlp-3x8-pima.sigmoid", "lstm-4x128-pmnist"))
+    taken, refused = (mlp, lstm) if analysis == "feedforward" else (lstm, mlp)
+    subject.require_network_of(ANALYSES[analysis], taken)
+    with pytest.raises(RequestError, match=words):
+        subject.require_network_of(ANALYSES[analysis], refused)
 
 
 def test_captions_say_the_start_values() -> None:

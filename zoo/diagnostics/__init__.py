@@ -46,6 +46,9 @@ class Analysis:
     epoch: bool = False
     """True if training can record it after every epoch: the module has `per_epoch(network, x, y, lengths, target)`."""
 
+    feedforward: bool = False
+    """True if it takes feed-forward networks; all others take recurrent ones."""
+
     @property
     def function(self) -> "Callable[..., Result]":
         """The function, imported on first use."""
@@ -85,7 +88,8 @@ ANALYSES: dict[str, Analysis] = {
         "gradients.evolution", "gradient norms through the first 30 updates", "training", "curves", "Evolution"
     ),
     "feedforward": Analysis(
-        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "curves", "Feedforward"
+        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "curves", "Feedforward",
+        feedforward=True,
     ),
 }  # fmt: skip
 

@@ -19,10 +19,12 @@ from ..errors import RequestError, UnknownNameError, first_problem
 from ..networks import loading
 from ..networks.builder import build
 from ..networks.configured import network_class
+from ..networks.feedforward import FeedForward
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Architecture, Config, Interface
 from ..training.evaluation import evaluating, task_of
+from . import Analysis
 from .ensemble import random_inputs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,9 +173,21 @@ def requires_recurrent(analysis: F) -> F:
     return cast(F, run)
 
 
+def require_network_of(analysis: Analysis, config: Config) -> None:
+    """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes.
+
+    An analysis of an architecture checks it itself.
+    """
+    if analysis.feedforward:
+        if not issubclass(network_class(config), FeedForward):
+            raise RequestError(f"{config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
+    elif analysis.needs != "architecture":
+        _require_recurrent(config)
+
+
 def _require_recurrent(config: Config) -> None:
     if not issubclass(network_class(config), RecurrentNetwork):
-        raise RequestError(f"{config.name} does not read one sequence. This analysis takes recurrent networks only.")
+        raise RequestError(f"{config.name} does not read one sequence. This analysis takes networks that do.")
 
 
 def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
