@@ -1,4 +1,4 @@
-"""Reported against measured: the rows, the table, the plot, and the pages made of them."""
+"""Reported figures beside measured ones: rows, table, plot and pages."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
     assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
 
 
-def test_a_measured_row_says_how_it_came_about() -> None:
+def test_a_measured_row_has_its_evaluation_and_training() -> None:
     (row,) = comparison.rows("star-16x64-pmnist")
     recorded = results.for_model("star-16x64-pmnist")
     evaluation, training = recorded.measured(), recorded.training
@@ -70,7 +70,7 @@ def test_filters() -> None:
         comparison.rows(paper="strar")
 
 
-def test_a_figure_of_a_stand_in_has_no_difference() -> None:
+def test_a_figure_on_a_stand_in_has_no_difference() -> None:
     row = replace(ROW, reported=0.5, measured=0.75)
     assert row.difference == 0.25
     other = replace(row, stand_in="20BN-Jester")
@@ -78,7 +78,7 @@ def test_a_figure_of_a_stand_in_has_no_difference() -> None:
     assert other.measured_text == "75.00 % (on a stand-in for 20BN-Jester)"
 
 
-def test_a_figure_of_training_is_beside_one_of_training() -> None:
+def test_a_figure_of_the_training_set_is_compared_with_one_of_the_training_set() -> None:
     name = "rnn-1x50-toxic-short"
     evaluation = results.for_model("rnn-1x128-mnist-rows").measured()
     assert evaluation is not None
@@ -155,7 +155,7 @@ def test_wrong_comparisons_exit_with_2(
     assert os.listdir(tmp_path) == []
 
 
-def test_runs_of_ones_own(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+def test_compare_with_own_runs(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     name = "rnn-1x8-mnist-rows"
     run("train", name, "--out", str(tmp_path / "runs" / name), "--device", "cpu", "--epochs", "1")
@@ -173,10 +173,10 @@ def drawn(rows: list[Row], path: Path) -> str:
 
     plots.against_depth(rows, path)
     assert "stroke-dasharray" in path.read_text()
-    return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())  # the text, whatever lines it is in
+    return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())  # the text, without its line breaks
 
 
-def test_the_plot_shows_both_and_says_the_setting(tmp_path: Path) -> None:
+def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     rows = [
         replace(ROW, model=f"{kind}-{n}", kind=kind, layers=n, paper="star", table="Table 3", reported=0.9 - n / 100)
         for kind in ("lstm", "star") for n in (1, 2, 4)
@@ -208,7 +208,9 @@ def test_the_ending_decides_the_format(ending: str, tmp_path: Path) -> None:
         plots.against_depth([], path)
 
 
-def test_without_matplotlib_it_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_the_error_names_the_extra(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("compare", "--plot", str(tmp_path / "a.svg"))
     assert code == 2
@@ -276,7 +278,7 @@ def test_the_difference_is_measured_less_reported(run: Run) -> None:
     assert row["difference"] == row["measured"] - row["reported"] != 0
 
 
-def test_figures_of_other_weights_are_not_shown(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+def test_figures_of_other_weights_are_left_out(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     name = "rnn-1x8-mnist-rows"
     folder = tmp_path / name

@@ -40,7 +40,7 @@ def push(here: Here, *names: str, **options: object) -> list[pushing.Pushed]:
 
 
 def sent(here: Here) -> list[Seen]:
-    """What was asked that changes, or prepares to change, the Hub."""
+    """Requests that change, or prepare to change, the Hub."""
     return [s for s in here.hub.asked(PUTS) if s.method in ("POST", "PUT", "DELETE")]
 
 
@@ -121,7 +121,7 @@ def test_several_models_and_nothing_is_sent_if_one_cannot_be(here: Here, run: Ru
     assert here.hub.requests() == []
 
 
-def test_a_pin_that_cannot_be_written_is_said(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pin_that_cannot_be_written_is_logged(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "PACKAGED", True)
     done = push(here)[0]
     assert (done.created, done.pinned) == (True, False)
@@ -144,7 +144,7 @@ def test_two_pins_written_at_once_are_both_there(here: Here) -> None:
     assert [locked_revision(here, name) for name in files] == ["1" * 40] * 2
 
 
-def test_two_programs_that_write_the_lock_at_once_both_have_their_way(here: Here) -> None:
+def test_two_programs_that_write_the_lock_at_once_lose_nothing(here: Here) -> None:
     code = (
         "import sys; from zoo import registry; from zoo.registry import lock\n"
         "weights = registry.find(sys.argv[1]).weights.model_copy(update={'revision': sys.argv[2] * 40})\n"
@@ -228,7 +228,7 @@ def test_f25_values_that_are_not_finite_are_not_pushed(here: Here, value: float)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_f25_in_every_type_that_can_hold_them(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_f25_values_that_are_not_finite_are_found_in_every_dtype(tmp_path: Path, dtype: torch.dtype) -> None:
     good, bad = torch.ones(3, dtype=dtype), torch.tensor([1, float("nan"), 1], dtype=dtype)
     write_tensors(tmp_path / "x", {"good": good, "bad": bad, "n": torch.ones(2, dtype=torch.int64)})
     assert tensors.not_finite(tmp_path / "x") == ["bad"]
@@ -245,7 +245,7 @@ def test_bytes_that_differ_from_their_pin_are_not_pushed(here: Here, name: str) 
     assert here.hub.requests() == []
 
 
-def test_what_is_unpinned_or_has_figures_of_other_weights_is_not_pushed(here: Here, run: Run) -> None:
+def test_a_model_without_pin_or_with_figures_of_other_weights_is_not_pushed(here: Here, run: Run) -> None:
     path = here.card / "results.json"
     path.write_text(path.read_text().replace(registry.find(NAME).weights.files[tensors.FILE].sha256, "0" * 64))
     with pytest.raises(CheckpointError, match=r"results\.json has figures of other weights"):
@@ -268,7 +268,7 @@ def test_f31_a_card_that_is_not_ours_to_the_byte_is_not_pushed(here: Here, chang
         push(here)
 
 
-def test_f31_odd_words_in_the_registry_come_through_a_card_unchanged(here: Here) -> None:
+def test_f31_a_card_quotes_odd_characters_of_the_registry(here: Here) -> None:
     entry = registry.find(NAME)
     odd = "--- | [red]a[/red] <script> # é\u2028: {x}"
     task = entry.task.model_copy(update={"title": odd})
@@ -319,7 +319,7 @@ def test_f09_files_of_others_that_no_pin_knows_of_are_not_replaced(here: Here, r
     assert push(here, force=True)[0].created
 
 
-def test_f09_of_several_none_is_pushed_if_one_has_moved_on(here: Here, run: Run) -> None:
+def test_f09_of_several_models_none_is_pushed_if_one_remote_has_moved_on(here: Here, run: Run) -> None:
     here.hub.add(f"rnnzoo/{OTHER}", {"README.md": b"theirs"})
     for order in ((NAME, OTHER), (OTHER, NAME)):
         code, _, err = run("push", *order)
@@ -327,7 +327,7 @@ def test_f09_of_several_none_is_pushed_if_one_has_moved_on(here: Here, run: Run)
     assert sent(here) == []
 
 
-def test_of_several_those_that_were_pushed_before_a_failure_are_named(here: Here) -> None:
+def test_models_pushed_before_a_failure_are_named(here: Here) -> None:
     here.hub.fault("POST", f"{OTHER}/commit/", "status", times=99, status=403)
     with pytest.raises(HubError):
         push(here, NAME, OTHER)
@@ -340,7 +340,7 @@ def test_of_several_those_that_were_pushed_before_a_failure_are_named(here: Here
     assert registry.find(OTHER).weights.revision is None
 
 
-def test_f09_a_commit_in_between_is_noticed_by_the_server(here: Here, run: Run) -> None:
+def test_f09_the_server_refuses_a_push_after_a_commit_in_between(here: Here, run: Run) -> None:
     here.hub.fault("POST", "/commit/", "then", do=lambda: here.hub.add(REPO, {"theirs": b"1"}))
     code, _, err = run("push", NAME)
     assert code == 1
@@ -350,7 +350,7 @@ def test_f09_a_commit_in_between_is_noticed_by_the_server(here: Here, run: Run) 
     assert registry.find(NAME).weights.revision is None
 
 
-def test_f09_a_commit_in_between_of_the_same_bytes_is_as_good_as_ours(here: Here) -> None:
+def test_f09_a_commit_in_between_with_the_same_bytes_is_pinned(here: Here) -> None:
     here.hub.fault("POST", "/commit/", "then", do=lambda: here.hub.add(REPO, here.content()))
     done = push(here)[0]
     assert (done.commit, done.created, done.pinned) == (here.hub.repos[REPO].refs["main"], False, True)
@@ -364,7 +364,7 @@ def test_f09_two_pushes_of_the_same_at_once_make_one_commit(here: Here) -> None:
     assert locked_revision(here) == log(here)[-1]
 
 
-def test_killed_while_pushing_nothing_is_half_there_and_the_next_push_succeeds(here: Here) -> None:
+def test_a_killed_push_leaves_nothing_half_done_and_the_next_one_succeeds(here: Here) -> None:
     here.hub.fault("POST", "/commit/", "stall", seconds=3.0)
     process = here.spawn("push", NAME)
     end = time.monotonic() + 60
@@ -382,7 +382,7 @@ def test_killed_while_pushing_nothing_is_half_there_and_the_next_push_succeeds(h
 # F10: who may
 
 
-def test_f10_without_a_token_nobody_is_asked(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f10_without_a_token_no_request_is_made(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_TOKEN")
     code, out, err = run("push", NAME)
     assert (code, out) == (1, "")
@@ -395,7 +395,7 @@ def test_f10_without_a_token_nobody_is_asked(here: Here, run: Run, monkeypatch: 
     (READ, None, "The token of bob can only read"),
     (WRITE, "google", "alice is not in google; --namespace alice pushes to your own"),
 ])  # fmt: skip
-def test_f10_who_may_not_write_sends_nothing(
+def test_f10_a_user_who_may_not_write_sends_nothing(
     here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, token: str, namespace: str | None, words: str
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)
@@ -424,7 +424,7 @@ def test_f10_a_repository_that_this_user_may_not_write_to(here: Here, run: Run) 
     ("POST", "/tag/"), ("GET", "/refs"),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", ["status", "reset"])
-def test_f12_a_failure_that_passes_is_tried_again(here: Here, method: str, path: str, kind: str) -> None:
+def test_f12_a_passing_failure_is_retried(here: Here, method: str, path: str, kind: str) -> None:
     here.hub.add(REPO, {"a": b"1"}) if path == "/refs" else None
     here.hub.fault(method, path, kind, status=500)
     done = push(here, tag="v1")[0]
@@ -443,7 +443,7 @@ def test_f12_a_commit_whose_answer_is_lost_is_found(here: Here) -> None:
     assert here.hub.unspent() == []
 
 
-def test_f12_a_failure_that_stays_ends_and_pins_nothing(here: Here, run: Run) -> None:
+def test_f12_a_lasting_failure_ends_the_push_and_pins_nothing(here: Here, run: Run) -> None:
     here.hub.fault("POST", "/commit/", "status", times=99, status=500)
     code, _, err = run("push", NAME)
     assert code == 1
@@ -452,7 +452,7 @@ def test_f12_a_failure_that_stays_ends_and_pins_nothing(here: Here, run: Run) ->
 
 
 @pytest.mark.parametrize("answer", [[], {}, {"commitUrl": 3}, {"commitUrl": "x", "commitOid": "../../x"}])
-def test_an_answer_that_makes_no_sense_is_said_to(here: Here, run: Run, answer: object) -> None:
+def test_a_senseless_answer_is_reported(here: Here, run: Run, answer: object) -> None:
     here.hub.fault("POST", "/commit/", "json", times=99, data=answer)
     code, _, err = run("push", NAME)
     assert code == 1
@@ -462,7 +462,7 @@ def test_an_answer_that_makes_no_sense_is_said_to(here: Here, run: Run, answer: 
 
 
 @pytest.mark.parametrize("other", [lambda kept: b"other", lambda kept: kept[:-1] + b"?"], ids=["shorter", "as long"])
-def test_a_server_that_keeps_other_bytes_is_not_pinned(here: Here, other: Callable[[bytes], bytes]) -> None:
+def test_a_commit_with_other_bytes_is_not_pinned(here: Here, other: Callable[[bytes], bytes]) -> None:
     def swap() -> None:
         for oid, kept in here.hub.large.items():
             here.hub.large[oid] = other(kept)
@@ -476,7 +476,7 @@ def test_a_server_that_keeps_other_bytes_is_not_pinned(here: Here, other: Callab
 # F29, F30: the token
 
 
-def test_f29_the_token_is_nowhere(here: Here) -> None:
+def test_f29_the_token_appears_nowhere(here: Here) -> None:
     """Not in any output of any verb, not in the repository, the cache or the zoo, and not at another origin."""
     texts = []
     for arguments in (
@@ -531,7 +531,7 @@ def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
     (("list", "--remote", "--task", "mnist-rows"), "cannot be combined with --task, --cell or --pretrained"),
 ])  # fmt: skip
-def test_what_makes_no_sense_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_uses_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert words in err
@@ -597,7 +597,7 @@ def test_a_pull_request_whose_answer_is_lost_is_not_made_twice(here: Here) -> No
     assert len([s for s in here.hub.asked("/commit/") if s.method == "POST"]) == 1
 
 
-def test_a_pickled_file_is_never_taken(here: Here) -> None:
+def test_a_pickled_file_is_never_downloaded(here: Here) -> None:
     content = here.content()
     here.hub.add("alice/pickled", {"config.json": content["config.json"], "pytorch_model.bin": b"\x80\x04."})
     with pytest.raises(HubError, match="has no such file"):
@@ -606,7 +606,7 @@ def test_a_pickled_file_is_never_taken(here: Here) -> None:
     assert git_oid(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
 
 
-def test_a_repository_is_made_as_private_as_was_said(here: Here, run: Run) -> None:
+def test_a_repository_is_private_only_if_asked(here: Here, run: Run) -> None:
     for flags, private in ((("--private",), True), ((), False)):
         name = (NAME, OTHER)[private]
         assert run("push", name, "--namespace", "alice", "--revision", "dev", *flags)[0] == 0

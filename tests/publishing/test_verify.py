@@ -29,11 +29,11 @@ from zoo.utils import files
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
 
 
-def checks(found: verification.Verified) -> dict[str, bool]:
-    return {check.what: check.ok for check in found.checks}
+def checks(verified: verification.Verified) -> dict[str, bool]:
+    return {check.what: check.ok for check in verified.checks}
 
 
-def test_verify_is_a_table_for_people_and_json_for_programs(here: Here, run: Run) -> None:
+def test_verify_prints_a_table_or_json(here: Here, run: Run) -> None:
     code, out, err = run("verify", "--all")
     assert (code, err) == (0, "")
     assert out.count(" ok ") == 12
@@ -44,7 +44,7 @@ def test_verify_is_a_table_for_people_and_json_for_programs(here: Here, run: Run
         assert run(*arguments)[0] == 2
 
 
-def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
+def test_a_model_without_weights_is_refused_before_any_is_checked(
     here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = registry.find(OTHER)
@@ -54,7 +54,7 @@ def test_verify_of_one_without_weights_is_refused_before_any_is_looked_at(
     assert (code, f"These have no weights to verify: {NAME}, {OTHER}." in err) == (1, True)
 
 
-def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) -> None:
+def test_other_weights_than_those_of_the_golden_outputs_fail(here: Here) -> None:
     network = load(here.card, device="cpu")
     with torch.no_grad():
         network.head.bias[0] += 1e-2
@@ -65,7 +65,7 @@ def test_verify_of_weights_that_are_not_those_of_the_golden_outputs(here: Here) 
     assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
 
 
-def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
+def test_a_stale_card_and_wrong_counts_fail(here: Here) -> None:
     with (here.card / "README.md").open("a") as file:
         file.write("More.")
     counts = {name: count.model_copy(update={"parameters": 7}) for name, count in lock.load_lock().counts.items()}
@@ -79,9 +79,7 @@ def test_verify_of_a_stale_card_and_of_counts(here: Here) -> None:
     lambda files: files.update({tensors.FILE: files[tensors.FILE][:-1] + b"!"}),
     lambda files: files.update({"config.json": files["config.json"][:-1] + b"!"}),
 ], ids=["missing", "another size", "another content", "another content of a small file"])  # fmt: skip
-def test_verify_of_a_remote_that_has_other_bytes(
-    here: Here, run: Run, change: Callable[[dict[str, bytes]], object]
-) -> None:
+def test_a_remote_with_other_bytes_fails(here: Here, run: Run, change: Callable[[dict[str, bytes]], object]) -> None:
     assert (
         checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"] is False
     )  # no commit is pinned yet
@@ -93,7 +91,7 @@ def test_verify_of_a_remote_that_has_other_bytes(
     assert "Do not trust that server" in out
 
 
-def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) -> None:
+def test_f32_a_figure_that_differs_when_measured_again_fails(here: Here, run: Run) -> None:
     code, out, _ = run("verify", NAME, "--metrics")
     assert code == 0, out
     (before,) = results.for_model(NAME).evaluations
@@ -115,7 +113,7 @@ def test_f32_a_figure_that_is_not_measured_again_is_drift(here: Here, run: Run) 
         assert (code, words in out) == (1, True)
 
 
-def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remote_check_fails_offline(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pushing.push([NAME], here.way())
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -125,7 +123,7 @@ def test_verify_of_a_remote_without_a_connection(here: Here, run: Run, monkeypat
     assert here.hub.requests() == []
 
 
-def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: Here, tmp_path: Path) -> None:
+def test_golden_outputs_hold_for_every_scan_and_refuse_other_networks(here: Here, tmp_path: Path) -> None:
     network, path = load(here.card, device="cpu"), here.card / golden.FILE
     before = path.read_bytes()
     golden.write(network, tmp_path / "again")
@@ -151,20 +149,20 @@ def test_golden_outputs_hold_by_every_scan_and_refuse_what_does_not_fit(here: He
 
 
 def failed(run: Run, what: str, *flags: str) -> str:
-    """What `rnnzoo verify` says is wrong in one of its checks."""
+    """The text of a failed check of `rnnzoo verify`."""
     code, out, _ = run("verify", NAME, *flags, "--json")
     rows = {check["what"]: check for check in json.loads(out)[0]["checks"]}
     assert (code, rows[what]["ok"]) == (1, False)
     return rows[what]["text"]
 
 
-def test_verify_counts_the_parameters_that_the_results_say(here: Here, run: Run) -> None:
+def test_parameters_are_compared_with_the_results(here: Here, run: Run) -> None:
     training = results.read(ROOT / "cards" / "rnn-1x128-mnist-rows").training  # of a larger network
     results.write(here.card, results.for_model(NAME).model_copy(update={"training": training}))
     assert f"results.json says {training.parameters:,}" in failed(run, "parameters")
 
 
-def test_verify_measures_every_figure(here: Here, run: Run) -> None:
+def test_every_recorded_figure_is_measured_again(here: Here, run: Run) -> None:
     (right,) = results.for_model(NAME).evaluations
     wrong = right.model_copy(update={"value": right.value + 0.002})
     for kept in ((wrong, right), (right, wrong)):
@@ -184,9 +182,12 @@ def test_verify_hashes_every_copy_once_and_loads_once(here: Here, run: Run, monk
     assert verification.verify(NAME, log=here.said.append).ok
     assert sorted(path.name for path in hashed) == sorted(PINNED)
     assert len(loaded) == 1
+    hashed.clear()
+    assert verification.verify(NAME, metrics=True, log=here.said.append).ok
+    assert [path.name for path in hashed].count(tensors.FILE) == 1
 
 
-def test_verify_reads_every_copy(here: Here, run: Run) -> None:
+def test_every_copy_is_checked(here: Here, run: Run) -> None:
     here.publish(keep=True)
     hub.pull(Reference.parse(NAME), replace(here.ask, force=True))
     file = here.card / tensors.FILE  # what the cache has is whole
@@ -194,7 +195,7 @@ def test_verify_reads_every_copy(here: Here, run: Run) -> None:
     assert str(file) in failed(run, "bytes")
 
 
-def test_a_deviation_of_small_outputs_is_not_a_share_of_them(tmp_path: Path) -> None:
+def test_the_deviation_of_small_outputs_is_absolute(tmp_path: Path) -> None:
     network = build("rnn-1x128-mnist-rows", device="cpu").eval()
     with torch.no_grad():
         network.head.weight *= 0.1

@@ -1,1 +1,1 @@
-"""What the world sees: cards, comparisons, pages and plots; releasing, pushing and verifying checkpoints."""
+"""Publishing: model cards, comparisons, pages and plots; releasing, pushing and verifying checkpoints."""

@@ -221,7 +221,7 @@ class _Checks:
         """A recorded figure beside the same figure measured now, in words, and whether they agree."""
         from ..training import evaluation
 
-        measured = evaluation.evaluate(self.entry.name, split=recorded.split, report=self.report)
+        measured = evaluation.evaluate(self.checkpoint, split=recorded.split, report=self.report)
         metric = METRICS[recorded.metric]
         difference, allowed = abs(measured.value - recorded.value), metric.tolerance(recorded.value)
         text = (
