@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import registry
 from zoo.checkpoints import configs, results
-from zoo.checkpoints.hub import browse
 from zoo.checkpoints.reference import Reference
 from zoo.publishing import cards
 from zoo.publishing.training_text import recipe_text
@@ -16,6 +15,9 @@ from zoo.registry.schema import Config
 
 from .output import columns
 
+if TYPE_CHECKING:
+    from zoo.checkpoints.hub.browse import Description as Repository
+
 Description = tuple[dict[str, Any], str]
 """Data for --json, and text."""
 
@@ -23,6 +25,8 @@ Description = tuple[dict[str, Any], str]
 def describe(reference: Reference, timeout: float | None) -> Description:
     """Describe a checkpoint. timeout: seconds to keep trying while the Hub fails."""
     if reference.repo is not None:
+        from zoo.checkpoints.hub import browse
+
         return _repository(reference.text, browse.describe(reference.repo, reference.revision, timeout))
     if reference.folder is not None:
         return _folder(reference.text, reference.folder)
@@ -46,7 +50,7 @@ def _model(name: str) -> Description:
     return data, cards.summary(entry, recorded, counts)
 
 
-def _repository(address: str, description: browse.Description) -> Description:
+def _repository(address: str, description: "Repository") -> Description:
     """Describe a repository on the Hub, whose config.json and results.json are read as strictly as ours."""
     remote = description.remote
     rows: list[tuple[str, object]] = [

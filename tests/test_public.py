@@ -37,9 +37,9 @@ def test_a_compiled_network_keeps_its_scan(network: Network, monkeypatch: pytest
     compiling: list[bool] = []
     scan = Stack._scan
 
-    def noted(*given: object) -> object:
+    def noted(*arguments: object) -> object:
         compiling.append(torch.compiler.is_compiling())
-        return scan(*given)  # type: ignore[arg-type]
+        return scan(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Stack, "_scan", noted)
     compiled = torch.compile(network, backend="eager")
@@ -127,10 +127,10 @@ def test_the_default_dtype_is_not_that_of_checkpoints() -> None:
         torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("given", [numpy.zeros((1, 28, 28)), "text", None])
-def test_what_is_no_tensor_is_refused(network: Network, given: object) -> None:
+@pytest.mark.parametrize("wrong", [numpy.zeros((1, 28, 28)), "text", None])
+def test_what_is_no_tensor_is_refused(network: Network, wrong: object) -> None:
     with pytest.raises(RequestError, match="takes a tensor, padded, with lengths"):
-        network(given)
+        network(wrong)
 
 
 def test_an_address_without_its_scheme_is_recognised() -> None:
@@ -237,29 +237,29 @@ def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp
     assert network.classes == ()
     network.reset_head(["red", "green"])
     network.save_pretrained(tmp_path)
-    found = load(tmp_path)
-    assert (found.classes, found.interface.outputs) == (("red", "green"), 2)
-    found.reset_head(10)  # as many as the task has, and others
-    found.save_pretrained(tmp_path)
-    assert (found.classes, load(tmp_path).classes) == ((), ())
+    saved = load(tmp_path)
+    assert (saved.classes, saved.interface.outputs) == (("red", "green"), 2)
+    saved.reset_head(10)  # as many as the task has, and others
+    saved.save_pretrained(tmp_path)
+    assert (saved.classes, load(tmp_path).classes) == ((), ())
     # as in every config.json before there were any
     assert "classes" not in build(NAME).config.model_dump()["interface"]
     with pytest.raises(RequestError, match="cannot have 0 outputs"):
-        found.reset_head([])
+        saved.reset_head([])
     for bad in ("abc", 2.0, None, ["a", 1]):
         with pytest.raises(RequestError, match="A head cannot have"):
-            found.reset_head(bad)  # type: ignore[arg-type]
+            saved.reset_head(bad)  # type: ignore[arg-type]
 
 
 def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
     for classes, names in ((3, ()), (["red", "green"], ("red", "green"))):
         for pretrained in (True, False):
-            found = load(NAME, device="cpu", classes=classes, pretrained=pretrained)
-            assert found.classes == names
-            assert not found.training
-            assert found(torch.rand(2, 28, 28)).shape == (2, found.interface.outputs)
+            other = load(NAME, device="cpu", classes=classes, pretrained=pretrained)
+            assert other.classes == names
+            assert not other.training
+            assert other(torch.rand(2, 28, 28)).shape == (2, other.interface.outputs)
             same_body = torch.equal(
-                found.layers[0].forward_direction.input.weight, network.layers[0].forward_direction.input.weight
+                other.layers[0].forward_direction.input.weight, network.layers[0].forward_direction.input.weight
             )
             assert same_body == pretrained
     fresh = [load(NAME, device="cpu", classes=3, pretrained=False, seed=seed).head.weight for seed in (1, 1, 2)]
@@ -278,7 +278,7 @@ def test_what_is_no_seed_is_refused(seed: object) -> None:
 def test_the_seed_alone_decides_start_values(network: Network) -> None:
     torch.manual_seed(1)
     again, other = (load(NAME, device="cpu", pretrained=False, seed=seed) for seed in (0, 1))
-    with torch.device("meta"):  # what a user has set for tensors of his own
+    with torch.device("meta"):  # a device that a user has set for new tensors
         first = build(NAME, device="cpu")
     assert torch.equal(first.head.weight, again.head.weight)
     assert not torch.equal(first.head.weight, other.head.weight)
@@ -323,12 +323,12 @@ def test_a_network_is_not_saved_where_it_is_not_found(
 def test_feed_forward_networks_are_pickled(activation: str) -> None:
     config = load("mlp-3x8-pima.prelu-tuned", device="cpu").config
     options = config.architecture.model_copy(update={"options": {"activation": activation}})
-    own = build(config.model_copy(update={"architecture": options}), device="cpu")
+    network = build(config.model_copy(update={"architecture": options}), device="cpu")
     x = torch.rand(4, 8)
-    assert torch.equal(pickle.loads(pickle.dumps(own))(x), own(x))
-    own.head = nn.Sequential(own.head)  # type: ignore[assignment]
-    own.reset_head(5)
-    assert own(x).shape == (4, 5)
+    assert torch.equal(pickle.loads(pickle.dumps(network))(x), network(x))
+    network.head = nn.Sequential(network.head)  # type: ignore[assignment]
+    network.reset_head(5)
+    assert network(x).shape == (4, 5)
 
 
 @pytest.mark.parametrize("name", ["babi-01", "adding-200", "circles", "mnist-rows", "spooky", "toxic-long"])
@@ -361,7 +361,7 @@ def test_what_counts_operations_sees_them(network: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"tbptt_steps": -1},
         {"tbptt_steps": 0},
@@ -370,24 +370,24 @@ def test_what_counts_operations_sees_them(network: Network) -> None:
         {"backend": "fast"},
     ],
 )
-def test_settings_that_make_no_sense(given: dict[str, Any]) -> None:
-    own = build(NAME, device="cpu")
-    for key, value in given.items():
-        setattr(own, key, value)
+def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+    network = build(NAME, device="cpu")
+    for key, value in settings.items():
+        setattr(network, key, value)
     x = torch.rand(2, 5, 28)
-    for run in (own, own.encode, own.features, own.trace, lambda x: own.step(x[:, 0])):
-        with pytest.raises(RequestError, match=next(iter(given))):
+    for run in (network, network.encode, network.features, network.trace, lambda x: network.step(x[:, 0])):
+        with pytest.raises(RequestError, match=next(iter(settings))):
             run(x)
 
 
-@pytest.mark.parametrize("given", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
-def test_only_tensors_are_read(network: Network, given: Any) -> None:
+@pytest.mark.parametrize("wrong", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
+def test_only_tensors_are_read(network: Network, wrong: Any) -> None:
     for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
         with pytest.raises(RequestError, match="takes a tensor"):
-            run(given)
+            run(wrong)
     _, state = network.requires_grad_(False).step(torch.rand(2, 28))
     with pytest.raises(RequestError, match="takes a tensor"):
-        network.step(given, state)
+        network.step(wrong, state)
 
 
 def test_what_goes_with_an_input_is_checked(network: Network) -> None:

@@ -236,8 +236,8 @@ def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch
     measured, measure = [], benchmark.measure
     monkeypatch.setattr(benchmark, "failure", lambda half, device: f"not by {half.library}")
 
-    def once(*given: Any, **options: Any) -> Any:
-        measured.append(measured[0] if measured else measure(*given, **options))
+    def once(*arguments: Any, **options: Any) -> Any:
+        measured.append(measured[0] if measured else measure(*arguments, **options))
         return measured[0]
 
     monkeypatch.setattr(benchmark, "measure", once)
@@ -347,9 +347,9 @@ def test_former_verbs_and_options_work_but_are_not_shown(
         assert json.loads(run("cache", verb, "--dry-run", "--json")[1]) == freed
     assert "--what" not in run("inspect", "--help")[1]
     common = ("inspect", "star-1x4", "--json")
-    given = [json.loads(run(*common, option, "eigenvalues")[1]) for option in ("--what", "--analysis")]
-    assert given[0] == given[1]
-    assert given[0]["what"] == "eigenvalues"
+    outputs = [json.loads(run(*common, option, "eigenvalues")[1]) for option in ("--what", "--analysis")]
+    assert outputs[0] == outputs[1]
+    assert outputs[0]["what"] == "eigenvalues"
 
 
 def test_release_pins_the_files_of_a_dataset(run: Run, small_zoo: Zoo) -> None:

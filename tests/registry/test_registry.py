@@ -387,7 +387,7 @@ def test_a_small_registry_loads(tmp_path):
     small = read(tmp_path, SMALL)
     assert small.recipes["r"].optimizer.lr == 0.001
     assert small.recipes["r"].precision == "no"
-    assert [(m.name, [f.percent for f in m.reported]) for m in small.studies["s"].grids["g"].models()] == [
+    assert [(m.name, [f.percent for f in m.reported]) for m in small.studies["s"].grids["g"].models] == [
         ("rnn-1x3-t", [60.5]),
         ("lstm-1x3-t", []),
     ]

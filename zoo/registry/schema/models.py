@@ -120,6 +120,7 @@ class Grid(Spec):
     reported: Seq[ReportedTable] = ()
     """Figures of the models with one direction and no tag."""
 
+    @cached_property
     def models(self) -> list[Model]:
         """All combinations, each with the figures that the tables report."""
         return [
@@ -229,7 +230,7 @@ class Registry(Spec):
         for name, study in self.studies.items():
             yield from ((("studies", name, "models", key), model) for key, model in study.models.items())
             for key, grid in study.grids.items():
-                yield from ((("studies", name, "grids", key), model) for model in grid.models())
+                yield from ((("studies", name, "grids", key), model) for model in grid.models)
 
     def duplicates(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Names of tasks, recipes and grids that were declared before, with the keys that lead to them."""
