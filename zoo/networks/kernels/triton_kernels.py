@@ -7,10 +7,10 @@ is carried from one chunk to the next lies in float32 in `carry`, which a call r
 The kernels' arguments come in this order:
 - tensors read, then tensors written; a matrix of one step is (batch, blocks * UNITS), row after row;
 - the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
-- the cell: CELL, its function of triton_cells.py; OPTION, the number that takes; STATES, how many it carries; INPUTS, blocks
+- the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS, blocks
   of the input projection; TAPE, blocks that a step writes for the backward pass;
-- the products: PHASES, how many phases a step has; PHASE, the phase of every block of pre-activations; FIRST, the first block
-  of every phase; WEIGHT, the place of every block's matrix in `weight`, or -1; MATRICES, how many there are;
+- the products: PHASE, the phase of every block of pre-activations; FIRST, the first block of every phase; WEIGHT, the place
+  of every block's matrix in `weight`, or -1; MATRICES, how many there are;
 - how to run: RESIDENT, whether the matrices stay on the chip; PRECISION, of tl.dot;
 - sizes: UNITS; PAD, units padded to what tl.dot takes; ROWS, sequences of a program.
 """
@@ -122,8 +122,8 @@ def scan_forward(
     INPUTS: tl.constexpr,
     ONE_FEATURE: tl.constexpr,
     TAPE: tl.constexpr,  # 0: none is written
-    PHASES: tl.constexpr,
     PHASE: tl.constexpr,
+    FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
     MATRICES: tl.constexpr,
     RESIDENT: tl.constexpr,
@@ -133,6 +133,7 @@ def scan_forward(
     ROWS: tl.constexpr,
 ):
     """Run `steps` time steps; write y, the tape and the states."""
+    PHASES: tl.constexpr = len(FIRST)
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
     state = _read(carry, row, unit, inside, STATES, STATES, UNITS)
@@ -198,14 +199,12 @@ def scan_backward(
     begin,
     steps,
     batch,
-    truncate,
+    truncate,  # the steps after which gradients are cut, or None
     CELL: tl.constexpr,
     OPTION: tl.constexpr,
     STATES: tl.constexpr,
     TAPE: tl.constexpr,
     TAPE_PER_PHASE: tl.constexpr,
-    TRUNCATE: tl.constexpr,
-    PHASES: tl.constexpr,
     PHASE: tl.constexpr,
     FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
@@ -218,6 +217,7 @@ def scan_backward(
 ):
     """Run the same steps from the last to the first; write the gradients of the pre-activations and of the states."""
     BLOCKS: tl.constexpr = len(PHASE)
+    PHASES: tl.constexpr = len(FIRST)
     AHEAD: tl.constexpr = 0 if TAPE_PER_PHASE else TAPE
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
@@ -277,7 +277,7 @@ def scan_backward(
                 g = _cleared(unit[None, :] < UNITS, g)
         if lengths is not None:
             g = _where((t < left)[:, None], g, top)
-        if TRUNCATE:
+        if truncate is not None:
             whole = (begin + t == 0) | ((begin + t) % truncate != 0)
             g = _cleared(whole, g)
         new = old

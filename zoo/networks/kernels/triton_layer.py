@@ -101,9 +101,9 @@ class TritonLayer:
         self.bias = x.new_empty(plan.blocks, pad, dtype=torch.float32)
         precision = multiplication(x.dtype, pad, count)
         block_phases = tuple(phases.get(block, 0) for block in range(plan.blocks))
-        self.first_blocks = tuple(block_phases.index(phase) for phase in range(plan.phases))
         self.constants: dict[str, Any] = {
-            "OPTION": plan.option, "STATES": self.states, "PHASES": plan.phases, "PHASE": block_phases,
+            "OPTION": plan.option, "STATES": self.states, "PHASE": block_phases,
+            "FIRST": tuple(block_phases.index(phase) for phase in range(plan.phases)),
             "WEIGHT": tuple(places.get(block, -1) for block in range(plan.blocks)), "MATRICES": count,
             "PRECISION": precision, "RESIDENT": resident(self.weight.nbytes, precision, x.device),
             "UNITS": self.units, "PAD": pad, "ROWS": ROWS,
@@ -176,9 +176,8 @@ class TritonLayer:
         scan_backward[(triton.cdiv(self.batch, ROWS),)](
             self.weight, self.lengths, self.y[begin:], self.tape[begin:],
             None if y_gradient is None else y_gradient[begin:], self.carry, self.gradient[begin:],
-            begin, end - begin, self.batch, self.truncate or 0, CELL=self.cell.backward, TAPE=self.tape_blocks,
-            TAPE_PER_PHASE=self.cell.tape_per_phase, FIRST=self.first_blocks, TRUNCATE=bool(self.truncate),
-            **self.constants,
+            begin, end - begin, self.batch, self.truncate, CELL=self.cell.backward, TAPE=self.tape_blocks,
+            TAPE_PER_PHASE=self.cell.tape_per_phase, **self.constants,
         )  # fmt: skip
         if self.x_gradient is not None:
             by_inputs = self.gradient[begin:end].flatten(0, 1)[:, : self.inputs * self.units]
