@@ -81,8 +81,8 @@ def test_a_vocabulary_that_is_too_large_is_not_read(tmp_path, monkeypatch):
 
 
 def test_the_neutral_word():
-    assert Tokenizer([*RESERVED, "a", "the"], 7).neutral == 3
-    assert Tokenizer([*RESERVED, "a"], 7).neutral == 1
+    assert Tokenizer([*RESERVED, "a", "the"], 7).neutral_token == 3
+    assert Tokenizer([*RESERVED, "a"], 7).neutral_token == 1
 
 
 def test_a_vocabulary_comes_back_from_its_file(tmp_path):
