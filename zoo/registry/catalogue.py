@@ -55,15 +55,14 @@ def load_registry() -> Registry:
     return registry.model_copy(update={"datasets": datasets})
 
 
-@cache
 def models() -> dict[str, Model]:
-    """Every model of the registry by name, grids expanded, sorted."""
-    return dict(sorted((model.name, model) for _, model in load_registry().placed_models()))
+    """Return every model of the registry by name, grids expanded, sorted."""
+    return load_registry().models
 
 
 def clear_caches() -> None:
     """Forget what was read, because a file or paths.ROOT has changed."""
-    for cached in (load_registry, models, lock.load_lock):
+    for cached in (load_registry, lock.load_lock):
         cached.cache_clear()
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ..cells import cell_row
 from ..errors import RegistryError, UnknownNameError
 from . import yaml
-from .schema import Registry
+from .schema import Model, Registry
 from .tasks import TASKS
 
 MAX_BYTES = 1_000_000
@@ -60,36 +60,32 @@ class _Checks:
             self.refuse(location, str(UnknownNameError(kind, name, table)).rstrip(".?"))
 
     def check(self, registry: Registry) -> None:
-        for location, key in registry.duplicates():
-            self.refuse(location, f"{key!r} is declared twice")
-        for location, task in registry.placed_tasks():
-            self.refer((*location, "dataset"), registry.datasets, "dataset", task.dataset)
-            self.refer((*location, "family"), TASKS, "task family", None if ":" in task.family else task.family)
-        recipes = registry.recipes
-        for study, content in registry.studies.items():
-            for key, recipe in content.recipes.items():
-                location = ("studies", study, "recipes", key)
-                self.refer((*location, "paper"), registry.papers, "paper", recipe.paper)
-                self.refer((*location, "based_on"), recipes, "recipe", recipe.based_on)
-                if recipe.based_on == key:
-                    self.refuse((*location, "based_on"), "a recipe cannot be based on itself")
-        self.check_models(registry)
+        seen: set[tuple[str, str]] = set()
+        for row in registry.declared:
+            if (row.kind, row.name) in seen:
+                self.refuse(row.location, f"{row.name!r} is declared twice")
+            seen.add((row.kind, row.name))
+            if row.kind == "task":
+                self.refer((*row.location, "dataset"), registry.datasets, "dataset", row.value.dataset)
+                family = None if ":" in row.value.family else row.value.family
+                self.refer((*row.location, "family"), TASKS, "task family", family)
+            if row.kind == "recipe":
+                self.refer((*row.location, "paper"), registry.papers, "paper", row.value.paper)
+                self.refer((*row.location, "based_on"), registry.recipes, "recipe", row.value.based_on)
+                if row.value.based_on == row.name:
+                    self.refuse((*row.location, "based_on"), "a recipe cannot be based on itself")
+            if row.kind == "model":
+                self.check_model(registry, row.location, row.value)
 
-    def check_models(self, registry: Registry) -> None:
-        seen: set[str] = set()
-        tasks, recipes = registry.all_tasks, registry.recipes
-        for location, model in registry.placed_models():
-            self.refer((*location, "task"), tasks, "task", model.task)
-            self.refer((*location, "recipe"), recipes, "recipe", model.recipe)
-            self.refer(location, registry.papers, "paper", cell_row(model.cell).paper)
-            for figure in model.reported:
-                self.refer((*location, "reported"), registry.papers, "paper", figure.paper)
-            if problem := model.misfit(tasks[model.task]):
-                self.refuse((*location, "task"), problem)
-            if model.embedding:
-                self.refer((*location, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
-            if location[2] == "models" and location[3] != model.name:
-                self.refuse(location, f"the name derived from this entry is {model.name!r}")
-            if model.name in seen:
-                self.refuse(location, f"{model.name!r} is declared twice")
-            seen.add(model.name)
+    def check_model(self, registry: Registry, location: yaml.Path, model: Model) -> None:
+        self.refer((*location, "task"), registry.all_tasks, "task", model.task)
+        self.refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
+        self.refer(location, registry.papers, "paper", cell_row(model.cell).paper)
+        for figure in model.reported:
+            self.refer((*location, "reported"), registry.papers, "paper", figure.paper)
+        if problem := model.misfit(registry.all_tasks[model.task]):
+            self.refuse((*location, "task"), problem)
+        if model.embedding:
+            self.refer((*location, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
+        if location[2] == "models" and location[3] != model.name:
+            self.refuse(location, f"the name derived from this entry is {model.name!r}")

@@ -1,8 +1,7 @@
 """Models and grids of models, the figures that papers report of them, studies, and the whole registry."""
 
-from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -181,6 +180,11 @@ class TaskGrid(Spec):
     shared: dict[str, Any]
     tasks: dict[Key, dict[str, Any]]
 
+    @cached_property
+    def expanded(self) -> dict[str, Task]:
+        """Every task, whole."""
+        return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
+
     @model_validator(mode="after")
     def _tasks_are_whole(self) -> "TaskGrid":
         for name, own in self.tasks.items():
@@ -188,16 +192,20 @@ class TaskGrid(Spec):
                 Task.model_validate({**self.shared, **own})
             except ValidationError as error:
                 first = error.errors()[0]
-                path = [*first["loc"], *first.get("ctx", {}).get("path", ())]
-                path = [*(("tasks", name) if path[:1] and path[0] in own else ("shared",)), *path]
+                field = [*first["loc"], *first.get("ctx", {}).get("path", ())]
+                path = ["tasks", name, *field] if field and field[0] in own else ["shared", *field]
                 message = first["msg"].removeprefix("Value error, ")
                 raise PydanticCustomError("task", "{message}", {"message": message, "path": path}) from error
         return self
 
-    @cached_property
-    def expanded(self) -> dict[str, Task]:
-        """Every task, whole."""
-        return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
+
+class Declared(NamedTuple):
+    """A task, recipe, grid or model of the registry: kind, name, and the keys that lead to it in the file."""
+
+    kind: Literal["task", "recipe", "grid", "model"]
+    name: str
+    location: tuple[str, ...]
+    value: Any
 
 
 class Registry(Spec):
@@ -210,36 +218,31 @@ class Registry(Spec):
     studies: dict[Key, Study]
 
     @cached_property
+    def declared(self) -> list[Declared]:
+        """Everything that has a name, the tasks and models of grids one by one."""
+        rows = [Declared("task", name, ("tasks", name), task) for name, task in self.tasks.items()]
+        for key, grid in self.task_grids.items():
+            rows += [Declared("task", name, ("task_grids", key, "tasks", name), t) for name, t in grid.expanded.items()]
+        for key, study in self.studies.items():
+            place = ("studies", key)
+            rows += [Declared("recipe", name, (*place, "recipes", name), r) for name, r in study.recipes.items()]
+            rows += [Declared("model", m.name, (*place, "models", name), m) for name, m in study.models.items()]
+            for name, models in study.grids.items():
+                rows.append(Declared("grid", name, (*place, "grids", name), models))
+                rows += [Declared("model", m.name, (*place, "grids", name), m) for m in models.models]
+        return rows
+
+    @cached_property
     def all_tasks(self) -> dict[str, Task]:
-        """Every task by name, grids expanded."""
-        return {**self.tasks, **{name: t for grid in self.task_grids.values() for name, t in grid.expanded.items()}}
+        """Every task by name."""
+        return {row.name: row.value for row in self.declared if row.kind == "task"}
 
     @cached_property
     def recipes(self) -> dict[str, Recipe]:
         """Every recipe by name."""
-        return {key: recipe for study in self.studies.values() for key, recipe in study.recipes.items()}
+        return {row.name: row.value for row in self.declared if row.kind == "recipe"}
 
-    def placed_tasks(self) -> Iterator[tuple[tuple[str, ...], Task]]:
-        """Every task, with the keys that lead to it in the file."""
-        yield from ((("tasks", key), task) for key, task in self.tasks.items())
-        for key, grid in self.task_grids.items():
-            yield from ((("task_grids", key, "tasks", name), task) for name, task in grid.expanded.items())
-
-    def placed_models(self) -> Iterator[tuple[tuple[str, ...], Model]]:
-        """Every model, grids expanded, with the keys that lead to it in the file."""
-        for name, study in self.studies.items():
-            yield from ((("studies", name, "models", key), model) for key, model in study.models.items())
-            for key, grid in study.grids.items():
-                yield from ((("studies", name, "grids", key), model) for model in grid.models)
-
-    def duplicates(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Names of tasks, recipes and grids that were declared before, with the keys that lead to them."""
-        seen: set[tuple[str, str]] = set()
-        places = [(location, "task", location[-1]) for location, _ in self.placed_tasks()]
-        for study, content in self.studies.items():
-            places += [(("studies", study, "recipes", key), "recipe", key) for key in content.recipes]
-            places += [(("studies", study, "grids", key), "grid", key) for key in content.grids]
-        for location, kind, key in places:
-            if (kind, key) in seen:
-                yield location, key
-            seen.add((kind, key))
+    @cached_property
+    def models(self) -> dict[str, Model]:
+        """Every model by name, sorted."""
+        return dict(sorted((row.name, row.value) for row in self.declared if row.kind == "model"))
