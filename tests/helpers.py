@@ -1,4 +1,4 @@
-"""What the tests of cells and of networks share: small networks with random weights, and gradients as plain dicts."""
+"""Small networks with random weights, and gradients as plain dicts, for the tests of cells and of networks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, product
@@ -27,47 +27,47 @@ NUMBERS = {
     "leak": (0.1,),
     "margin": (0.5,),
 }
-"""Values of the options that are numbers."""
+"""The values that the tests give to numeric options of cells."""
 
 
 def _cases() -> dict[str, tuple[str, dict[str, object]]]:
-    found: dict[str, tuple[str, dict[str, object]]] = {}
+    cases: dict[str, tuple[str, dict[str, object]]] = {}
     for cell, row in CELLS.items():
         values = [NUMBERS[key] if isinstance(choice, Number) else choice for key, choice in row.options.items()]
         for chosen in product(*values):
             options = dict(zip(row.options, chosen, strict=True))
-            found[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)
-    return found
+            cases[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)
+    return cases
 
 
 CASES = _cases()
-"""Every cell with every combination of its options: a readable name to (cell, options)."""
+"""(cell, options) by a readable name, for every cell with every combination of its options."""
 
 
 def can(case: str, *fields: str) -> bool:
-    """Whether a cell, or one of CASES, may have all these fields of a specification."""
+    """Return whether a cell, or one of CASES, may have all these fields of a specification."""
     cell, _ = CASES.get(case, (case, {}))
     return not CELLS[cell].without.keys() & set(fields)
 
 
 def each(name: str, cases: Iterable[str], *fields: str) -> pytest.MarkDecorator:
-    """A test of every one of the cases that may have these fields."""
+    """Parametrize a test with every case that may have these fields of a specification."""
     return pytest.mark.parametrize(name, [case for case in cases if can(case, *fields)])
 
 
 def in_each_form(name: str, cases: Iterable[str], *fields: str) -> pytest.MarkDecorator:
-    """A test of every one of the cases that may have these fields, dense and, where it can be one, a convolution."""
+    """Parametrize a test with every case that may have these fields, dense and, if the cell can be one, convolutional."""
     able = [case for case in cases if can(case, *fields)]
-    found = [pytest.param(case, None, id=f"{case}-dense") for case in able]
-    found += [pytest.param(case, 3, id=f"{case}-conv") for case in able if can(case, "kernel")]
-    return pytest.mark.parametrize((name, "kernel"), found)
+    parameters = [pytest.param(case, None, id=f"{case}-dense") for case in able]
+    parameters += [pytest.param(case, 3, id=f"{case}-conv") for case in able if can(case, "kernel")]
+    return pytest.mark.parametrize((name, "kernel"), parameters)
 
 
 def config(
     cell: str = "star", *, layers: int = 2, units: int = 3, inputs: Sequence[int] = (2,), steps: int = 6,
     outputs: int = 4, readout: str = "last", mean: float = 0.0, std: float = 1.0, **architecture: object,
 ) -> Config:  # fmt: skip
-    """A small specification; `architecture` are further fields of Architecture."""
+    """Return a small specification; `architecture` holds further fields of Architecture."""
     return Config(
         name="small",
         task="none",
@@ -77,7 +77,7 @@ def config(
 
 
 def network(case: str = "star", *, dtype: torch.dtype = torch.float64, train: bool = False, **spec: object) -> Network:
-    """A small network of a cell or of one of CASES whose parameters, biases included, are all random."""
+    """Return a small network of a cell or of one of CASES, with random values in all parameters, biases included."""
     cell, options = CASES.get(case, (case, spec.pop("options", {})))
     net = build(config(cell, options=options, **spec), device="cpu", dtype=dtype)
     generator = torch.Generator().manual_seed(1)
@@ -92,52 +92,54 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def random_state(net: Network, batch: int) -> NetworkState:
-    """Random states of the layers, inside (-1, 1) as most cells keep them, that ask for gradients."""
+    """Return random states of the layers, within (-1, 1) as those of most cells, that require gradients."""
     layers = net.initial_state(batch)[: len(net.layers)]
     seeds = count(100)
-    return tuple(tuple(normal(*s.shape, seed=next(seeds)).tanh().requires_grad_() for s in parts) for parts in layers)
+    return tuple(tuple(normal(*s.shape, seed=next(seeds)).tanh().requires_grad_() for s in layer) for layer in layers)
 
 
 def flatten(state: NetworkState) -> list[Tensor]:
-    return [s for parts in state for s in parts]
+    """Return the states of all layers in one list."""
+    return [s for layer in state for s in layer]
 
 
 def score(values: Sequence[Tensor]) -> Tensor:
-    """A number that weighs every entry of `values` differently, to take gradients of."""
+    """Return a number that weighs every entry of `values` differently, to take gradients of."""
     parts = [(v * normal(*v.shape, seed=10 + i).to(v)).sum() for i, v in enumerate(values)]
     return torch.stack(parts).sum()
 
 
 def gradients(value: Tensor, of: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Gradients of a number, zero where it does not depend on a tensor."""
-    found = torch.autograd.grad(value, list(of.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(of, found, strict=True))
+    """Return the gradients of a number by name; zero for a tensor on which it does not depend."""
+    grads = torch.autograd.grad(value, list(of.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(of, grads, strict=True))
 
 
 def weights(net: Network, prefix: str = "") -> dict[str, Tensor]:
-    """Parameters whose names start with `prefix`, under what remains of their names."""
+    """Return the parameters whose names start with `prefix`, by the rest of their names."""
     return {name.removeprefix(prefix): p for name, p in net.named_parameters() if name.startswith(prefix)}
 
 
-def direction(net: Network, layer: int = 0, way: int = 0) -> dict[str, Tensor]:
-    return weights(net, f"layers.{layer}.directions.{way}.")
+def direction(net: Network, layer: int = 0, index: int = 0) -> dict[str, Tensor]:
+    """Return the parameters of one direction of a layer, 0 forward and 1 backward."""
+    return weights(net, f"layers.{layer}.directions.{index}.")
 
 
 def same(actual: object, expected: object, tolerance: float = 1e-10) -> None:
-    """Equal to within `tolerance`, tensors or nested tuples, lists and dicts of them."""
+    """Assert that tensors, or nested tuples, lists and dicts of them, are equal within `tolerance`."""
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def stepped(net: Network, x: Tensor, state: NetworkState | None = None) -> list[Tensor]:
-    """Logits after every step of x: (batch, time, ...)."""
+    """Return the logits after every step of x, (batch, time, ...)."""
     logits = []
     for x_t in x.unbind(1):
-        now, state = net.step(x_t, state)
-        logits.append(now)
+        step_logits, state = net.step(x_t, state)
+        logits.append(step_logits)
     return logits
 
 
 def flip(path: Path) -> None:
-    """Change the last bit of a file."""
+    """Flip the last bit of a file."""
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
