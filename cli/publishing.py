@@ -53,11 +53,11 @@ def release(
     name = (release.release_results if results_only else release.release)(folder)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
+    card_command = "make generated" if paths.is_checkout() else f"rnnzoo card {name} --write"
     if results_only:
-        say(f"Kept without weights.{' Next: make generated.' if paths.is_checkout() else ''}")
+        say(f"Kept without weights. Next: {card_command}")
     else:
-        then = ", then make generated" if paths.is_checkout() else ""
-        say(f"Pinned in cards/lock.json. Next: rnnzoo eval {name} --record{then}.")
+        say(f"Pinned in cards/lock.json. Next: rnnzoo eval {name} --record, then {card_command}")
 
 
 def _release_dataset(name: str, results_only: bool, as_json: bool) -> None:

@@ -198,6 +198,14 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     assert evaluation.command == f"rnnzoo eval runs/{out.name} --record --device cpu"
     run("eval", str(out), "--record", "--device", "cpu")
     assert len(results.read(out).evaluations) == 1
+    code, text, err = run("release", str(out))
+    assert (code, Path(text.strip()).name) == (0, NAME)
+    assert f"Next: rnnzoo eval {NAME} --record, then rnnzoo card {NAME} --write" in err
+    code, text, err = run("card", NAME, "--write")
+    card = paths.path("cards", NAME, "README.md")
+    assert (code, err) == (0, f"Wrote {card}\n")
+    assert card.read_text() == text == run("card", NAME)[1]
+    assert json.loads(run("card", NAME, "--json")[1]) == {"name": NAME, "card": text}
 
 
 def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
