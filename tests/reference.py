@@ -26,7 +26,7 @@ def linear(weight: Tensor, s: Tensor) -> Tensor:
 
 
 def channels(vector: Tensor, s: Tensor) -> Tensor:
-    """A value a channel in a shape that broadcasts over s."""
+    """Return (channels,) reshaped to broadcast over s."""
     return vector.reshape(-1, *[1] * (s.dim() - 2))
 
 
@@ -255,7 +255,7 @@ def antisymmetric_gated(w: Weights, x: Tensor, state: State, epsilon: float = 0.
 
 
 def difference(W: Tensor, s: Tensor) -> Tensor:
-    """(W - W^T) s; a transposed convolution is what its name says."""
+    """(W - W^T) s; the transpose of a convolution is the transposed convolution."""
     if W.dim() == 2:
         return s @ W.T - s @ W
     return linear(W, s) - conv_transpose2d(s, W, padding=W.shape[-1] // 2)

@@ -1,4 +1,4 @@
-"""Feed-forward networks: every activation and initialiser against what the document says of it, and their two tasks."""
+"""Feed-forward networks: activations and initialisers by Chen 2022, and the two tasks of that thesis."""
 
 import hashlib
 import math
@@ -25,7 +25,7 @@ X = [-800.0, -3.0, -0.5, 0.0, 0.25, 4.0, 800.0]
 
 
 def config(**changes):
-    """A network of 5 features, and hidden layers of 7 units."""
+    """Return the config of a network of 5 features and hidden layers of 7 units."""
     architecture = {"cell": "mlp", "layers": 3, "units": 7, **changes}
     shape = {key: architecture.pop(key) for key in ("mean", "std", "inputs") if key in architecture}
     inputs = shape.pop("inputs", (5,))
@@ -58,8 +58,8 @@ SLOPES = {
 
 
 def activated(name, x):
-    given = {"slope": 0.3, "alpha": 0.3, "beta": 0.7}
-    parts = [torch.tensor(given[p], dtype=torch.float64, requires_grad=True) for p in ACTIVATIONS[name].start]
+    values = {"slope": 0.3, "alpha": 0.3, "beta": 0.7}
+    parts = [torch.tensor(values[p], dtype=torch.float64, requires_grad=True) for p in ACTIVATIONS[name].start]
     return ACTIVATIONS[name].apply(x, *parts), parts
 
 
@@ -101,11 +101,11 @@ def test_a_network_is_its_equations(name):
             )  # slopes above 0
     x = torch.randn(4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(99))
     h, seen = (x.numpy() - numpy.arange(1.0, 6.0)) / 2.0, []
-    own = {key: p.detach().numpy() for key, p in net.named_parameters()}
+    weights = {key: p.detach().numpy() for key, p in net.named_parameters()}
     for layer in range(3):
-        a = h @ own[f"hidden.{layer}.map.weight"].T + own[f"hidden.{layer}.map.bias"]
-        slope = own.get(f"hidden.{layer}.shape.slope", numpy.zeros(7))
-        alpha, beta = (own.get(f"hidden.{layer}.shape.{p}", numpy.ones(7)) for p in ("alpha", "beta"))
+        a = h @ weights[f"hidden.{layer}.map.weight"].T + weights[f"hidden.{layer}.map.bias"]
+        slope = weights.get(f"hidden.{layer}.shape.slope", numpy.zeros(7))
+        alpha, beta = (weights.get(f"hidden.{layer}.shape.{p}", numpy.ones(7)) for p in ("alpha", "beta"))
         below = numpy.minimum(a, 0)
         h = {
             "tanh": numpy.tanh(a), "sigmoid": 1 / (1 + numpy.exp(-a)), "relu": numpy.maximum(a, 0),
@@ -115,7 +115,7 @@ def test_a_network_is_its_equations(name):
         }[name]  # fmt: skip
         seen.append(torch.from_numpy(h))
     torch.testing.assert_close(net.features(x), seen)
-    torch.testing.assert_close(net(x), torch.from_numpy(h @ own["head.weight"].T + own["head.bias"]))
+    torch.testing.assert_close(net(x), torch.from_numpy(h @ weights["head.weight"].T + weights["head.bias"]))
 
 
 @pytest.mark.parametrize(("name", "extra"), [("tanh", 0), ("prelu", 1), ("mpelu", 2)])
@@ -125,7 +125,7 @@ def test_parameters_and_multiply_adds(name, extra):
     assert multiply_adds(net) == 5 * 7 + 2 * 7 * 7 + 7 * 2
 
 
-def test_parameters_of_the_document_s_network():
+def test_parameters_of_the_network_of_the_thesis():
     assert counts("mlp-3x8-pima.sigmoid").parameters == (8 * 8 + 8) * 3 + 8 * 2 + 2
     assert counts("mlp-3x8-pima.prelu").parameters == (8 * 8 + 8 + 8) * 3 + 8 * 2 + 2
 
@@ -143,7 +143,7 @@ START = {
 
 
 @pytest.mark.parametrize("name", START)
-def test_initialisers_have_the_statistics_of_the_document(name):
+def test_initialisers_have_the_statistics_of_the_thesis(name):
     """Chen 2022, eq. 3.14 to 3.17, for 300 inputs and 400 units."""
     net = build(config(inputs=(300,), units=400, layers=1, init=Init(input=name)), device="cpu")
     values = net.hidden[0].map.weight.detach().double().flatten()
@@ -196,7 +196,7 @@ def test_one_initialiser_a_layer_and_what_starts_alike():
     ({"init": Init(gate_bias="one")}, "gate_bias"), ({"init": Init(input=["zero", "zero"])}, "layers|initialis"),
     ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "5, 5, 5"),
 ])  # fmt: skip
-def test_what_a_feed_forward_network_cannot_have(changes, words):
+def test_fields_that_a_feed_forward_network_cannot_have_are_refused(changes, words):
     with pytest.raises(ValidationError, match=words):
         config(**changes)
 
@@ -212,7 +212,7 @@ def test_time_and_no_time_do_not_mix():
         Interface(input=(2,), steps=2, outputs=2, readout="none")
 
 
-def test_what_takes_time_is_not_there():
+def test_nothing_that_takes_time_steps_exists():
     net, x = build(config(), device="cpu"), torch.zeros(3, 5)
     for name in ("step", "initial_state", "encode", "trace", "stack", "backend", "tbptt_steps", "checkpoint_every"):
         assert not hasattr(net, name)
@@ -234,7 +234,7 @@ def test_dropout_and_another_head():
     assert net.eval()(x).shape == (200, 4)
 
 
-# the tasks
+# Tasks
 
 
 def pima(folder, monkeypatch, content, **changes):
@@ -294,8 +294,8 @@ def test_circles():
 def test_training_and_evaluation_of_a_checkpoint(tmp_path):
     name = "mlp-3x8-circles.tanh"
     entry = registry.find(name)
-    found = trainer.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 12})
-    assert found.history[-1].train_loss < found.history[0].train_loss
+    summary = trainer.train(entry, tmp_path / "run", device="cpu", overrides={"epochs": 12})
+    assert summary.history[-1].train_loss < summary.history[0].train_loss
     loaded = loading.load(tmp_path / "run", device="cpu")
     split = task_data(entry.task, entry.dataset).split("test")
     value = evaluation.evaluate(tmp_path / "run", device="cpu").value
@@ -305,7 +305,7 @@ def test_training_and_evaluation_of_a_checkpoint(tmp_path):
             trainer.train(entry, tmp_path / "other", device="cpu", overrides=field)
 
 
-def test_show_and_card_say_what_it_is(run):
+def test_show_and_card_describe_a_feed_forward_network(run):
     code, out, _ = run("show", "mlp-3x8-pima.prelu-tuned")
     assert code == 0
     for text in ("feed-forward network", "8 values", "he-normal, then uniform-0.05, then lecun-uniform", "prelu"):
@@ -347,7 +347,7 @@ def test_bench_times_recurrent_networks_only(run):
     assert "has no time steps" in err
 
 
-def test_what_is_pooled_is_the_last_hidden_layer():
+def test_pooled_is_the_last_hidden_layer():
     net, x = build("mlp-3x8-circles.sigmoid", device="cpu").eval(), torch.randn(4, 2)
     assert torch.equal(net.pooled(x), net.features(x)[-1])
     assert torch.equal(net.head(net.pooled(x)), net(x))

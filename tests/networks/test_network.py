@@ -1,4 +1,4 @@
-"""What a network promises around its cells: states, lengths, readouts, scans, regularisers, start values, counts."""
+"""A network around its cells: states, lengths, readouts, scans, regularisers, start values, counts."""
 
 import math
 from collections.abc import Callable
@@ -44,18 +44,18 @@ each_case = each("case", CASES)
 each_cell_in_each_form = in_each_form("cell", CELLS)
 each_cell_with_zoneout = each("cell", CELLS, "zoneout")
 each_readout = pytest.mark.parametrize("readout", READOUTS)
-each_way = pytest.mark.parametrize("merge", [None, *MERGES])
+each_merge = pytest.mark.parametrize("merge", [None, *MERGES])
 dense_and_conv = pytest.mark.parametrize("kernel", [None, 3], ids=["dense", "conv"])
 STACKED = [case for case, (cell, _) in CASES.items() if not CELLS[cell].layers_inside]
 
 
 def shape(kernel: int | None) -> tuple[int, ...]:
-    """Input of a small network: numbers, or small images."""
+    """Return the shape of a time step of a small network: numbers, or small images."""
     return (2,) if kernel is None else (2, 3, 4)
 
 
 def channels(cell: str, layers: int, units: int) -> list[int]:
-    """Of each state of one layer, the output first."""
+    """Return the number of channels of each state of one layer, the output first."""
     kinds = ["units"] * layers if cell == "gf-rnn" else reference.STATES.get(cell, ["units"])
     return [{"units": units, "complex": 2 * units, "one": 1}[kind] for kind in kinds]
 
@@ -67,7 +67,7 @@ def batch(net: Network, size: int = 3, steps: int = 6) -> Tensor:
 # The network as a whole
 
 
-@each_way
+@each_merge
 @dense_and_conv
 @each_readout
 def test_a_network_is_its_layers_and_a_head(merge: str | None, kernel: int | None, readout: str) -> None:
@@ -77,30 +77,31 @@ def test_a_network_is_its_layers_and_a_head(merge: str | None, kernel: int | Non
     h = (x - 0.5) / 2
     for layer in range(2):
         zero = (normal(3, 3, *net.interface.input[1:]) * 0,) * 2
-        ways = [reference.run("lstm", direction(net, layer), h, zero)[0]]
+        outputs = [reference.run("lstm", direction(net, layer), h, zero)[0]]
         if merge:
-            ways.append(reference.run("lstm", direction(net, layer, 1), h.flip(1), zero)[0].flip(1))
-        h = merged(merge, *ways)
+            outputs.append(reference.run("lstm", direction(net, layer, 1), h.flip(1), zero)[0].flip(1))
+        h = merged(merge, *outputs)
     same(net.encode(x)[0], h)
-    # where a direction has read the whole sequence: the backward one at the first step
-    last = merged(merge, *(way[:, at : at + 1] for way, at in zip(ways, (5, 0), strict=False)))[:, 0]
+    # each direction after the whole sequence: for the backward one, that is the first step
+    last = merged(merge, *(output[:, t : t + 1] for output, t in zip(outputs, (5, 0), strict=False)))[:, 0]
     h = {"last": last, "mean": h.mean(1), "every": h}[readout]
     h = h if kernel is None else h.mean((-1, -2))
     same(net(x), h @ net.head.weight.T + net.head.bias)
 
 
-def merged(merge: str | None, ahead: Tensor, back: Tensor | None = None) -> Tensor:
-    if merge is None or back is None:
-        return ahead
+def merged(merge: str | None, forward: Tensor, backward: Tensor | None = None) -> Tensor:
+    """Return the outputs of two directions, (batch, time, units, ...), merged."""
+    if merge is None or backward is None:
+        return forward
     match merge:
         case "sum":
-            return ahead + back
+            return forward + backward
         case "concat":
-            return torch.cat([ahead, back], 2)
+            return torch.cat([forward, backward], 2)
         case "mul":
-            return ahead * back
+            return forward * backward
         case _:
-            return 0.5 * ahead + 0.5 * back
+            return 0.5 * forward + 0.5 * backward
 
 
 def test_input_is_standardised_only_where_asked() -> None:
@@ -176,7 +177,7 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
 
 
 @each_cell
-@each_way
+@each_merge
 def test_initial_state_is_zero_and_in_shape(cell: str, merge: str | None) -> None:
     net = network(cell, layers=2, units=3, bidirectional=merge, dtype=torch.float32)
     layers = 1 if CELLS[cell].layers_inside else 2
@@ -199,11 +200,11 @@ def test_initial_state_of_images_and_of_a_mean() -> None:
 def test_features_are_every_layers_outputs(cell: str, kernel: int | None) -> None:
     net = network(cell, layers=3, kernel=kernel, inputs=shape(kernel))
     x, lengths = batch(net), torch.tensor([6, 1, 3])
-    for given in (None, lengths):
-        found = net.features(x, given)
-        assert len(found) == (1 if CELLS[cell].layers_inside else 3)
-        assert {f.shape for f in found} == {(3, 6, channels(cell, 3, 3)[0], *shape(kernel)[1:])}
-        same(found[-1], net.encode(x, lengths=given)[0])
+    for some_lengths in (None, lengths):
+        features = net.features(x, some_lengths)
+        assert len(features) == (1 if CELLS[cell].layers_inside else 3)
+        assert {f.shape for f in features} == {(3, 6, channels(cell, 3, 3)[0], *shape(kernel)[1:])}
+        same(features[-1], net.encode(x, lengths=some_lengths)[0])
     if not CELLS[cell].layers_inside:
         zero = tuple(torch.zeros_like(s) for s in net.initial_state(3)[0])
         same(net.features(x)[0], reference.run(cell, direction(net), x, zero)[0])
@@ -213,15 +214,15 @@ def test_features_are_every_layers_outputs(cell: str, kernel: int | None) -> Non
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("kernel", [None, 3])
 @pytest.mark.parametrize("lengths", [None, [6, 1, 3]])
-def test_what_is_pooled_is_what_the_head_reads(readout: str, kernel: int | None, lengths: list[int] | None) -> None:
+def test_pooled_is_the_input_of_the_head(readout: str, kernel: int | None, lengths: list[int] | None) -> None:
     net = network("gru", kernel=kernel, inputs=shape(kernel), readout=readout)
     x = batch(net)
-    found = net.pooled(x, lengths)
-    assert found.shape == ((3, 6, 3) if readout == "every" else (3, 3))
-    logits = net.head(found)
+    pooled = net.pooled(x, lengths)
+    assert pooled.shape == ((3, 6, 3) if readout == "every" else (3, 3))
+    logits = net.head(pooled)
     if readout == "every" and lengths is not None:
-        assert not found[1, 1:].any()
-        assert not found[2, 3:].any()
+        assert not pooled[1, 1:].any()
+        assert not pooled[2, 3:].any()
         logits = torch.where(torch.arange(6)[:, None] < torch.tensor(lengths)[:, None, None], logits, 0)
     assert torch.equal(logits, net(x, lengths))
 
@@ -230,7 +231,7 @@ def test_what_is_pooled_is_what_the_head_reads(readout: str, kernel: int | None,
 
 
 @each_cell
-@each_way
+@each_merge
 @each_readout
 def test_padding_changes_nothing(cell: str, merge: str | None, readout: str) -> None:
     """Logits and gradients of a batch padded with NaN are those of its sequences run one by one."""
@@ -318,38 +319,38 @@ def test_lengths_may_be_any_integers(dtype: torch.dtype, merge: str | None) -> N
 
 @each_cell
 @pytest.mark.parametrize("merge", MERGES)
-def test_both_ways_equal_one_way_and_the_reversed_sequence(cell: str, merge: str) -> None:
-    both, ahead, back = (network(cell, layers=1, bidirectional=way) for way in (merge, None, None))
+def test_two_directions_equal_two_networks_of_one(cell: str, merge: str) -> None:
+    both, forward, backward = (network(cell, layers=1, bidirectional=each) for each in (merge, None, None))
     with torch.no_grad():
-        for way, net in enumerate((ahead, back)):
+        for index, net in enumerate((forward, backward)):
             for name, p in direction(net).items():
-                p.copy_(direction(both, 0, way)[name])
+                p.copy_(direction(both, 0, index)[name])
     x, state = batch(both), random_state(both, 3)
-    own = len(state[0]) // 2
+    count = len(state[0]) // 2
     outputs, final = both.encode(x, state)
-    one, one_end = ahead.encode(x, (state[0][:own],))
-    two, two_end = back.encode(x.flip(1), (state[0][own:],))
-    same(outputs, merged(merge, one, two.flip(1)))
-    same(final[0], one_end[0] + two_end[0])
+    forward_outputs, forward_final = forward.encode(x, (state[0][:count],))
+    backward_outputs, backward_final = backward.encode(x.flip(1), (state[0][count:],))
+    same(outputs, merged(merge, forward_outputs, backward_outputs.flip(1)))
+    same(final[0], forward_final[0] + backward_final[0])
     assert both.width == outputs.shape[2] == channels(cell, 1, 3)[0] * (2 if merge == "concat" else 1)
 
 
 @each_cell
 @pytest.mark.parametrize("merge", ["sum", "mul", "mean"])
 def test_the_last_output_is_the_same_of_a_reversed_sequence_and_exchanged_directions(cell: str, merge: str) -> None:
-    net, turned = (network(cell, layers=1, bidirectional=merge) for _ in range(2))
+    net, exchanged = (network(cell, layers=1, bidirectional=merge) for _ in range(2))
     with torch.no_grad():
-        turned.head.load_state_dict(net.head.state_dict())
-        for way in range(2):
-            for name, p in direction(turned, 0, 1 - way).items():
-                p.copy_(direction(net, 0, way)[name])
+        exchanged.head.load_state_dict(net.head.state_dict())
+        for index in range(2):
+            for name, p in direction(exchanged, 0, 1 - index).items():
+                p.copy_(direction(net, 0, index)[name])
     x, lengths = batch(net), torch.tensor([6, 1, 3])
-    same(net(x), turned(x.flip(1)))
-    back = torch.stack([torch.cat([one[:n].flip(0), one[n:]]) for one, n in zip(x, lengths, strict=True)])
-    same(net(x, lengths), turned(back, lengths))
+    same(net(x), exchanged(x.flip(1)))
+    reversed_x = torch.stack([torch.cat([one[:n].flip(0), one[n:]]) for one, n in zip(x, lengths, strict=True)])
+    same(net(x, lengths), exchanged(reversed_x, lengths))
 
 
-def test_both_ways_cannot_step() -> None:
+def test_a_bidirectional_network_cannot_step() -> None:
     net = network(bidirectional="sum")
     with pytest.raises(RequestError, match="small is bidirectional"):
         net.step(batch(net)[:, 0])
@@ -363,33 +364,33 @@ def test_both_ways_cannot_step() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_the_wavefront_equals_the_plain_scan(case: str, layers: int, steps: int) -> None:
     net = network(case, layers=layers)
-    x, state, found = batch(net, steps=steps).requires_grad_(), random_state(net, 3), {}
+    x, state, results = batch(net, steps=steps).requires_grad_(), random_state(net, 3), {}
     of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
     for net.backend in ("plain", "fused", "auto"):
         outputs, final = net.encode(x, state)
-        found[net.backend] = [outputs, final, gradients(score([outputs, *flatten(final)]), of), net(x)]
-    same(found["fused"], found["plain"])
-    same(found["auto"], found["plain"])
+        results[net.backend] = [outputs, final, gradients(score([outputs, *flatten(final)]), of), net(x)]
+    same(results["fused"], results["plain"])
+    same(results["auto"], results["plain"])
 
 
-def test_what_the_wavefront_computes_beyond_the_end_changes_nothing() -> None:
+def test_the_wavefront_ignores_what_it_computes_beyond_the_end() -> None:
     """Lower layers that have done their last step may overflow while the upper ones still run."""
     net = network("rin", layers=5)
     with torch.no_grad():
         for layer in range(5):
             direction(net, layer)["cell.recurrent.weight"].fill_(1e200)
             direction(net, layer)["input.bias"].fill_(1)
-    x, found = batch(net, steps=1), {}
+    x, results = batch(net, steps=1), {}
     for net.backend in ("plain", "fused"):
         outputs, final = net.encode(x)
-        found[net.backend] = [outputs, final, gradients(score([outputs]), dict(net.named_parameters()))]
-    same(found["fused"], found["plain"])
+        results[net.backend] = [outputs, final, gradients(score([outputs]), dict(net.named_parameters()))]
+    same(results["fused"], results["plain"])
 
 
 IMPOSSIBLE = {
     "one layer": {"layers": 1},
     "images": {"kernel": 3, "inputs": (2, 3, 4)},
-    "both ways": {"bidirectional": "sum"},
+    "two directions": {"bidirectional": "sum"},
     "norm": {"layer_norm": True},
     "zoneout": {"zoneout": 0.5},
     "dropout": {"dropout": 0.5, "train": True},
@@ -487,18 +488,18 @@ def test_truncation_equals_detaching_between_chunks(cell: str, layers: int) -> N
     assert not all(torch.allclose(cut[name], whole[name]) for name in cut)
 
 
-def test_truncation_cuts_both_ways() -> None:
-    """Each direction is cut every so many of its own steps."""
+def test_truncation_cuts_both_directions() -> None:
+    """Each direction is cut after every `tbptt_steps` of its own steps."""
     net = network("lstm", layers=1, bidirectional="concat")
     x, parameters, net.tbptt_steps = batch(net, steps=7), dict(net.named_parameters()), 3
-    ways = []
-    for way, turned in enumerate((x, x.flip(1))):
+    outputs = []
+    for index, sequence in enumerate((x, x.flip(1))):
         pieces, state = [], (torch.zeros(3, 3, dtype=torch.float64),) * 2
-        for chunk in turned.split(3, 1):
-            piece, state = reference.run("lstm", direction(net, 0, way), chunk, tuple(s.detach() for s in state))
+        for chunk in sequence.split(3, 1):
+            piece, state = reference.run("lstm", direction(net, 0, index), chunk, tuple(s.detach() for s in state))
             pieces.append(piece)
-        ways.append(torch.cat(pieces, 1))
-    expected = torch.cat([ways[0], ways[1].flip(1)], 2)
+        outputs.append(torch.cat(pieces, 1))
+    expected = torch.cat([outputs[0], outputs[1].flip(1)], 2)
     same(gradients(score([net.encode(x)[0]]), parameters), gradients(score([expected]), parameters))
 
 
@@ -799,10 +800,10 @@ def built(cell: str, seed: int = 0, **spec: object) -> Network:
 
 
 def maps(net: Network, role: str) -> dict[str, Tensor]:
-    """Weights of the input maps, or of the recurrent ones that start as the specification says."""
+    """Return the weights of the input maps, or of the recurrent maps whose start values Init sets."""
     inner = ".input." if role == "input" else ".cell."
-    found = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
-    return {k: v for k, v in found.items() if v.dim() > 1 and not k.endswith("rotation.weight")}
+    weights = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
+    return {k: v for k, v in weights.items() if v.dim() > 1 and not k.endswith("rotation.weight")}
 
 
 @in_each_form("case", CASES)
@@ -893,8 +894,8 @@ def test_each_cell_has_its_own_defaults() -> None:
             assert 0.95 * bound < weight.abs().max() < 1.001 * bound
             assert abs(weight.std() * math.sqrt(3) / bound - 1) < 0.15
     for cell in set(CELLS) - {"rin", "rin-dt", "irnn"} - bounds.keys():
-        given = built(cell, init={"input": "glorot-uniform", "recurrent": "orthogonal"})
-        same(dict(built(cell).named_parameters()), dict(given.named_parameters()), 0)
+        explicit = built(cell, init={"input": "glorot-uniform", "recurrent": "orthogonal"})
+        same(dict(built(cell).named_parameters()), dict(explicit.named_parameters()), 0)
 
 
 def parts(net: Network, *names: str) -> list[Tensor]:
@@ -903,7 +904,7 @@ def parts(net: Network, *names: str) -> list[Tensor]:
 
 
 @each_case
-def test_what_belongs_to_no_map_starts_as_the_cell_says(case: str) -> None:
+def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
     cell, options = CASES[case]
     net = built(cell, options=options, units=300, steps=50)
     known = {}
@@ -923,9 +924,9 @@ def test_what_belongs_to_no_map_starts_as_the_cell_says(case: str) -> None:
         (value,) = parts(net, name)
         assert low <= value.min() <= low + 0.05 * (high - low), name
         assert high - 0.5 * (high - low) <= value.max() <= high, name
-    odd = {k for k, v in direction(net).items() if v.dim() == 1 or k.endswith("rotation.weight")}
-    plain = {k for k in odd if k.endswith("bias") and "importance" not in k}
-    assert {k.removeprefix("cell.") for k in odd - plain} == known.keys()
+    special = {k for k, v in direction(net).items() if v.dim() == 1 or k.endswith("rotation.weight")}
+    biases = {k for k in special if k.endswith("bias") and "importance" not in k}
+    assert {k.removeprefix("cell.") for k in special - biases} == known.keys()
     if cell == "lstm-phased":
         log_period, shift = parts(net, "log_period", "shift")
         assert 0.9 < (shift / log_period.exp()).max() <= 1
@@ -966,7 +967,7 @@ def test_gate_biases_keep_memory(cell: str, name: str) -> None:
         assert low - 1e-6 <= draw.min()
         assert draw.max() <= high + 1e-6
         assert draw.max() - draw.min() >= 0.85 * (high - low)
-        for gate in new:  # the same bias with the other sign, but for the customary 1, which is a forget gate's alone
+        for gate in new:  # the same bias, with the other sign; "one" sets the forget gate only
             same(blocks[gate] * memory[gate], draw * (name != "one"), 0)
     if high > low:
         assert all(not torch.equal(a, b) for a, b in pairwise(draws))
@@ -1010,26 +1011,26 @@ def test_start_values_come_from_the_seed(cell: str, merge: str | None) -> None:
 
 @each_cell
 def test_start_values_do_not_depend_on_the_number_of_threads(cell: str) -> None:
-    threads, found = torch.get_num_threads(), []
+    threads, states = torch.get_num_threads(), []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            found.append(dict(built(cell, units=64, init={"recurrent": "orthogonal"}).state_dict()))
+            states.append(dict(built(cell, units=64, init={"recurrent": "orthogonal"}).state_dict()))
             assert torch.get_num_threads() == count
     finally:
         torch.set_num_threads(threads)
-    same(*found, 0)
+    same(*states, 0)
 
 
 def test_layers_and_directions_start_differently() -> None:
     net = built("lstm", inputs=(3,), layers=3, bidirectional="sum")
-    found = [direction(net, layer, way)["input.weight"] for layer in range(3) for way in range(2)]
-    assert all(not torch.equal(a, b) for i, a in enumerate(found) for b in found[:i])
+    weights = [direction(net, layer, index)["input.weight"] for layer in range(3) for index in range(2)]
+    assert all(not torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
 
 
 @each_cell
 def test_nothing_is_left_without_a_start_value(cell: str) -> None:
-    """Building takes memory as it is: what is not set would be whatever lay there."""
+    """Building allocates memory without clearing it, so a forgotten parameter would hold whatever was there."""
     spec = {"kernel": 3, "inputs": (2, 3, 3)} if can(cell, "kernel") else {}
     torch.utils.deterministic.fill_uninitialized_memory = True
     torch.use_deterministic_algorithms(True)  # with the line above, fresh memory is NaN
@@ -1097,13 +1098,13 @@ def test_large_networks_are_built_and_loaded_when_asked_for(monkeypatch: pytest.
         assert torch.equal(again.head.weight, large.head.weight)
 
 
-def test_vectors_that_are_not_trained_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_embeddings_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     words = Interface(vocabulary=100, steps=6, outputs=4, readout="last")
     frozen = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=50, trainable=False))
-    made = Config(name="small", task="none", architecture=frozen, interface=words)
-    monkeypatch.setattr(configured, "MAX_PARAMETERS", sizes.parameters(builder.build(made, device="meta")))
+    spec = Config(name="small", task="none", architecture=frozen, interface=words)
+    monkeypatch.setattr(configured, "MAX_PARAMETERS", sizes.parameters(builder.build(spec, device="meta")))
     with pytest.raises(SizeError, match="small has"):
-        builder.build(made, device="cpu")
+        builder.build(spec, device="cpu")
 
 
 @each_case
@@ -1149,7 +1150,7 @@ def test_multiply_adds_of_two_directions() -> None:
     assert sizes.multiply_adds(net) == 7 * 2 * ((2 * 4 * 2 + 16) + (2 * 4 * 8 + 16)) + 5 * 8
 
 
-def test_a_neck_reads_every_step() -> None:
+def test_a_convolutional_head_reads_every_step() -> None:
     head = {"filters": (5,), "kernel": 3}
     every, last = (network("gru", kernel=3, inputs=(2, 4, 4), readout=each, head=head) for each in ("every", "last"))
     assert not every.pooled(normal(3, 6, 2, 4, 4), torch.tensor([6, 1, 3]))[1, 1:].any()

@@ -1,4 +1,4 @@
-"""What the papers promise of their cells beyond the equations, and what another library makes of the same equations."""
+"""Properties that papers claim of their cells beyond the equations, and a comparison with another library's cells."""
 
 import math
 import re
@@ -23,13 +23,13 @@ UNITS = 7
 
 
 def maps(net: Network) -> dict[str, Projection]:
-    """The recurrent maps of the first layer."""
+    """Return the recurrent maps of the first layer."""
     first = next(m for m in net.modules() if isinstance(m, Direction))
     return {name: m for name, m in first.cell.named_modules() if isinstance(m, Projection)}
 
 
 def matrix(m: Projection, channels: int) -> Tensor:
-    """What a map does to each unit vector: its matrix."""
+    """Return the matrix of a map, from what it does to unit vectors."""
     return m(torch.eye(channels, dtype=torch.float64)).T
 
 
@@ -51,8 +51,8 @@ def test_unitary_maps_keep_every_norm(cell: str, name: str, channels: int, units
 
 
 @pytest.mark.parametrize("units", [61, 62])
-def test_the_permutation_of_a_trace_stays_in_it(units: int) -> None:
-    """Of these widths no test has made it before."""
+def test_a_permutation_first_made_in_a_trace_stays_there(units: int) -> None:
+    """No other test uses these widths, so the permutation is not in the cache."""
     net, x = network("urnn", layers=1, units=units).eval(), normal(1, 3, 2)
     if units % 2:
         torch.export.export(net, (x,))
@@ -79,9 +79,9 @@ def test_singular_values_stay_within_the_margin(margin: float) -> None:
     net = network("rnn-soft-orthogonal", layers=1, units=UNITS, options={"margin": margin})
     with torch.no_grad():
         direction(net)["cell.recurrent.weight"].mul_(20)
-    found = torch.linalg.svdvals(maps(net)["recurrent"].matrix)
-    assert ((found >= 1 - margin - 1e-9) & (found <= 1 + margin + 1e-9)).all()
-    assert found.max() - found.min() >= 1.5 * margin
+    values = torch.linalg.svdvals(maps(net)["recurrent"].matrix)
+    assert ((values >= 1 - margin - 1e-9) & (values <= 1 + margin + 1e-9)).all()
+    assert values.max() - values.min() >= 1.5 * margin
 
 
 @pytest.mark.parametrize("kernel", [None, 3, 5])
@@ -100,15 +100,15 @@ def test_antisymmetric_maps_turn_states_at_right_angles(cell: str, kernel: int |
 
 @pytest.mark.parametrize("backend", ["plain", "auto"])
 def test_a_matrix_is_made_in_the_precision_of_its_weight(backend: str) -> None:
-    """Where products are rounded, an orthogonal matrix would not be one."""
-    net, made = network("rnn-soft-orthogonal", options={"margin": 0.0}, dtype=torch.float32, layers=1), []
+    """In the rounded products of autocast, an orthogonal matrix would not stay orthogonal."""
+    net, matrices = network("rnn-soft-orthogonal", options={"margin": 0.0}, dtype=torch.float32, layers=1), []
     net.backend = backend
     recurrent = maps(net)["recurrent"]
     form = recurrent.parametrization
-    recurrent.parametrization = lambda weight: made.append(form(weight)) or made[-1]
+    recurrent.parametrization = lambda weight: matrices.append(form(weight)) or matrices[-1]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         net(normal(3, 6, 2, dtype=torch.float32))
-    (matrix,) = made
+    (matrix,) = matrices
     assert matrix.dtype == torch.float32
     torch.testing.assert_close(matrix @ matrix.mT, torch.eye(len(matrix)), rtol=0, atol=1e-5)
 
@@ -117,19 +117,19 @@ def test_a_matrix_is_made_in_the_precision_of_its_weight(backend: str) -> None:
 @pytest.mark.parametrize("backend", ["plain", "fused"])
 def test_a_matrix_is_made_once_a_sequence(cell: str, backend: str) -> None:
     net = network(cell)
-    made: list[Tensor] = []
+    calls: list[Tensor] = []
     of = [m for m in net.modules() if isinstance(m, Projection) and m.parametrization is not None]
     form = of[0].parametrization
 
     def counted(weight: Tensor) -> Tensor:
-        made.append(weight)
+        calls.append(weight)
         return form(weight)
 
     for m in of:  # the same of all, as layers that run together are alike
         m.parametrization = counted
     net.backend = backend
     net(normal(3, 6, 2))
-    assert len(made) == (2 if backend == "plain" else 1)
+    assert len(calls) == (2 if backend == "plain" else 1)
     assert all(m.held_matrix is None for m in net.modules() if isinstance(m, Projection))
 
 
@@ -211,12 +211,13 @@ IMPOSSIBLE = {"kernel": 3, "layer_norm": True, "zoneout": 0.1}
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("field", IMPOSSIBLE)
-def test_what_a_cell_cannot_have_is_refused_with_the_reason(cell: str, field: str) -> None:
+def test_fields_that_a_cell_cannot_have_are_refused_with_the_reason(cell: str, field: str) -> None:
     spec = {"cell": cell, "layers": 1, "units": 2, field: IMPOSSIBLE[field]}
     if can(cell, field):
         Architecture(**spec)
     else:
-        with pytest.raises(ValidationError, match=f"cell '{cell}' cannot have '{field}': it"):
+        reason = re.escape(f"cell '{cell}' cannot have '{field}': {CELLS[cell].without[field]}")
+        with pytest.raises(ValidationError, match=reason):
             Architecture(**spec)
 
 
@@ -272,11 +273,11 @@ PEERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "intersection": ("IntersectionRNNCell", {}, {}),
 }
-"""The cells that torchrecurrent has too: its class and that one's options, and ours."""
+"""By cell: the class of the same cell in torchrecurrent, that class's options, and our options."""
 
 
 def in_our_names(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A peer's weights as those of our cell."""
+    """Return a peer's weights under the names of our cell."""
     recurrent = w["vector_u"] if cell == "indrnn" else w["weight_hh"]
     ours = {"input.weight": w["weight_ih"], "input.bias": w["bias_ih"], "cell.recurrent.weight": recurrent}
     eye, zero = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
@@ -295,19 +296,19 @@ def in_our_names(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("cell", PEERS)
 def test_equals_torchrecurrent(cell: str) -> None:
-    name, options, own = PEERS[cell]
+    name, their_options, our_options = PEERS[cell]
     torch.manual_seed(0)
-    theirs = getattr(torchrecurrent, name)(3, 3, **options).double()
+    theirs = getattr(torchrecurrent, name)(3, 3, **their_options).double()
     with torch.no_grad():
         for key, p in theirs.named_parameters():
             if key != "beta":
                 p.zero_() if key == "bias_hh" else p.copy_(torch.randn_like(p))  # two biases where one is enough
-    net = network(cell, layers=1, units=3, inputs=(3,), options=own)
-    mine, copied = direction(net), in_our_names(cell, {key: p.detach() for key, p in theirs.named_parameters()})
-    assert mine.keys() == copied.keys()
+    net = network(cell, layers=1, units=3, inputs=(3,), options=our_options)
+    ours, copied = direction(net), in_our_names(cell, {key: p.detach() for key, p in theirs.named_parameters()})
+    assert ours.keys() == copied.keys()
     with torch.no_grad():
         for key, value in copied.items():
-            mine[key].copy_(value)
+            ours[key].copy_(value)
     x, h, c = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
     match cell:
         case "intersection":  # theirs carries h and returns y beside it
