@@ -1,4 +1,4 @@
-"""Fixtures for tests of the Hub: a loopback server, and a small zoo of one published model that can be pushed there."""
+"""Fixtures for tests of the Hub: a loopback server, and a small zoo whose models can be pushed there."""
 
 import json
 import os
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def small_registry() -> dict[str, object]:
-    """What the real one has of row-by-row MNIST, and two models."""
+    """Return a registry of two small models of row-by-row MNIST, with the real task and dataset."""
     data = yaml.parse((ROOT / "registry.yaml").read_text()).content
     task = {**data["task_grids"]["mnist"]["shared"], **data["task_grids"]["mnist"]["tasks"]["mnist-rows"]}
     recipe = {"optimizer": {"name": "adam", "lr": 0.01}, "batch_size": 20, "epochs": 1}
@@ -64,7 +64,7 @@ def hub_server() -> Iterator[Loopback]:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A zoo with two models, adopted, measured and with their cards; on no Hub yet."""
+    """A zoo with two released and measured models and their cards, not on a Hub yet."""
     root = tmp_path_factory.mktemp("template")
     (root / "registry.yaml").write_text(json.dumps(small_registry()))
     digests = {"mnist": load_lock().datasets["mnist"]}
@@ -94,31 +94,31 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Here:
-    """A machine with the small zoo, an empty cache, and the loopback Hub as the only one."""
+    """A machine with the small zoo, an empty cache, and the loopback server as its only Hub."""
 
     root: Path
     cache: Path
     hub: Loopback
     env: dict[str, str]
     slept: list[float] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
 
     @property
     def card(self) -> Path:
         return self.root / "cards" / NAME
 
     @property
-    def ask(self) -> hub.PullOptions:
-        return hub.PullOptions(log=self.said.append)
+    def pull_options(self) -> hub.PullOptions:
+        return hub.PullOptions(log=self.logged.append)
 
-    def way(self, **options: object) -> PushOptions:
-        return PushOptions(**{"log": self.said.append, **options})
+    def push_options(self, **options: object) -> PushOptions:
+        return PushOptions(**{"log": self.logged.append, **options})
 
     def content(self, name: str = NAME) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (self.root / "cards" / name).iterdir()}
 
     def publish(self, name: str = NAME, keep: bool = False) -> str:
-        """Put a model on the Hub and pin it, as if pushed before; by default its packaged copy is gone then."""
+        """Put a model on the Hub and pin it, as an earlier push would. keep: leave its packaged copy."""
         commit = self.hub.add(f"rnnzoo/{name}", self.content(name))
         self.pin(commit, name)
         for file in () if keep else PINNED:
@@ -130,11 +130,11 @@ class Here:
         lock.pin(name, Weights(repo=f"rnnzoo/{name}", revision=commit, files=files))
 
     def blobs(self) -> list[Path]:
-        """Every file of content in the cache, whole or not."""
+        """Every blob in the cache, complete or not."""
         return [path for path in self.cache.glob("hub/models--*/blobs/*") if path.is_file()]
 
     def spawn(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
-        """The command line in a process of its own."""
+        """Run the command line in another process."""
         return subprocess.Popen(
             [sys.executable, "-m", "rnnzoo_cli", *arguments], env={**self.env, **env}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_interruptible,
@@ -142,7 +142,7 @@ class Here:
 
 
 def _interruptible() -> None:
-    """A test run that is in the background ignores SIGINT, which its children inherit."""
+    """Undo the ignoring of SIGINT, which children inherit from a test run in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -153,7 +153,7 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 @pytest.fixture
 def here(tmp_path: Path, template: Path, hub_server: Loopback, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    """The small zoo on this machine, in this process and for others, and the real client; only waiting is left out."""
+    """The small zoo for this process and its children, and the real client. Waiting is recorded in `slept`, not done."""
     root, cache = tmp_path / "zoo", tmp_path / "hf"
     shutil.copytree(template, root)
     hub_server.reset()

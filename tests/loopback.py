@@ -118,7 +118,7 @@ class Loopback:
         return [s for s in self.seen if re.search(path, s.path) and method in ("", s.method)]
 
     def requests(self) -> list[tuple[str, str]]:
-        """Method and path of what was asked, without what the client asks on its own."""
+        """Methods and paths of the requests, without those that the client makes on its own."""
         return [(s.method, s.path) for s in self.seen if "agent-harnesses" not in s.path]
 
     def take(self, method: str, path: str) -> Fault | None:
@@ -291,8 +291,8 @@ class Handler(BaseHTTPRequestHandler):
         })  # fmt: skip
 
     def create(self) -> None:
-        given = json.loads(self.raw)
-        name = f"{given.get('organization') or (self.user() or ['?'])[0]}/{given['name']}"
+        body = json.loads(self.raw)
+        name = f"{body.get('organization') or (self.user() or ['?'])[0]}/{body['name']}"
         if not self.may_write(name):
             self.refuse(403, "", "You don't have the rights to create a model there")
             return
@@ -300,7 +300,7 @@ class Handler(BaseHTTPRequestHandler):
         if name in self.hub.repos:
             self.reply(answer, 409)
             return
-        self.hub.repos[name] = Repo(private=given.get("visibility") == "private" or bool(given.get("private")))
+        self.hub.repos[name] = Repo(private=body.get("visibility") == "private" or bool(body.get("private")))
         self.hub.repos[name].commit({".gitattributes": b"*.safetensors filter=lfs\n"})
         self.reply(answer)
 
@@ -339,24 +339,24 @@ class Handler(BaseHTTPRequestHandler):
         return repo, commit
 
     def info(self, name: str, revision: str | None) -> None:
-        if found := self.at(name, revision):
-            self.reply(self.describe(name, *found))
+        if place := self.at(name, revision):
+            self.reply(self.describe(name, *place))
 
     def entry(self, path: str, content: bytes) -> dict[str, object]:
-        found: dict[str, object] = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
+        entry: dict[str, object] = {"type": "file", "path": path, "size": len(content), "oid": git_oid(content)}
         if is_large(path):
-            found["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
-        return found
+            entry["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+        return entry
 
     def tree(self, name: str, revision: str) -> None:
-        if found := self.at(name, revision):
-            self.reply([self.entry(*item) for item in found[0].commits[found[1]].items()])
+        if place := self.at(name, revision):
+            self.reply([self.entry(*item) for item in place[0].commits[place[1]].items()])
 
     def paths(self, name: str, revision: str) -> None:
-        if found := self.at(name, revision):
-            given = parse_qs(self.raw.decode())["paths"]
-            files = found[0].commits[found[1]]
-            self.reply([self.entry(path, files[path]) for path in given if path in files])
+        if place := self.at(name, revision):
+            paths = parse_qs(self.raw.decode())["paths"]
+            files = place[0].commits[place[1]]
+            self.reply([self.entry(path, files[path]) for path in paths if path in files])
 
     def preupload(self, name: str, revision: str) -> None:
         if self.readable(name) is None:
@@ -442,20 +442,20 @@ class Handler(BaseHTTPRequestHandler):
         repo = self.readable(name)
         if repo is None:
             return
-        given = json.loads(self.raw or b"{}")
+        body = json.loads(self.raw or b"{}")
         table = repo.refs if kind == "branch" else repo.tags
-        wanted = revision if kind == "branch" else given["tag"]
+        wanted = revision if kind == "branch" else body["tag"]
         if wanted in table:
             self.refuse(409, "", "Reference already exists")
             return
-        table[wanted] = repo.find(given.get("startingPoint") or "main") if kind == "branch" else repo.find(revision)
+        table[wanted] = repo.find(body.get("startingPoint") or "main") if kind == "branch" else repo.find(revision)
         self.reply({})
 
     def resolve(self, name: str, revision: str, path: str) -> None:
-        found = self.at(name, revision)
-        if found is None:
+        place = self.at(name, revision)
+        if place is None:
             return
-        repo, commit = found
+        repo, commit = place
         if path not in repo.commits[commit]:
             self.send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
             return

@@ -127,8 +127,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, architecture):
 def test_a_folder_can_be_a_string_or_a_path_and_relative(tmp_path, monkeypatch):
     saved(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
-    for way in ("mine", "./mine", Path("mine"), str(tmp_path / "mine"), tmp_path / "mine" / ".." / "mine"):
-        assert same(load(way, device="cpu"), network())
+    for path in ("mine", "./mine", Path("mine"), str(tmp_path / "mine"), tmp_path / "mine" / ".." / "mine"):
+        assert same(load(path, device="cpu"), network())
 
 
 def test_the_same_weights_make_the_same_bytes(tmp_path):

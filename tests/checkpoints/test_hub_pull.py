@@ -47,15 +47,15 @@ ADDRESS = f"hf://{REPO}"
 
 
 def pull(here: Here, name: str = NAME, **options: object) -> hub.Pulled:
-    return hub.pull(Reference.parse(name), replace(here.ask, **options))
+    return hub.pull(Reference.parse(name), replace(here.pull_options, **options))
 
 
-def contents(found: hub.Pulled) -> dict[str, bytes]:
-    return {name: path.read_bytes() for name, path in found.files.items()}
+def contents(pulled: hub.Pulled) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in pulled.files.items()}
 
 
 def talk(here: Here) -> str:
-    return "\n".join(here.said)
+    return "\n".join(here.logged)
 
 
 # what works
@@ -63,10 +63,10 @@ def talk(here: Here) -> str:
 
 def test_a_real_download_is_verified_counted_and_says_who_we_are(here: Here) -> None:
     content, commit = here.content(), here.publish()
-    found = pull(here)
-    assert (found.repo, found.revision, found.verified) == (REPO, commit, True)
-    assert contents(found) == {f: content[f] for f in PINNED}
-    assert set(found.downloaded) == set(PINNED)
+    pulled = pull(here)
+    assert (pulled.repo, pulled.revision, pulled.verified) == (REPO, commit, True)
+    assert contents(pulled) == {f: content[f] for f in PINNED}
+    assert set(pulled.downloaded) == set(PINNED)
     assert here.hub.asked("config.json", "GET")
     assert all("rnnzoo/" in s.headers["User-Agent"] for s in here.hub.asked("/resolve/"))
 
@@ -88,8 +88,8 @@ def test_config_is_fetched_with_a_file_that_is_not_here_so_that_it_counts(here: 
 def test_force_replaces_other_files_though_the_hub_has_none(here: Here, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RequestError, match="--force to replace it"):
-        hub.pull(Reference.parse(NAME), here.ask, to=tmp_path)
-    hub.pull(Reference.parse(NAME), replace(here.ask, force=True), to=tmp_path)
+        hub.pull(Reference.parse(NAME), here.pull_options, to=tmp_path)
+    hub.pull(Reference.parse(NAME), replace(here.pull_options, force=True), to=tmp_path)
     assert (tmp_path / "config.json").read_bytes() == (here.card / "config.json").read_bytes()
     assert here.hub.seen == []
 
@@ -141,9 +141,9 @@ def test_an_address_is_read_as_strictly_as_ours_and_said_to_have_no_pin(here: He
     commit = here.publish()
     here.hub.repos[REPO].tags["v1"] = commit
     code, out, err = run("pull", f"{ADDRESS}@v1", "--json")
-    found = json.loads(out)
-    assert (code, found["verified"], found["revision"]) == (0, False, commit)
-    assert set(found["files"]) == {"config.json", tensors.FILE}
+    row = json.loads(out)
+    assert (code, row["verified"], row["revision"]) == (0, False, commit)
+    assert set(row["files"]) == {"config.json", tensors.FILE}
     assert err.count("has no pin in the registry") == 1
     here.hub.seen.clear()
     assert contents(pull(here, f"{ADDRESS}@{commit}"))
@@ -171,7 +171,7 @@ def test_f27_a_config_that_disagrees_with_the_registry(here: Here) -> None:
     here.publish()
     here.hub.add(REPO, {"config.json": json.dumps(data).encode()})
     with pytest.raises(CheckpointError, match=r"architecture\.units is 9 there and 8 in the registry"):
-        hub.pull(Reference.parse(NAME, "main"), here.ask)
+        hub.pull(Reference.parse(NAME, "main"), here.pull_options)
 
 
 def test_another_revision_is_taken_as_it_is_but_must_fit(here: Here) -> None:
@@ -251,8 +251,8 @@ def test_f03_a_flipped_bit_is_found_and_fetched_once_more(here: Here, name: str,
     content = here.content()
     here.publish()
     here.hub.fault("GET", where, "flip")
-    found = contents(pull(here, name))
-    assert found == {f: content[f] for f in found}
+    pulled = contents(pull(here, name))
+    assert pulled == {file: content[file] for file in pulled}
     assert "fetching it once more" in talk(here)
 
 
@@ -457,7 +457,7 @@ def test_f12_the_cached_copy_of_a_branch_is_used_with_a_warning(here: Here) -> N
     commit = here.publish()
     pull(here, ADDRESS)
     here.hub.fault("*", "", "status", times=999, status=503)
-    here.said.clear()
+    here.logged.clear()
     assert pull(here, ADDRESS).revision == commit
     assert f"Using the copy in the cache, of commit {commit}" in talk(here)
 
@@ -474,7 +474,7 @@ def test_f13_with_the_server_down_what_is_pinned_and_here_works(here: Here, monk
         monkeypatch.setattr(client, "MAX_TRIES", 1)
         with pytest.raises(NetworkError, match="cannot be reached"):
             pull(here, OTHER)
-    assert hub.pull(Reference.parse(NAME, commit), here.ask).verified
+    assert hub.pull(Reference.parse(NAME, commit), here.pull_options).verified
     assert here.hub.seen == []
 
 
@@ -496,10 +496,10 @@ def test_f14_offline_and_not_here_says_what_to_run_at_once(
 
 def test_f15_part_of_a_snapshot_is_refused_offline_with_what_is_missing(here: Here) -> None:
     commit = here.publish()
-    found = pull(here)
+    pulled = pull(here)
     pull(here, ADDRESS)
     for name in (tensors.FILE, "check.safetensors"):
-        found.files[name].unlink()
+        pulled.files[name].unlink()
     with pytest.raises(NetworkError, match=r"no source has the pinned check\.safetensors, model\.safetensors"):
         pull(here, offline=True)
     with pytest.raises(NetworkError, match=r"not whole, in the cache \(no model\.safetensors\)"):
@@ -515,10 +515,10 @@ def test_f15_part_of_a_snapshot_is_refused_offline_with_what_is_missing(here: He
 def test_f16_a_revision_that_could_be_a_path_out_is_refused(here: Here, revision: str) -> None:
     here.publish()
     for attempt in (
-        lambda: hub.pull(Reference.parse(NAME, revision), here.ask), lambda: pull(here, f"{ADDRESS}@{revision}"),
-        lambda: hub.pull(Reference.parse(ADDRESS, revision), here.ask), lambda: load(NAME, revision=revision),
+        lambda: hub.pull(Reference.parse(NAME, revision), here.pull_options), lambda: pull(here, f"{ADDRESS}@{revision}"),
+        lambda: hub.pull(Reference.parse(ADDRESS, revision), here.pull_options), lambda: load(NAME, revision=revision),
         lambda: load(ADDRESS, revision=revision),
-        lambda: here.way(revision=revision), lambda: here.way(tag=revision),
+        lambda: here.push_options(revision=revision), lambda: here.push_options(tag=revision),
     ):  # fmt: skip
         with pytest.raises(RequestError, match="is not a revision"):
             attempt()
@@ -688,7 +688,7 @@ def test_f33_the_pin_wins_over_a_tag_or_a_branch_that_moved(here: Here, run: Run
     newer = here.hub.add(REPO, {tensors.FILE: here.content(OTHER)[tensors.FILE]})
     here.hub.repos[REPO].tags["v1"] = newer
     assert contents(pull(here))[tensors.FILE] == content[tensors.FILE]
-    here.said.clear()
+    here.logged.clear()
     assert pull(here, f"{ADDRESS}@v1").revision == newer
     assert f"v1 is at commit {newer} now; the copy in the cache was of {commit}" in talk(here)
     rows = json.loads(run("verify", NAME, "--remote", "--json")[1])[0]["checks"]
@@ -720,9 +720,9 @@ def test_a_branch_that_moves_during_a_pull_gives_no_mixture(here: Here, monkeypa
     asked = client.Connection.commit
 
     def commit(hub: client.Connection, repo: str, revision: str) -> str:
-        found = asked(hub, repo, revision)
+        before = asked(hub, repo, revision)
         here.hub.add(REPO, {tensors.FILE: here.content(OTHER)[tensors.FILE]})
-        return found
+        return before
 
     with monkeypatch.context() as patch:
         patch.setattr(client.Connection, "commit", commit)
@@ -844,8 +844,8 @@ def test_conversations_of_two_threads_take_turns() -> None:
     chosen, seen = settings.Settings("http://127.0.0.1:1"), []
 
     def second() -> None:
-        with client.Connection(chosen) as own:
-            seen.append(client._active is own)
+        with client.Connection(chosen) as connection:
+            seen.append(client._active is connection)
 
     with client.Connection(chosen) as first:
         with client.Connection(chosen) as inner:  # one thread may have one within another
@@ -865,7 +865,7 @@ def test_waits_double_as_far_as_the_patience_goes(here: Here, timeout: float, wa
     def broken() -> None:
         raise OSError("Consistency check failed: short")
 
-    asked = replace(here.ask, timeout=timeout)
+    asked = replace(here.pull_options, timeout=timeout)
     with asked.connect() as connection, pytest.raises(NetworkError, match="Given up after 0 s"):
         connection.call("it", broken)
     assert here.slept == waits

@@ -36,7 +36,7 @@ PUTS = r"/_cdn/|/commit/|/preupload/|objects/batch|repos/create|/branch/|/tag/"
 
 
 def push(here: Here, *names: str, **options: object) -> list[pushing.Pushed]:
-    return pushing.push(names or (NAME,), here.way(**options))
+    return pushing.push(names or (NAME,), here.push_options(**options))
 
 
 def sent(here: Here) -> list[Seen]:
@@ -71,7 +71,7 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     assert after["weights"][NAME].pop("revision") == row["commit"]
     assert after == before
     shutil.rmtree(here.card)
-    assert hub.pull(Reference.parse(NAME), here.ask).verified
+    assert hub.pull(Reference.parse(NAME), here.pull_options).verified
 
 
 def test_the_same_bytes_again_make_no_commit(here: Here, run: Run) -> None:
@@ -125,7 +125,7 @@ def test_a_pin_that_cannot_be_written_is_logged(here: Here, monkeypatch: pytest.
     monkeypatch.setattr(paths, "PACKAGED", True)
     done = push(here)[0]
     assert (done.created, done.pinned) == (True, False)
-    assert f"It should pin {REPO}, revision {done.commit}" in "\n".join(here.said)
+    assert f"It should pin {REPO}, revision {done.commit}" in "\n".join(here.logged)
 
 
 def locked_revision(here: Here, name: str = NAME) -> str | None:
@@ -332,11 +332,11 @@ def test_models_pushed_before_a_failure_are_named(here: Here) -> None:
     with pytest.raises(HubError):
         push(here, NAME, OTHER)
     done = registry.find(NAME).weights.revision
-    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which cards/lock.json pins now." in here.said
-    here.said.clear()
+    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which cards/lock.json pins now." in here.logged
+    here.logged.clear()
     with pytest.raises(HubError):
         push(here, NAME, OTHER)
-    assert not [text for text in here.said if "was pushed" in text]  # the same bytes were there
+    assert not [text for text in here.logged if "was pushed" in text]  # the same bytes were there
     assert registry.find(OTHER).weights.revision is None
 
 
@@ -485,7 +485,7 @@ def test_f29_the_token_appears_nowhere(here: Here) -> None:
         code, out, err = finish(here.spawn(*arguments, HF_DEBUG="1"))
         texts += [out, err]
         assert code in (0, 1, 2)
-    texts += here.said
+    texts += here.logged
     assert WRITE.removeprefix("hf_") not in "".join(texts)
     for path in here.root.parent.rglob("*"):
         assert not path.is_file() or WRITE.encode() not in path.read_bytes(), path

@@ -61,7 +61,7 @@ def test_other_weights_than_those_of_the_golden_outputs_fail(here: Here) -> None
     loading.save(network, here.card)
     files = {name: pin(here.card / name) for name in PINNED}
     lock.pin(NAME, Weights(repo=REPO, files=files))
-    found = checks(verification.verify(NAME, log=here.said.append))
+    found = checks(verification.verify(NAME, log=here.logged.append))
     assert [what for what, ok in found.items() if not ok] == ["outputs", "card"]
 
 
@@ -70,7 +70,7 @@ def test_a_stale_card_and_wrong_counts_fail(here: Here) -> None:
         file.write("More.")
     counts = {name: count.model_copy(update={"parameters": 7}) for name, count in lock.load_lock().counts.items()}
     lock.update(lambda old: old.model_copy(update={"counts": counts}))
-    found = checks(verification.verify(NAME, log=here.said.append))
+    found = checks(verification.verify(NAME, log=here.logged.append))
     assert [what for what, ok in found.items() if not ok] == ["parameters", "card"]
 
 
@@ -81,10 +81,10 @@ def test_a_stale_card_and_wrong_counts_fail(here: Here) -> None:
 ], ids=["missing", "another size", "another content", "another content of a small file"])  # fmt: skip
 def test_a_remote_with_other_bytes_fails(here: Here, run: Run, change: Callable[[dict[str, bytes]], object]) -> None:
     assert (
-        checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"] is False
+        checks(verification.verify(NAME, remote=True, log=here.logged.append))["remote"] is False
     )  # no commit is pinned yet
-    commit = pushing.push([NAME], here.way())[0].commit
-    assert checks(verification.verify(NAME, remote=True, log=here.said.append))["remote"]
+    commit = pushing.push([NAME], here.push_options())[0].commit
+    assert checks(verification.verify(NAME, remote=True, log=here.logged.append))["remote"]
     change(here.hub.repos[REPO].commits[commit])
     code, out, _ = run("verify", NAME, "--remote")
     assert code == 1
@@ -114,7 +114,7 @@ def test_f32_a_figure_that_differs_when_measured_again_fails(here: Here, run: Ru
 
 
 def test_the_remote_check_fails_offline(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    pushing.push([NAME], here.way())
+    pushing.push([NAME], here.push_options())
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     here.hub.seen.clear()
@@ -179,17 +179,17 @@ def test_verify_hashes_every_copy_once_and_loads_once(here: Here, run: Run, monk
     monkeypatch.setattr(
         loading, "assemble", lambda *args, **options: (loaded.append(args), assemble(*args, **options))[1]
     )
-    assert verification.verify(NAME, log=here.said.append).ok
+    assert verification.verify(NAME, log=here.logged.append).ok
     assert sorted(path.name for path in hashed) == sorted(PINNED)
     assert len(loaded) == 1
     hashed.clear()
-    assert verification.verify(NAME, metrics=True, log=here.said.append).ok
+    assert verification.verify(NAME, metrics=True, log=here.logged.append).ok
     assert [path.name for path in hashed].count(tensors.FILE) == 1
 
 
 def test_every_copy_is_checked(here: Here, run: Run) -> None:
     here.publish(keep=True)
-    hub.pull(Reference.parse(NAME), replace(here.ask, force=True))
+    hub.pull(Reference.parse(NAME), replace(here.pull_options, force=True))
     file = here.card / tensors.FILE  # what the cache has is whole
     flip(file)
     assert str(file) in failed(run, "bytes")
