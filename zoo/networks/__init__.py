@@ -1,1 +1,1 @@
-"""Specifications become torch modules: layers, stacks, networks, how they are built, loaded and run fast (kernels/)."""
+"""Networks as torch modules: layers, stacks and heads, how they are built, loaded and counted; fast scans in kernels/."""

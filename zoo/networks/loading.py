@@ -32,7 +32,9 @@ def load(
     allow_large: load networks of more than 200 million parameters too.
     classes: replace the head by a fresh one for so many outputs, or for these names; see Network.reset_head.
 
-    Returns a network whose every tensor was checked, or raises: UnknownNameError, RequestError, CheckpointError, SizeError.
+    Every tensor of the network was checked, or an error is raised: UnknownNameError, RequestError, CheckpointError, SizeError.
+    The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
+    `RecurrentNetwork.from_pretrained(name)`.
     """
     if not pretrained:
         if revision is not None:
