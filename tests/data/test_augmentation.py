@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zoo.data.augmentation import augmented, mapped, shifted
+from zoo.data.augmentation import augmented, shifted, transformed
 from zoo.data.base import Split
 from zoo.publishing.training_text import recipe_text
 from zoo.registry.schema import Affine, Augmentation, Recipe
@@ -38,7 +38,7 @@ def test_mapped_images(affine: dict[str, float], size: tuple[int, int]) -> None:
     torch.manual_seed(3)
     angle, growth, lean = (2 * torch.rand(3, 5) - 1).double()
     torch.manual_seed(3)
-    found = mapped(images, most)
+    found = transformed(images, most)
     for i in range(5):
         expected = reference(
             images[i], float(angle[i]) * math.radians(most.degrees or 0), 1 + float(growth[i]) * (most.scale or 0),
@@ -46,7 +46,7 @@ def test_mapped_images(affine: dict[str, float], size: tuple[int, int]) -> None:
         )  # fmt: skip
         torch.testing.assert_close(found[i].double(), expected, rtol=0, atol=1e-5)
     torch.manual_seed(3)
-    rounded = mapped((255 * images).round().to(torch.uint8), most)
+    rounded = transformed((255 * images).round().to(torch.uint8), most)
     assert rounded.dtype == torch.uint8
     assert (rounded.double() - 255 * found).abs().max() <= 1.01
 
@@ -56,7 +56,7 @@ def test_images_are_mapped_both_ways_and_as_far_as_said() -> None:
     images = torch.zeros(500, 41, 41)
     images[:, 20, 10:31] = 1
     at = torch.arange(41.0) - 20
-    found = mapped(images, Affine(degrees=30, scale=0.2))
+    found = transformed(images, Affine(degrees=30, scale=0.2))
     weight = found.sum((1, 2))
     xx, yy, xy = (torch.einsum("nyx,y,x->n", found, *by) / weight for by in ((at**0, at**2), (at**2, at**0), (at, at)))
     angle = torch.rad2deg(torch.atan2(2 * xy, xx - yy) / 2)
@@ -75,7 +75,7 @@ def test_what_is_augmented() -> None:
     affine = Affine(degrees=20)
     for shift in (None, 2):
         torch.manual_seed(5)
-        expected = mapped(images, affine)
+        expected = transformed(images, affine)
         expected = expected if shift is None else shifted(expected, shift)
         torch.manual_seed(5)
         assert torch.equal(augmented(images, Augmentation(affine=affine, shift=shift)), expected)

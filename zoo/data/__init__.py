@@ -1,4 +1,4 @@
-"""The data of tasks: one file a family, and the examples of a model or a task."""
+"""The data of tasks: one module per dataset family, and the examples of a model or a task."""
 
 from typing import get_args
 
@@ -7,12 +7,16 @@ from ..errors import DataError, UnknownNameError, first_line
 from ..registry.schema import Dataset, Task
 from ..registry.tasks import TASKS
 from ..utils.imports import import_object
-from .base import Recording, Split, SplitName, TaskData, read_verified
+from .base import Split, SplitName, TaskData
+from .originals import Recording, read_verified
 
 
 def task_data(task: Task, dataset: Dataset) -> TaskData:
-    """The data of a task; nothing is read until a split is asked for. Raises DataError for a family that is no class of
-    an installed package."""
+    """Return the data of a task; files are read when a split is asked for.
+
+    Raises DataError if the task's family is neither in TASKS nor a class that can be imported, and RequestError if it does
+    not have the task's layout.
+    """
     try:
         family: type[TaskData] = import_object(TASKS.get(task.family, task.family), __name__)
     except (ImportError, AttributeError) as error:
@@ -23,11 +27,12 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
 
 
 def examples(name: str, split: SplitName = "test") -> Split:
-    """The examples that a model, or a task, is trained ("train", "validation") or measured on ("test").
+    """Return the examples that a model, or a task, is trained on ("train", "validation") or measured on ("test").
 
-    `x, y, lengths = found.batch(indices, device)` gives some of them as the network takes them; `found.prepare(raw)` makes
-    x of examples of your own, a tensor such as `found.raw`; of text, the network's `tokenizer` does. Raises
-    UnknownNameError for neither a model nor a task, and DataError where the data are missing or are not the pinned ones.
+    `x, y, lengths = split.batch(indices, device)` gives some of them as the network reads them. `split.prepare(raw)` makes
+    x of your own examples, a tensor like `split.raw`; for text, the network's `tokenizer` does.
+
+    Raises UnknownNameError if `name` is neither a model nor a task, and DataError if files are missing or not the locked ones.
     """
     known = registry.load_registry()
     task = known.all_tasks[name] if name in known.all_tasks else registry.find(name).task
@@ -35,9 +40,9 @@ def examples(name: str, split: SplitName = "test") -> Split:
 
 
 def digests_of(name: str) -> dict[str, str]:
-    """The digests of a dataset's files as they are on this machine, by reading every split of every task of it.
+    """Return the digests of a dataset's files on this machine, by reading every split of each of its tasks.
 
-    Raises UnknownNameError, and DataError where files are missing.
+    Raises UnknownNameError, and DataError if files are missing.
     """
     known = registry.load_registry()
     if name not in known.datasets:
@@ -45,8 +50,10 @@ def digests_of(name: str) -> dict[str, str]:
     recording = Recording()
     dataset = known.datasets[name].model_copy(update={"sha256": recording})
     for task in known.all_tasks.values():
-        for split in get_args(SplitName) if task.dataset == name else ():
-            task_data(task, dataset).split(split)
-    for file in dataset.files if not recording else ():  # such as word vectors, which no task reads
-        read_verified(dataset, file)
+        if task.dataset == name:
+            for split in get_args(SplitName):
+                task_data(task, dataset).split(split)
+    for file in dataset.files:
+        if file not in recording:  # such as word vectors, which no task reads
+            read_verified(dataset, file)
     return dict(recording)

@@ -1,4 +1,4 @@
-"""Data that a document has figures of and that nobody may pass on: their tasks give the figures a place."""
+"""Data that papers report figures on but that nobody may redistribute: their tasks exist to hold those figures."""
 
 from typing import NoReturn
 
@@ -7,12 +7,12 @@ from .base import SplitName, TaskData
 
 
 class Absent(TaskData):
-    """A task without a reader, any layout."""
+    """A task whose data rnnzoo cannot read, with any layout."""
 
     def read(self, name: SplitName) -> NoReturn:
-        """Refused: raises DataError."""
+        """Raise DataError."""
         where = f" See {self.dataset.url}." if self.dataset.url else ""
         raise DataError(
-            f"{self.dataset.title}: cannot be had freely, and rnnzoo has no reader for it; {self.task.title} is here for the "
-            f"figures that are reported of it.{where}"
+            f"{self.dataset.title}: not freely available, and rnnzoo has no reader for it. {self.task.title} is here only for "
+            f"the figures that papers report.{where}"
         )

@@ -1,4 +1,4 @@
-"""Training images as a recipe has them seen, otherwise each time; drawn from torch's global generator."""
+"""Random augmentation of training images, redrawn for every batch from torch's global generator."""
 
 import math
 
@@ -9,31 +9,40 @@ from torch.nn import functional
 from ..registry.schema import Affine, Augmentation
 
 
-def augmented(images: Tensor, by: Augmentation) -> Tensor:
-    """(n, height, width) images, each turned, scaled and sheared, and then moved, as far as `by` says."""
-    if by.affine is not None:
-        images = mapped(images, by.affine)
-    return images if by.shift is None else shifted(images, by.shift)
+def augmented(
+    images: Tensor,  # (n, height, width)
+    augmentation: Augmentation,
+) -> Tensor:
+    """Rotate, scale and shear, and then shift, each image by random amounts within the bounds of `augmentation`."""
+    if augmentation.affine is not None:
+        images = transformed(images, augmentation.affine)
+    return images if augmentation.shift is None else shifted(images, augmentation.shift)
 
 
-def mapped(images: Tensor, affine: Affine) -> Tensor:
-    """(n, height, width) images, each by a map of its own about the centre: bilinear, zeros from outside."""
+def transformed(
+    images: Tensor,  # (n, height, width)
+    affine: Affine,
+) -> Tensor:
+    """Apply to each image its own random affine map about the centre: bilinear, zeros from outside."""
     n, height, width = images.shape
-    angle, growth, lean = 2 * torch.rand(3, n) - 1
-    angle, growth = angle * math.radians(affine.degrees or 0), 1 + growth * (affine.scale or 0)
-    lean = (lean * math.radians(affine.shear or 0)).tan()
-    # from where a pixel's value comes: (x, y) in halves of the width and height
-    cos, sin, wide = angle.cos() / growth, angle.sin() / growth, width / height
-    x = torch.stack([cos, (cos * lean - sin) / wide, torch.zeros(n)], -1)
-    y = torch.stack([sin * wide, sin * lean + cos, torch.zeros(n)], -1)
+    angle, scale, shear = 2 * torch.rand(3, n) - 1
+    angle, scale = angle * math.radians(affine.degrees or 0), 1 + scale * (affine.scale or 0)
+    shear = (shear * math.radians(affine.shear or 0)).tan()
+    # the inverse map, from a pixel to where its value comes from, in units of half the width and height
+    cos, sin, aspect = angle.cos() / scale, angle.sin() / scale, width / height
+    x = torch.stack([cos, (cos * shear - sin) / aspect, torch.zeros(n)], -1)
+    y = torch.stack([sin * aspect, sin * shear + cos, torch.zeros(n)], -1)
     grid = functional.affine_grid(torch.stack([x, y], 1), [n, 1, height, width], align_corners=False)
-    found = functional.grid_sample(images[:, None].float(), grid, align_corners=False)[:, 0]
-    return (found if images.is_floating_point() else found.round()).to(images.dtype)
+    sampled = functional.grid_sample(images[:, None].float(), grid, align_corners=False)[:, 0]
+    return (sampled if images.is_floating_point() else sampled.round()).to(images.dtype)
 
 
-def shifted(images: Tensor, most: int) -> Tensor:
-    """(n, height, width) images, each moved by -most to most pixels down and right, evenly, zeros moving in."""
+def shifted(
+    images: Tensor,  # (n, height, width)
+    largest: int,
+) -> Tensor:
+    """Move each image by -largest to largest pixels down and right, drawn uniformly; zeros move in."""
     n, *size = images.shape
-    rows, columns = (torch.randint(2 * most + 1, (n, 1)) + torch.arange(length) for length in size)
-    padded = functional.pad(images, [most] * 4)
+    rows, columns = (torch.randint(2 * largest + 1, (n, 1)) + torch.arange(length) for length in size)
+    padded = functional.pad(images, [largest] * 4)
     return padded[torch.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]]

@@ -1,7 +1,7 @@
-"""The bAbI tasks (Weston et al. 2015), 1,000 questions each in English: a story, a question, a word that answers it.
+"""The bAbI tasks (Weston et al. 2015), 1,000 English questions each: a story, a question, and one word that answers it.
 
-Every task has a file for training and one for the test. Lines are numbered from 1 in every story; a question's line ends in
-tabs, its answer, and the lines that support it. A story is all statements before the question, whatever was asked between.
+Each task has a training file and a test file. In each story, lines are numbered from 1. The line of a question goes on with a
+tab, the answer, another tab, and the numbers of the supporting lines. The story of a question is all statements before it.
 """
 
 from functools import cached_property
@@ -13,31 +13,41 @@ from ..checkpoints.tokenizer import RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, read_verified, refuse_layout
+from .base import Split, SplitName, TaskData, refuse_layout
+from .originals import read_verified
 from .text import trimmed
+
+LAYOUTS = (
+    "qa1-single-supporting-fact", "qa2-two-supporting-facts", "qa3-three-supporting-facts", "qa4-two-arg-relations",
+    "qa5-three-arg-relations", "qa6-yes-no-questions", "qa7-counting", "qa8-lists-sets", "qa9-simple-negation",
+    "qa10-indefinite-knowledge", "qa11-basic-coreference", "qa12-conjunction", "qa13-compound-coreference",
+    "qa14-time-reasoning", "qa15-basic-deduction", "qa16-basic-induction", "qa17-positional-reasoning",
+    "qa18-size-reasoning", "qa19-path-finding", "qa20-agents-motivations",
+)  # fmt: skip
+"""Names of the tasks' files, with hyphens."""
 
 
 class Question(NamedTuple):
-    """The words of a story and of a question, the answer, and which story of its file it is."""
+    """A question with its story, in words."""
 
     story: list[str]
     question: list[str]
     answer: str
-    number: int
+    story_number: int
+    """Number of the story in its file, from 1."""
 
 
 class Babi(TaskData):
-    """Layouts are the files' names, such as `qa1-single-supporting-fact`.
+    """Layouts are the names of the files, such as `qa1-single-supporting-fact`.
 
-    A class is the token of its answer, and several answers, as in `milk,football`, are one. The last stories of the training
-    file, as many as have the dataset's number of questions for validation, are the validation split. Tokens are the
-    words and the answers of both files, sorted.
+    A class is the token of an answer; several answers, such as `milk,football`, are one word. Tokens are the words and the
+    answers of both files, sorted. The validation split is the last stories of the training file, with as many questions as
+    the dataset's `validation`.
     """
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
-        known = sorted({name.removeprefix("en/").rpartition("_")[0].replace("_", "-") for name in dataset.sha256})
-        refuse_layout(task, dataset, *known)
+        refuse_layout(task, dataset, *LAYOUTS)
 
     def _file(self, part: str) -> str:
         return f"en/{self.task.layout.replace('-', '_', 1)}_{part}.txt"
@@ -49,9 +59,9 @@ class Babi(TaskData):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Of the words and the answers."""
-        every = [q for part in self._questions.values() for q in part]
-        words = sorted({word for q in every for word in (*q.story, *q.question, q.answer)})
+        """The tokenizer of the words and the answers of both files."""
+        both = [q for part in self._questions.values() for q in part]
+        words = sorted({word for q in both for word in (*q.story, *q.question, q.answer)})
         if len(words) + len(RESERVED) != self.task.vocabulary:
             raise DataError(
                 f"{self.task.title} has {len(words) + len(RESERVED)} tokens, not the {self.task.vocabulary} of the registry."
@@ -60,35 +70,38 @@ class Babi(TaskData):
 
     def read(self, name: SplitName) -> Split:
         file = "test" if name == "test" else "train"
-        found = self._questions[file]
+        selected = self._questions[file]
         if name != "test":
-            held = self.dataset.validation or 0
-            first = found[-held].number if held else len(found) + 1  # the first story that is kept for validation
-            found = [q for q in found if (q.number < first) == (name == "train")]
-        tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in found])
-        answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in found])
+            held_out = self.dataset.validation or 0
+            first = (
+                selected[-held_out].story_number if held_out else len(selected) + 1
+            )  # the first story for validation
+            selected = [q for q in selected if (q.story_number < first) == (name == "train")]
+        tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in selected])
+        answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in selected])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}
         return Split(tokens.short(), answers, digests, trimmed, lengths)
 
     def attach_tokenizer(self, network: Network) -> None:
-        """Give the network its words."""
+        """Give the network its tokenizer."""
         network.tokenizer = self.tokenizer
 
 
 def questions(text: str, name: str) -> list[Question]:
-    """The questions of a file's content. Raises DataError, naming the file, where it is laid out otherwise."""
-    found: list[Question] = []
+    """Return the questions in the content of a file. Raises DataError, naming the file, if it has another layout."""
+    parsed: list[Question] = []
     story: list[str] = []
-    number = 0
-    for at, line in enumerate(text.splitlines(), 1):
+    story_number = 0
+    for line_number, line in enumerate(text.splitlines(), 1):
         index, _, rest = line.strip().partition(" ")
         if index == "1":
-            story, number = [], number + 1
-        said, *asked = rest.split("\t")
-        if not index.isdigit() or not number or len(asked) not in (0, 2) or not split_words(said):
-            raise DataError(f"{name}, line {at}: not a statement or a question of the bAbI tasks.")
-        if asked:
-            found.append(Question(list(story), split_words(said), asked[0], number))
+            story, story_number = [], story_number + 1
+        sentence, *answer = rest.split("\t")  # and the supporting lines, which nobody reads
+        words = split_words(sentence)
+        if not index.isdigit() or not story_number or len(answer) not in (0, 2) or not words:
+            raise DataError(f"{name}, line {line_number}: neither a statement nor a question of the bAbI tasks.")
+        if answer:
+            parsed.append(Question(list(story), words, answer[0], story_number))
         else:
-            story += split_words(said)
-    return found
+            story += words
+    return parsed

@@ -1,60 +1,53 @@
-"""What a task gives training and evaluation: splits of raw examples that become (x, y) a batch at a time."""
+"""The data of a task: splits of raw examples, which become a network's input a batch at a time."""
 
-import glob
-import gzip
 import hashlib
-import tarfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ..checkpoints import hub
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import DataError, RequestError, UnknownNameError
+from ..errors import RequestError, UnknownNameError
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
-from ..utils import paths
 from .augmentation import augmented
 
 SplitName = Literal["train", "validation", "test"]
-ARCHIVE = "archive"
-"""In a dataset's `hub_files`, the .tar.gz that has all of its files."""
 SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
-"""What the splits of generated data are drawn from."""
-IGNORED = -100  # target of a time step that has none
+"""Seeds of the splits of generated data."""
+IGNORED = -100
+"""The class of a time step without a target."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Examples of one split, kept in the compact form they are stored in.
-
-    raw: (n, ...), any dtype; targets: classes, (n,), or (n, time) where every step has one, IGNORED where it has none,
-    or values, (n, outputs) or (n, time, outputs), NaN where there is none; lengths: (n,), or (n, 2) of story and
-    question, or None; digests: sha256 of every original file the split came from; prepare: raw batch to x, (batch,
-    time, *input); image: (height, width) where the raw examples are images, (n, height * width).
-    """
+    """The examples of one split, in the compact form in which they are stored."""
 
     raw: Tensor
+    """(n, ...), any dtype."""
     targets: Tensor
+    """Classes, (n,), or (n, time) with IGNORED at steps without a target; or values, (n, outputs) or (n, time, outputs),
+    with NaN where there is no target."""
     digests: dict[str, str]
+    """sha256 of each original file that the split comes from."""
     prepare: Callable[[Tensor], Tensor]
+    """Turns a batch of raw examples into x, (batch, time, *input)."""
     lengths: Tensor | None = None
+    """(n,), or (n, 2) of story and question."""
     image: tuple[int, int] | None = None
+    """(height, width) if the raw examples are images, (n, height * width)."""
 
     def __len__(self) -> int:
         return len(self.raw)
 
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        """One example, x and y, and the length where sequences have one: what a torch.utils.data.DataLoader asks for.
+        """Return one example for a torch.utils.data.DataLoader: x, y, and the length if sequences have one.
 
-        Sequences are padded to the same number of time steps, while those of `batch` may end with the longest of them.
+        All examples are padded to the longest sequence of the split; `batch` pads only to the longest of its batch.
         """
         if not -len(self) <= index < len(self):
             raise IndexError(f"There are {len(self)} examples; got {index}.")
@@ -66,140 +59,68 @@ class Split:
 
     @cached_property
     def _longest(self) -> int:
-        """The time steps of the longest sequence."""
+        """Number of time steps of the longest sequence."""
         assert self.lengths is not None
         return int(self.lengths.reshape(len(self), -1).sum(1).max())
 
     def batch(
-        self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
+        self,
+        indices: Tensor,  # (batch,)
+        device: torch.device | str = "cpu",
+        augment: Augmentation | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """x, y and lengths of the examples at `indices`, on `device`, of images as `augment` has them seen."""
+        """Return x, y and lengths of the examples at `indices`, on `device`.
+
+        augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
+        """
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
         raw = self.raw[indices]
         if augment is not None and augment.augments:
             if self.image is None:
-                raise RequestError("Only images can be augmented, and these examples are none.")
+                raise RequestError("Only images can be augmented, and these examples are not images.")
             raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
         return self.prepare(raw.to(device)), self.targets[indices].to(device), lengths
 
 
 class TaskData(ABC):
-    """One dataset family; constructed with a task of the registry and its dataset."""
+    """The data of one task; each dataset family is a subclass, constructed with a task of the registry and its dataset."""
 
     def __init__(self, task: Task, dataset: Dataset):
         self.task, self.dataset = task, dataset
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """What makes its x of text, where it does."""
+        """What turns text into x; None if the data are not text."""
         return None
 
     def attach_tokenizer(self, network: Network) -> None:  # noqa: B027
-        """Give a fresh network what it must have of the data before it is trained, such as its words."""
+        """Give a fresh network what it needs of the data before training: its tokenizer and pretrained vectors, for text."""
 
     def split(self, name: SplitName) -> Split:
-        """Read, verify and return a split. Raises UnknownNameError for a name that is none of a split, and DataError if a
-        file is missing or is not the pinned one."""
-        if name not in (known := get_args(SplitName)):
-            raise UnknownNameError("split", name, known, f"There is {', '.join(known)}.")
+        """Read and verify a split.
+
+        Raises UnknownNameError for another name, and DataError if a file is missing or is not the locked one.
+        """
+        if name not in (names := get_args(SplitName)):
+            raise UnknownNameError("split", name, names, f"The splits are {', '.join(names)}.")
         return self.read(name)
 
     @abstractmethod
     def read(self, name: SplitName) -> Split:
-        """As `split`, of one of those that there are."""
+        """As `split`, whose name is already checked."""
 
 
-def refuse_layout(task: Task, dataset: Dataset, *known: str) -> None:
-    """Raise RequestError unless the task's layout is one that its family knows."""
-    if task.layout not in known:
-        raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(known)}.")
-
-
-def data_folder(dataset: Dataset) -> Path:
-    """A dataset's folder in paths.data()."""
-    return paths.data() / (dataset.folder or "")
-
-
-def read_verified(dataset: Dataset, name: str) -> bytes:
-    """The content of an original file of a dataset, verified; on disk it may be gzipped, or in a .tar.gz.
-
-    Files lie in data_folder; one with a folder in its name also in any folder there, as an archive unpacks. An archive
-    that the Hub has is fetched if need be. Raises DataError.
-    """
-    folder = data_folder(dataset)
-    deeper = sorted(folder.glob(f"*/{glob.escape(name)}")) if "/" in name else []
-    for path in (folder / f"{name}.gz", folder / name, *deeper, *sorted(folder.glob("*.tar.gz"))):
-        if path.exists() and (content := _content(path, name)) is not None:
-            return _verified(content, path, dataset, name)
-    where = f" It is at {dataset.url}." if dataset.url else ""
-    where = f" It is {dataset.derived}; see {dataset.url}." if dataset.derived else where
-    missing = (
-        f"{dataset.title}: {name} was not found in {folder}.{where} Put it there, or set RNNZOO_DATA to the folder "
-        f"that has {dataset.folder}."
-    )
-    if dataset.hub is None or ARCHIVE not in dataset.hub_files:
-        raise DataError(missing)
-    try:
-        archive = hub.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
-    except DataError as error:
-        raise DataError(f"{missing} The Hub was asked too: {error}") from error
-    if (content := _content(archive, name)) is None:
-        raise DataError(f"{archive} has no {name} of {dataset.title}.")
-    return _verified(content, archive, dataset, name)
-
-
-def _content(path: Path, name: str) -> bytes | None:
-    return archived(path, name) if path.name.endswith(".tar.gz") else unpacked(path)
-
-
-def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
-    if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
-        raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
-    return content
-
-
-class Recording(dict[str, str]):
-    """The digests of a dataset that is being locked: whatever is read is taken down."""
-
-
-def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
-    """Whether `digest` is the locked one of the dataset's file `name`; a Recording takes it down.
-
-    Raises DataError for a file that has no locked digest.
-    """
-    if isinstance(dataset.sha256, Recording):
-        dataset.sha256[name] = digest
-    if name not in dataset.sha256:
-        raise DataError(f"{dataset.title}: {name} has no digest in cards/lock.json. To lock it: rnnzoo release DATASET")
-    return dataset.sha256[name] == digest
-
-
-def unpacked(path: Path) -> bytes:
-    """The content of a file, gzipped or not."""
-    try:
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
-
-
-def archived(path: Path, name: str) -> bytes | None:
-    """The content of the file `name`, in whatever folder, of a .tar.gz; None where it has no such."""
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for member in archive:
-                if member.isfile() and f"/{member.name}".endswith(f"/{name}"):
-                    file = archive.extractfile(member)
-                    return file.read() if file else None
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
-    return None
+def refuse_layout(task: Task, dataset: Dataset, *layouts: str) -> None:
+    """Raise RequestError unless the task's layout is one of `layouts`, those of its family."""
+    if task.layout not in layouts:
+        raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(layouts)}.")
 
 
 def split_by_hash(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
-    """Indices of the examples of every split of data that come without any, each in an order as good as random.
+    """Split data that come without splits; return the indices of each split's examples, in pseudo-random order.
 
-    Examples of one key are never parted. Keys are put in the order of their sha256; the first `test` of them are the
-    test, then come those for validation.
+    keys: one per example; examples with the same key stay together. Keys are sorted by their sha256: the first
+    `dataset.test` of them are the test split, the next `dataset.validation` the validation split.
     """
     members: dict[str, list[int]] = {}
     for index, key in enumerate(keys):

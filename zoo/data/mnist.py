@@ -1,8 +1,8 @@
 """MNIST (LeCun, Cortes & Burges), read pixel by pixel, in a fixed permutation of the pixels, or row by row.
 
-The bytes come from the package (the test images), from `data_folder` (the original IDX files, gzipped or not, or
-the parquet files of the Hub's ylecun/mnist), or from the Hub. Wherever they come from, they must decode to exactly the
-values of the original IDX files, whose published sha256 the registry pins.
+The test images come with the package. The training images come from `data_folder`, as the original IDX files, gzipped or
+not, or as the parquet file of the Hub's ylecun/mnist; or from the Hub. All must decode to exactly the values of the original
+IDX files, whose sha256 is locked.
 """
 
 import hashlib
@@ -17,7 +17,8 @@ from torch import Tensor
 from ..checkpoints import hub
 from ..errors import DataError, MissingExtraError, RequestError
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, data_folder, is_locked, refuse_layout, unpacked
+from .base import Split, SplitName, TaskData, refuse_layout
+from .originals import data_folder, is_locked, unpacked
 
 PACKAGED = Path(__file__).resolve().parent / "files"
 IMAGE = (28, 28)
@@ -36,13 +37,14 @@ class MNIST(TaskData):
     def read(self, name: SplitName) -> Split:
         part = "t10k" if name == "test" else "train"
         images, labels = (self._file(f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-        held = self.dataset.validation
-        chosen = {"test": slice(None), "validation": slice(held), "train": slice(held, None)}[name]
+        held_out = self.dataset.validation
+        part_of = {"test": slice(None), "validation": slice(held_out), "train": slice(held_out, None)}
+        selected = part_of[name]
         digests = {k: v for k, v in self.dataset.sha256.items() if k.startswith(part)}
-        return Split(images.flatten(1)[chosen], labels[chosen].long(), digests, self._prepare, image=IMAGE)
+        return Split(images.flatten(1)[selected], labels[selected].long(), digests, self._prepare, image=IMAGE)
 
     def _prepare(self, raw: Tensor) -> Tensor:
-        """(batch, 784), or (batch, ..., 28, 28), bytes to (batch, time, features) in [0, 1]."""
+        """Turn bytes, (batch, 784) or (batch, ..., 28, 28), into (batch, time, features) in [0, 1]."""
         x = raw.flatten(1)
         if raw.dtype != torch.uint8 or x.shape[1] != math.prod(IMAGE):
             raise RequestError(
@@ -54,19 +56,21 @@ class MNIST(TaskData):
         return x.unflatten(1, (self.task.steps, *self.task.input))
 
     def _file(self, name: str) -> Tensor:
-        """The values of one original IDX file, verified, read once."""
+        """Return the values of an original IDX file, verified; it is read once."""
         if name in self._files:
             return self._files[name]
-        places = self._places(name)
-        for path in places:
+        candidates = self._candidates(name)
+        for path in candidates:
             if path.exists():
                 content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
                 if not is_locked(self.dataset, name, hashlib.sha256(content).hexdigest()):
                     raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
                 return self._files.setdefault(name, _values(content))
-        raise DataError(f"MNIST's {name} was not found in {places[0].parent if places else data_folder(self.dataset)}.")
+        folder = candidates[0].parent if candidates else data_folder(self.dataset)
+        raise DataError(f"MNIST's {name} was not found in {folder}.")
 
-    def _places(self, name: str) -> list[Path]:
+    def _candidates(self, name: str) -> list[Path]:
+        """Paths where an original file, or the parquet file with its values, may be; downloaded if there is none."""
         if name.startswith("t10k"):
             return [PACKAGED / f"{name}.gz"]
         folder, parquet = data_folder(self.dataset), self.dataset.hub_files["train"]
@@ -81,7 +85,7 @@ class MNIST(TaskData):
 
 @cache
 def permutation() -> Tensor:
-    """The 784 pixel positions, in order, of permuted MNIST as JANET's and STAR's authors used it; int64."""
+    """Return the pixel read at each step of permuted MNIST, (784,), int64, as JANET's and STAR's authors used it."""
     content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
         raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")
@@ -89,7 +93,10 @@ def permutation() -> Tensor:
 
 
 def _from_parquet(path: Path, images: bool) -> bytes:
-    """The IDX file that column `image` (PNG bytes) or `label` of a parquet file in the layout of ylecun/mnist was made of."""
+    """Return the IDX file that a parquet file in the layout of ylecun/mnist was made from.
+
+    It is restored from the column `image` (PNG bytes) or `label`. Raises DataError for another layout.
+    """
     try:
         import pyarrow.parquet as parquet
         from PIL import Image
@@ -101,16 +108,16 @@ def _from_parquet(path: Path, images: bool) -> bytes:
             return _header(len(column)) + bytes(column)
         pixels = (Image.open(io.BytesIO(row["bytes"])).convert("L").tobytes() for row in column)
         return _header(len(column), 28, 28) + b"".join(pixels)
-    except Exception as error:  # pyarrow and pillow have many, SyntaxError and NotImplementedError among them
+    except Exception as error:  # pyarrow and pillow raise many kinds, SyntaxError and NotImplementedError among them
         raise DataError(f"{path}: not a parquet file in the layout of ylecun/mnist ({error}).") from error
 
 
 def _header(*sizes: int) -> bytes:
-    """Header of an IDX file of unsigned bytes: two zeros, type 8, rank, sizes (big-endian)."""
+    """Return the header of an IDX file of unsigned bytes: two zeros, type 8, rank, sizes (big-endian)."""
     return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes)
 
 
 def _values(content: bytes) -> Tensor:
-    """The values of an IDX file of unsigned bytes, which the caller has verified to be one."""
+    """Return the values of an IDX file of unsigned bytes, whose digest the caller has verified."""
     sizes = [int.from_bytes(content[at : at + 4], "big") for at in range(4, 4 + 4 * content[3], 4)]
     return torch.frombuffer(bytearray(content[-math.prod(sizes) :]), dtype=torch.uint8).reshape(sizes)

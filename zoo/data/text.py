@@ -1,6 +1,6 @@
-"""Sentences to classes: the authors of horror stories, and toxic comments, as in Chen 2022 (chapter 4, A.2.1).
+"""Text classification: the authors of horror stories, and toxic comments, as in Chen 2022 (chapter 4, A.2.1).
 
-Each text becomes its most frequent words of the training split; see zoo.checkpoints.tokenizer. None of it comes with a split of its own.
+Tokens are the most frequent words of the training split; see zoo.checkpoints.tokenizer. No dataset comes with splits.
 """
 
 import csv
@@ -19,11 +19,12 @@ from ..checkpoints.tokenizer import PADDING, RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, read_verified, refuse_layout, split_by_hash
+from .base import Split, SplitName, TaskData, refuse_layout, split_by_hash
+from .originals import read_verified
 
 
 class Example(NamedTuple):
-    """The words of a text, its class, and where it comes from."""
+    """The words of a text, its class, and the file it comes from."""
 
     words: list[str]
     label: int
@@ -31,7 +32,7 @@ class Example(NamedTuple):
 
 
 class Text(TaskData):
-    """Texts of any length; subclasses say where they come from and which of them a layout has."""
+    """Texts of any length. A subclass reads them and selects those of a layout."""
 
     layouts: tuple[str, ...]
 
@@ -41,70 +42,74 @@ class Text(TaskData):
 
     @abstractmethod
     def examples(self) -> list[Example]:
-        """All texts, no two of the same words."""
+        """Return all texts, no two with the same words."""
 
-    def chosen(self, examples: list[Example]) -> list[Example]:
-        """Those of a split that the layout has."""
+    def select(self, examples: list[Example]) -> list[Example]:
+        """Return the examples of a split that the layout has."""
         return examples
 
-    def altered(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens, (n, time), as the layout has them."""
+    def masked(
+        self,
+        tokens: Tensor,  # (n, time)
+        lengths: Tensor,  # (n,)
+    ) -> Tensor:
+        """Return the tokens with those replaced that the layout hides."""
         return tokens
 
     @cached_property
     def _splits(self) -> dict[SplitName, list[Example]]:
         examples = self.examples()
         parts = split_by_hash([" ".join(e.words) for e in examples], self.dataset)
-        return {name: self.chosen([examples[i] for i in indices]) for name, indices in parts.items()}
+        return {name: self.select([examples[i] for i in indices]) for name, indices in parts.items()}
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Tokens are the most frequent words of the training split."""
-        found = Tokenizer.learn((e.words for e in self._splits["train"]), self.task.vocabulary or 0, self.task.steps)
-        missing = (self.task.vocabulary or 0) - len(found)  # in small data, tokens that never occur
-        return Tokenizer([*found.words, *(f"<{n}>" for n in range(missing))], self.task.steps)
+        """The tokenizer of the most frequent words of the training split."""
+        learned = Tokenizer.learn((e.words for e in self._splits["train"]), self.task.vocabulary or 0, self.task.steps)
+        missing = (self.task.vocabulary or 0) - len(learned)  # small data have fewer words than tokens
+        return Tokenizer([*learned.words, *(f"<{n}>" for n in range(missing))], self.task.steps)
 
     def read(self, name: SplitName) -> Split:
         examples = self._splits[name]
         tokens, lengths = self.tokenizer.batch([e.words for e in examples])
-        tokens = self.altered(tokens, lengths).short()
+        tokens = self.masked(tokens, lengths).short()
         labels = torch.tensor([e.label for e in examples])
         return Split(tokens, labels, dict(self.dataset.sha256), trimmed, lengths)
 
     def attach_tokenizer(self, network: Network) -> None:
-        """Give the network its words, and its embedding their pretrained vectors.
+        """Give the network its tokenizer, and its embedding the pretrained vectors.
 
-        Words without a vector keep a random one, of the same standard deviation.
+        A word without a pretrained vector keeps its random one, scaled to the standard deviation of the pretrained ones.
         """
         network.tokenizer = self.tokenizer
         spec = network.config.architecture.embedding
         if spec is None or spec.pretrained is None or network.embedding is None:
             return
         known = vectors(registry.load_registry().datasets[spec.pretrained], self.tokenizer.tokens.keys(), spec.size)
-        found = torch.stack(list(known.values())).to(network.device)
+        pretrained = torch.stack(list(known.values())).to(network.device)
         with torch.no_grad():
-            network.embedding.weight *= found.std()
-            network.embedding.weight[[self.tokenizer.tokens[word] for word in known]] = found
+            network.embedding.weight *= pretrained.std()
+            network.embedding.weight[[self.tokenizer.tokens[word] for word in known]] = pretrained
 
 
 def trimmed(raw: Tensor) -> Tensor:
-    """(batch, time) tokens, without the time steps that are padding in all of them."""
+    """Turn tokens, (batch, time), into int64, cut to the longest text of the batch."""
     return raw[:, : int((raw != PADDING).sum(1).max())].long()
 
 
 def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tensor]:
-    """Vectors, (size,), of those of the words that a file in GloVe's format has: a word and numbers a line."""
+    """Return the vectors, (size,), of those words that a dataset in GloVe's format has: a word and its numbers per line."""
     (name,) = dataset.files
     wanted = set(words) - set(RESERVED)
     lines = (line.split(" ") for line in read_verified(dataset, name).decode().splitlines())
-    found = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}
-    if not found or any(len(vector) != size for vector in found.values()):
+    known = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}
+    if not known or any(len(vector) != size for vector in known.values()):
         raise DataError(f"{dataset.title}: no vectors of {size} numbers for these words.")
-    return found
+    return known
 
 
 def rows(dataset: Dataset, name: str) -> list[dict[str, str]]:
-    """The rows of a CSV file with a header."""
+    """Return the rows of a CSV file with a header."""
     return list(csv.DictReader(io.StringIO(read_verified(dataset, name).decode(), newline="")))
 
 
@@ -114,48 +119,46 @@ class Spooky(Text):
     layouts = ("sentences",)
 
     def examples(self) -> list[Example]:
-        found = [
-            Example(split_words(row["text"]), self.task.classes.index(row["author"]))
-            for row in rows(self.dataset, "train.csv")
-        ]
-        return _distinct(found)
+        authors = self.task.classes
+        sentences = rows(self.dataset, "train.csv")
+        return _distinct([Example(split_words(row["text"]), authors.index(row["author"])) for row in sentences])
 
 
 class Layout(NamedTuple):
-    """Which comments: those of so many words; and how many of the words read, the last ones, are replaced by a neutral one."""
+    """Which comments a layout has, and how many words at their end are replaced by the neutral one."""
 
-    least: int = 1
-    most: int | None = None
-    share: float = 0.0
-    words: int = 0
+    min_words: int = 1
+    max_words: int | None = None
+    masked_share: float = 0.0
+    """Share of the words that are masked, besides `masked_words`."""
+    masked_words: int = 0
 
 
 class Jigsaw(Text):
     """Parts of Kaggle's Toxic Comment Classification, with the classes not toxic and toxic.
 
-    The parts were cleaned in different ways and have different shares of toxic comments, so that a network might tell
-    the parts apart instead of the comments: of every part as many toxic as other comments are taken, and only letters
-    are read.
+    The parts were cleaned in different ways and have different shares of toxic comments, so a network could learn to tell
+    the parts apart. To prevent that, each part contributes as many toxic as other comments, and only letters are read.
     """
 
-    table = {
+    by_layout = {
         "balanced": Layout(),
-        "balanced-short": Layout(most=9),  # 4.2.1, and long ones beside it
-        "balanced-long": Layout(least=91),
-        "balanced-long-late": Layout(least=91, words=20),
-        "balanced-long-diluted": Layout(least=91, share=0.3),  # 4.4.1, which says nothing of a length
+        "balanced-short": Layout(max_words=9),  # section 4.2.1, which also has long ones
+        "balanced-long": Layout(min_words=91),
+        "balanced-long-late": Layout(min_words=91, masked_words=20),
+        "balanced-long-diluted": Layout(min_words=91, masked_share=0.3),  # section 4.4.1, which gives no length
     }
-    layouts = tuple(table)
+    layouts = tuple(by_layout)
 
     def examples(self) -> list[Example]:
         parts = ((name, row) for name in sorted(self.dataset.files) for row in rows(self.dataset, name))
         return _distinct([Example(split_words(row["comment_text"]), int(row["toxic"]), name) for name, row in parts])
 
-    def chosen(self, examples: list[Example]) -> list[Example]:
-        layout = self.table[self.task.layout]
-        examples = [e for e in examples if layout.least <= len(e.words) <= (layout.most or len(e.words))]
-        left = Counter((e.source, e.label) for e in examples)
-        quota = {source: min(left[source, 0], left[source, 1]) for source, _ in left}
+    def select(self, examples: list[Example]) -> list[Example]:
+        layout = self.by_layout[self.task.layout]
+        examples = [e for e in examples if layout.min_words <= len(e.words) <= (layout.max_words or len(e.words))]
+        available = Counter((e.source, e.label) for e in examples)
+        quota = {source: min(available[source, 0], available[source, 1]) for source, _ in available}
         taken: dict[tuple[str, int], int] = defaultdict(int)
         kept = []
         for e in examples:
@@ -164,13 +167,13 @@ class Jigsaw(Text):
                 kept.append(e)
         return kept
 
-    def altered(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        layout = self.table[self.task.layout]
-        at, end = torch.arange(tokens.shape[1]), lengths[:, None]
-        last = (at >= end - layout.words - (layout.share * end).long()) & (at < end)
-        return torch.where(last, self.tokenizer.neutral_token, tokens)
+    def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        layout = self.by_layout[self.task.layout]
+        step, end = torch.arange(tokens.shape[1]), lengths[:, None]
+        start = end - layout.masked_words - (layout.masked_share * end).long()
+        return torch.where((step >= start) & (step < end), self.tokenizer.neutral_token, tokens)
 
 
 def _distinct(examples: list[Example]) -> list[Example]:
-    """The first of those with the same words, without those that have none."""
+    """Return the examples without later ones of the same words and without those that have no words."""
     return list({" ".join(e.words): e for e in reversed(examples) if e.words}.values())

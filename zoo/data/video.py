@@ -1,7 +1,7 @@
-"""Video: 20BN-Jester's hand gestures (Turkoglu et al. 2019, section 5.3), and event-camera clips that stand in for it.
+"""Video: 20BN-Jester's hand gestures (Turkoglu et al. 2019, section 5.3), and event-camera clips as a proxy for it.
 
-20BN-Jester is given out on request only. N-MNIST small is 1,000 + 100 clips of Orchard et al. 2015: digits on a screen,
-filmed by a moving event camera of 34 x 34 pixels, each an event of a pixel, a time, and a polarity, brighter or darker.
+20BN-Jester is available on request only. N-MNIST small is 1,000 + 100 clips of Orchard et al. 2015: digits on a screen, filmed
+by a moving event camera of 34 x 34 pixels. An event is a pixel, a time, and a polarity: brighter or darker.
 """
 
 import hashlib
@@ -17,18 +17,20 @@ from torch.nn import functional as F
 
 from ..errors import DataError, MissingExtraError
 from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, data_folder, read_verified, refuse_layout, split_by_hash
+from .base import Split, SplitName, TaskData, refuse_layout, split_by_hash
+from .originals import data_folder, read_verified
 
-SENSOR = 34  # pixels a side
+SENSOR = 34
+"""Height and width of the camera in pixels."""
 PARTS = ("x", "y", "p", "t_us", "offsets", "label", "file_id")
 
 
 class NMNIST(TaskData):
-    """Layout `frames`: events counted in equal parts of the time and of the sensor; x is log(1 + count).
+    """Layout `frames`: events are counted in equal parts of the clip's time and of the sensor; x is log(1 + count).
 
-    The task's `steps` are the parts of the clip's time, its `input` the polarities and the parts of either side. Read
-    from the .npz that has, for train and test, x, y, p and t_us of all events, the `offsets` of the clips in them, and
-    the label and file_id of each clip. Validation takes its clips from train.
+    The task's `steps` is the number of parts of the time, its `input` is (polarities, parts of the height, parts of the
+    width). The .npz has, for train and test, x, y, p and t_us of all events, the `offsets` of the clips in them, and label
+    and file_id of each clip. The validation clips are taken from train.
     """
 
     def __init__(self, task: Task, dataset: Dataset):
@@ -42,37 +44,39 @@ class NMNIST(TaskData):
             with numpy.load(io.BytesIO(read_verified(self.dataset, file)), allow_pickle=False) as arrays:
                 x, y, p, t, offsets, labels, ids = (arrays[f"{part}_{key}"] for key in PARTS)
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(f"{self.dataset.title}: {file} has not the arrays {', '.join(PARTS)} ({error}).") from error
-        chosen = range(len(labels)) if name == "test" else split_by_hash([str(i) for i in ids], self.dataset)[name]
-        clips = [slice(offsets[i], offsets[i + 1]) for i in chosen]
+            raise DataError(
+                f"{self.dataset.title}: {file} lacks one of the arrays {', '.join(PARTS)} ({error})."
+            ) from error
+        selected = range(len(labels)) if name == "test" else split_by_hash([str(i) for i in ids], self.dataset)[name]
+        clips = [slice(offsets[i], offsets[i + 1]) for i in selected]
         frames = numpy.stack([self._frames(x[clip], y[clip], p[clip], t[clip]) for clip in clips])
-        targets = torch.from_numpy(labels[list(chosen)])
+        targets = torch.from_numpy(labels[list(selected)])
         return Split(torch.from_numpy(frames), targets, dict(self.dataset.sha256), _prepare)
 
     def _frames(self, x: numpy.ndarray, y: numpy.ndarray, p: numpy.ndarray, t: numpy.ndarray) -> numpy.ndarray:
-        """Counts of a clip's events, (steps, polarities, height, width)."""
+        """Return the counts of a clip's events, (steps, polarities, height, width)."""
         polarities, height, width = self.task.input
         shape = (self.task.steps, polarities, height, width)
         # a clip ends with its last event
-        at = (t.astype("int64") * shape[0] // (int(t.max()) + 1), p, y.astype("int64") * height // SENSOR,
-              x.astype("int64") * width // SENSOR)  # fmt: skip
+        indices = (t.astype("int64") * shape[0] // (int(t.max()) + 1), p, y.astype("int64") * height // SENSOR,
+                   x.astype("int64") * width // SENSOR)  # fmt: skip
         counts = numpy.zeros(shape, "uint8")
-        numpy.add.at(counts, at, 1)
+        numpy.add.at(counts, indices, 1)
         return counts
 
 
 def _prepare(raw: Tensor) -> Tensor:
-    """(batch, time, polarities, height, width) counts to log(1 + count)."""
+    """Turn counts, (batch, time, polarities, height, width), into log(1 + count)."""
     return raw.float().log1p()
 
 
 class Jester(TaskData):
-    """Layout `frames`: the middle frames of each clip, RGB in [0, 1], as wide and high as the task's `input`.
+    """Layout `frames`: the middle frames of each clip, RGB in [0, 1], resized to the task's `input`.
 
-    Read as it is given out: a folder `20bn-jester-v1` with a folder of 00001.jpg, 00002.jpg ... for each clip, and
-    lists `jester-v1-train.csv` and `jester-v1-validation.csv` of `clip;label`, with the labels in
-    `jester-v1-labels.csv`. The official test clips have no labels, so test here is the official validation, and
-    validation is dealt from train. A clip with too few frames repeats its last.
+    The files are laid out as they are distributed: a folder `20bn-jester-v1` with a folder of 00001.jpg, 00002.jpg ... for each
+    clip; lists of `clip;label` in `jester-v1-train.csv` and `jester-v1-validation.csv`; and the labels in
+    `jester-v1-labels.csv`. The official test clips have no labels, so the test split is the official validation, and the
+    validation split is taken from train. A clip with too few frames repeats its last one.
     """
 
     def __init__(self, task: Task, dataset: Dataset):
@@ -81,34 +85,37 @@ class Jester(TaskData):
 
     def read(self, name: SplitName) -> Split:
         part = "validation" if name == "test" else "train"
-        labels, listed = self._lines("labels"), self._lines(part)
-        clips = [line.split(";") for line in listed]
+        labels, lines = self._lines("labels"), self._lines(part)
+        clips = [line.split(";") for line in lines]
         wrong = next((row for row in clips if len(row) != 2 or not row[0].isdigit() or row[1] not in labels), None)
         if wrong is not None:
             raise DataError(f"{self.dataset.title}: the list of {part} has the line {';'.join(wrong)!r}.")
-        chosen = range(len(clips)) if name == "test" else split_by_hash([clip for clip, _ in clips], self.dataset)[name]
-        # nobody holds all frames in memory: what is stored of a clip is its number
-        numbers = torch.tensor([int(clips[i][0]) for i in chosen])
-        targets = torch.tensor([labels.index(clips[i][1]) for i in chosen])
-        digest = hashlib.sha256("\n".join(listed).encode()).hexdigest()
+        keys = [number for number, _ in clips]
+        selected = range(len(clips)) if name == "test" else split_by_hash(keys, self.dataset)[name]
+        # the frames of all clips do not fit into memory, so the raw example is the clip's number
+        numbers = torch.tensor([int(clips[i][0]) for i in selected])
+        targets = torch.tensor([labels.index(clips[i][1]) for i in selected])
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
         return Split(numbers, targets, {f"jester-v1-{part}.csv": digest}, self._prepare)
 
-    def _lines(self, what: str) -> list[str]:
-        path = data_folder(self.dataset) / f"jester-v1-{what}.csv"
+    def _lines(self, name: str) -> list[str]:
+        """Return the lines of one of the three lists."""
+        path = data_folder(self.dataset) / f"jester-v1-{name}.csv"
         try:
             return path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise DataError(
-                f"{self.dataset.title}: {path} was not found. It is given out on request at {self.dataset.url}; put its "
-                "lists and the folder 20bn-jester-v1 there."
+                f"{self.dataset.title}: {path} was not found. The data are available on request at {self.dataset.url}; put "
+                "the lists and the folder 20bn-jester-v1 there."
             ) from error
 
     def _prepare(self, raw: Tensor) -> Tensor:
-        """(batch,) numbers of clips to (batch, time, 3, height, width)."""
+        """Read clips by their numbers, (batch,), into (batch, time, 3, height, width)."""
         root = data_folder(self.dataset) / "20bn-jester-v1"
         return torch.stack([self._clip(root / str(number)) for number in raw.tolist()]).to(raw.device)
 
     def _clip(self, folder: Path) -> Tensor:
+        """Return the frames of one clip, (time, 3, height, width)."""
         paths = sorted(folder.glob("*.jpg"))
         if not paths:
             raise DataError(f"{self.dataset.title}: no frames in {folder}.")
@@ -120,7 +127,7 @@ class Jester(TaskData):
 
 
 def _image(path: os.PathLike[str]) -> Tensor:
-    """A picture as (3, height, width) in [0, 1]."""
+    """Read an image as (3, height, width) in [0, 1]."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -129,4 +136,4 @@ def _image(path: os.PathLike[str]) -> Tensor:
         with Image.open(path) as image:
             return torch.from_numpy(numpy.array(image.convert("RGB"))).permute(2, 0, 1).float() / 255
     except OSError as error:
-        raise DataError(f"{path}: not a picture ({error}).") from error
+        raise DataError(f"{path}: not an image ({error}).") from error

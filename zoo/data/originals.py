@@ -1,0 +1,96 @@
+"""The original files of datasets: where they lie, how they are unpacked, and the digests that they must have."""
+
+import glob
+import gzip
+import hashlib
+import tarfile
+import zlib
+from pathlib import Path
+
+from ..checkpoints import hub
+from ..errors import DataError
+from ..registry.schema import Dataset
+from ..utils import paths
+
+ARCHIVE = "archive"
+"""Key of `Dataset.hub_files` for the .tar.gz that holds all files of the dataset."""
+
+
+class Recording(dict[str, str]):
+    """In place of a dataset's digests while it is being locked: `is_locked` adds the digest of every file that is read."""
+
+
+def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
+    """True if `digest` is the locked sha256 of the dataset's file `name`. Raises DataError if that file has none."""
+    if isinstance(dataset.sha256, Recording):
+        dataset.sha256[name] = digest
+    if name not in dataset.sha256:
+        raise DataError(f"{dataset.title}: {name} has no digest in cards/lock.json. To lock it: rnnzoo release DATASET")
+    return dataset.sha256[name] == digest
+
+
+def data_folder(dataset: Dataset) -> Path:
+    """The folder of a dataset's files, below RNNZOO_DATA."""
+    return paths.data() / (dataset.folder or "")
+
+
+def read_verified(dataset: Dataset, name: str) -> bytes:
+    """Return the content of an original file of a dataset, verified against its digest.
+
+    The file lies in `data_folder`, as it is, gzipped, or in a .tar.gz; if its name has a folder, it may also lie one folder
+    deeper, where unpacking an archive puts it. If it is missing, an archive on the Hub is downloaded.
+
+    Raises DataError if the file is missing, unreadable, or has another digest or none.
+    """
+    folder = data_folder(dataset)
+    unpacked_archives = sorted(folder.glob(f"*/{glob.escape(name)}")) if "/" in name else []
+    for path in (folder / f"{name}.gz", folder / name, *unpacked_archives, *sorted(folder.glob("*.tar.gz"))):
+        if path.exists() and (content := _content(path, name)) is not None:
+            return _verified(content, path, dataset, name)
+    source = f" It is at {dataset.url}." if dataset.url else ""
+    source = f" It is {dataset.derived}; see {dataset.url}." if dataset.derived else source
+    missing = (
+        f"{dataset.title}: {name} was not found in {folder}.{source} Put it there, or set RNNZOO_DATA to the folder "
+        f"that has {dataset.folder}."
+    )
+    if dataset.hub is None or ARCHIVE not in dataset.hub_files:
+        raise DataError(missing)
+    try:
+        archive = hub.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
+    except DataError as error:
+        raise DataError(f"{missing} The Hub was asked too: {error}") from error
+    if (content := _content(archive, name)) is None:
+        raise DataError(f"{archive} has no {name} of {dataset.title}.")
+    return _verified(content, archive, dataset, name)
+
+
+def _content(path: Path, name: str) -> bytes | None:
+    """The content of the file `name`, which `path` is or contains; None if it is an archive without it."""
+    return from_archive(path, name) if path.name.endswith(".tar.gz") else unpacked(path)
+
+
+def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
+    if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
+        raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
+    return content
+
+
+def unpacked(path: Path) -> bytes:
+    """Return the content of a file, gzipped or not. Raises DataError if it cannot be read."""
+    try:
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def from_archive(path: Path, name: str) -> bytes | None:
+    """Return the content of the file `name`, in whatever folder, of a .tar.gz; None if it is not in there."""
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                if member.isfile() and f"/{member.name}".endswith(f"/{name}"):
+                    file = archive.extractfile(member)
+                    return file.read() if file else None
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+    return None
