@@ -72,11 +72,16 @@ def layers_of(config: Config) -> list[Node]:
     """
     if config.architecture.cell in FEEDFORWARD:
         raise RequestError(f"{config.name} has no time steps. To analyse feed-forward networks, use `feedforward`.")
-    if config.architecture.bidirectional:
-        raise RequestError(f"{config.name} is bidirectional. This analysis takes networks of one direction.")
+    require_one_direction(config)
     network = meta_network(config).eval()
     refuse_large(network)
     return [Node(layer.forward_direction) for layer in network.layers]
+
+
+def require_one_direction(config: Config) -> None:
+    """Raise RequestError for a bidirectional network."""
+    if config.architecture.bidirectional:
+        raise RequestError(f"{config.name} is bidirectional. This analysis takes networks of one direction.")
 
 
 def draw(

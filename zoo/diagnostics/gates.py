@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from ..cells.base import State
-from ..errors import RequestError
 from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, three_digits
-from .ensemble import Node
+from .ensemble import Node, require_one_direction
 from .subject import describe, requires_recurrent
-from .unrolled import layer_inputs, memory_index
+from .unrolled import evenly_spread, layer_inputs, memory_index
 
 POINTS = 20
 """Time steps analysed, evenly spread over longer sequences."""
@@ -54,10 +53,9 @@ def gates(
     The blocks of a map with as many rows as the input map are named by the cell's gates, those of other maps are
     numbered. Raises RequestError for bidirectional networks.
     """
-    if network.config.architecture.bidirectional:
-        raise RequestError(f"{network.config.name} is bidirectional. This analysis takes networks of one direction.")
+    require_one_direction(network.config)
     shortest = x.shape[1] if lengths is None else int(lengths.min())
-    steps = sorted({int(t) for t in np.linspace(1, shortest, min(points, shortest)).round()})
+    steps = evenly_spread(shortest, points)
     rows = [
         _layer_norms(Node(layer.forward_direction), inputs[:shortest], layer.initial_state(inputs[0]), set(steps))
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)

@@ -15,8 +15,9 @@ from ..networks.layer import Layer
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from .base import Array, Axis, Result, three_digits
+from .ensemble import require_one_direction
 from .subject import describe, requires_recurrent
-from .unrolled import layer_inputs, memory_index, sequence_lengths, unroll
+from .unrolled import evenly_spread, layer_inputs, memory_index, sequence_lengths, unroll
 
 POINTS = 60
 """Time steps analysed, evenly spread over longer sequences."""
@@ -97,7 +98,7 @@ def noh(
     cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional networks.
     """
     longest = x.shape[1] if lengths is None else int(lengths.max())
-    steps = sorted({int(t) for t in np.linspace(1, longest, min(points, longest)).round()})
+    steps = evenly_spread(longest, points)
     means = _mean_derivatives(network, x, lengths, probe, [*steps, None])
     rows = np.array([[_log10(mean) for mean in layer] for layer in means])
     layers = Axis.counted("layer", len(rows))
@@ -128,8 +129,7 @@ def _mean_derivatives(
     network: RecurrentNetwork, x: Tensor, lengths: Tensor | None, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
     """Return the mean |v^T ds_t/ds_0| of every layer at every step t; None is each sequence's own last step."""
-    if network.config.architecture.bidirectional:
-        raise RequestError(f"{network.config.name} is bidirectional. The indicator is for networks of one direction.")
+    require_one_direction(network.config)
     ends = sequence_lengths(x, lengths)
     return [
         _layer_derivatives(layer, inputs, ends, probe, steps)

@@ -1,5 +1,6 @@
 """States of a layer at every step, and which steps count. The scans of zoo.networks keep only outputs and last states."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,6 +47,11 @@ def valid_steps(
 ) -> Tensor:
     """Return a mask of the steps within each sequence's length, (batch, time), on the CPU."""
     return torch.arange(x.shape[1]) < sequence_lengths(x, lengths)[:, None]
+
+
+def evenly_spread(steps: int, points: int) -> list[int]:
+    """Return up to `points` of the steps 1, 2, ..., steps, the first and the last among them."""
+    return sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
 
 
 def memory_index(direction: Direction) -> int:
