@@ -1,6 +1,6 @@
 """Compile the Triton kernels of every cell for an H200, on a machine without one: `python tests/networks/compile_triton.py`.
 
-The scans are run on a CPU up to their launches, whose arguments say what to compile. Prints what each kernel takes.
+The scans run on a CPU up to their launches, whose arguments say what to compile. Prints the resources of each kernel.
 """
 
 import os
@@ -26,15 +26,15 @@ from triton.compiler import ASTSource
 from zoo.networks.kernels import triton_layer, triton_scan
 from zoo.networks.kernels.shared import planned
 
-PTXAS = Path(get_ptxas(90).path)  # the assembler that this Triton has for a Hopper
+PTXAS = Path(get_ptxas(90).path)  # the assembler that Triton brings for Hopper GPUs
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int64: "*i64"}
 
 
 class Compiling:
-    """In place of a kernel: compiles what it would launch."""
+    """Stands in for a kernel and compiles what it would launch."""
 
     def __init__(self, kernel: Any):
-        self.kernel, self.made = kernel, []
+        self.kernel, self.compiled = kernel, []
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         return self.launch
@@ -42,8 +42,8 @@ class Compiling:
     def launch(self, *args: object, num_warps: int, num_stages: int, **constants: object) -> None:
         names = self.kernel.arg_names
         constants |= {n: None for n, a in zip(names, args, strict=False) if a is None}
-        given = {n: a for n, a in zip(names, args, strict=False) if a is not None}
-        types = {n: TYPES[a.dtype] if isinstance(a, Tensor) else "i32" for n, a in given.items()}
+        values = {n: a for n, a in zip(names, args, strict=False) if a is not None}
+        types = {n: TYPES[a.dtype] if isinstance(a, Tensor) else "i32" for n, a in values.items()}
         source = ASTSource(
             self.kernel,
             signature={n: types.get(n, "constexpr") for n in names},
@@ -51,17 +51,17 @@ class Compiling:
             attrs={(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if types.get(n, "")[:1] == "*"},
         )
         options = {"num_warps": num_warps, "num_stages": num_stages}
-        self.made.append(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options))
+        self.compiled.append(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options))
 
 
 def report(name: str, kernel: Any) -> int:
-    """Print what a compiled kernel takes; its shared memory in bytes."""
+    """Print the resources of a compiled kernel, and return its shared memory in bytes."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(kernel.asm["ptx"])
         file.flush()
         command = [PTXAS, "-v", "--gpu-name=sm_90a", file.name, "-o", os.devnull]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    registers, spilled = re.search(r"Used (\d+) reg", said), re.search(r"(\d+) bytes spill stores", said)
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    registers, spilled = re.search(r"Used (\d+) reg", log), re.search(r"(\d+) bytes spill stores", log)
     assert registers is not None
     assert spilled is not None
     print(
@@ -71,7 +71,7 @@ def report(name: str, kernel: Any) -> int:
 
 
 def main(wanted: str = "") -> None:
-    """Compile everything, or the cells whose names begin with `wanted`; fails if something cannot run on an H200."""
+    """Compile everything, or the cells whose names begin with `wanted`; fail if a kernel cannot run on an H200."""
     for case in CASES:
         for units, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
             net = network(case, layers=2 if case == "rhn" else 1, units=units, inputs=(2,), dtype=dtype)
@@ -84,9 +84,9 @@ def main(wanted: str = "") -> None:
             x = torch.zeros(2, 3, 2, dtype=dtype)
             triton_scan.scan(planned(direction), x, direction.initial_state(x[0]))[0].sum().backward()
             triton_layer.scan_forward, triton_layer.scan_backward = keep
-            for way, compiling in zip(("forward", "backward"), kernels, strict=True):
-                (kernel,) = compiling.made
-                assert report(f"{case} {units} {str(dtype)[6:]} {way}", kernel) <= triton_layer.SHARED
+            for pass_name, compiling in zip(("forward", "backward"), kernels, strict=True):
+                (kernel,) = compiling.compiled
+                assert report(f"{case} {units} {str(dtype)[6:]} {pass_name}", kernel) <= triton_layer.SHARED
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The fused scans in Triton against the plain scan: in Triton's interpreter on a CPU and, when asked, on a GPU.
 
-`TRITON_INTERPRET=0 pytest -m gpu tests/test_triton.py` repeats on a GPU what runs here by default, with larger
+`TRITON_INTERPRET=0 pytest -m gpu tests/networks/test_triton.py` repeats on a GPU what runs here by default, with larger
 networks, and adds what only a GPU has. A process either interprets or compiles: that is settled when triton is first
 imported.
 """
@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CASES, network, normal, random_state
-from test_compiled import close, results, small
+from helpers import network, normal, random_state
+from scans import PLANNED, close, results, small
 from torch import Tensor, nn
 
 from zoo.errors import RequestError
 from zoo.networks import kernels
-from zoo.networks.kernels import plans
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
 
@@ -31,7 +30,6 @@ from zoo.networks.kernels import graph, triton_layer, triton_scan  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")  # numpy's
 
-PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 PHASES = ["lstm", "gru reset=before", "rhn"]
 """Two states; two phases; as many as layers."""
 
@@ -133,9 +131,9 @@ def test_bfloat16(case: str, autocast: bool, device: str) -> None:
     if not autocast:
         net = net.bfloat16()
     with torch.autocast(device, torch.bfloat16, enabled=autocast):
-        found = results(net, x if autocast else x.bfloat16(), state, None)
-    assert found[0].dtype == torch.bfloat16  # type: ignore[attr-defined]
-    close(found, exact, 0.03)
+        actual = results(net, x if autocast else x.bfloat16(), state, None)
+    assert actual[0].dtype == torch.bfloat16  # type: ignore[attr-defined]
+    close(actual, exact, 0.03)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +153,8 @@ def test_importing_zoo_leaves_triton_alone(device: str) -> None:
 def test_gradients_of_gradients(device: str) -> None:
     def second(net: Network) -> list[Tensor]:
         weights = list(net.layers.parameters())
-        found = torch.autograd.grad(net(x).square().sum(), weights, create_graph=True)
-        return list(torch.autograd.grad(sum(g.square().sum() for g in found), weights))
+        actual = torch.autograd.grad(net(x).square().sum(), weights, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in actual), weights))
 
     net, x, _ = problem(device, "star shift=0.0", layers=2)
     close(second(net), second(plain(net)))
@@ -167,8 +165,8 @@ def test_gradients_of_some_inputs_only(device: str) -> None:
     for p in net.parameters():
         p.requires_grad_(False)
     x.requires_grad_()
-    found = [torch.autograd.grad(n.encode(x, state)[1][0][0].sum(), x)[0] for n in (net, plain(net))]
-    close(*found)
+    actual = [torch.autograd.grad(n.encode(x, state)[1][0][0].sum(), x)[0] for n in (net, plain(net))]
+    close(*actual)
 
 
 def test_a_change_in_between_is_noticed(device: str) -> None:
@@ -262,16 +260,16 @@ def gradient(net: Network, x: Tensor) -> list[Tensor]:
 def test_streams_take_turns_at_a_recording(recorded: None, device: str) -> None:
     net, x, _ = problem(device, "star shift=0.0", layers=2)
     inputs, streams = [x + 0.1 * i for i in range(8)], [torch.cuda.Stream(), torch.cuda.Stream()]
-    found = []
+    outputs = []
     with torch.no_grad():
-        expected = [plain(net)(given) for given in [x, *inputs]]
-        found.append(net(x))
+        expected = [plain(net)(sequence) for sequence in [x, *inputs]]
+        outputs.append(net(x))
         torch.cuda.synchronize()
-        for i, given in enumerate(inputs):
+        for i, sequence in enumerate(inputs):
             with torch.cuda.stream(streams[i % 2]):
-                found.append(net(given))
+                outputs.append(net(sequence))
     torch.cuda.synchronize()
-    close(found, expected)
+    close(outputs, expected)
     assert len(graph.recordings(net.layers[0]).all) == 1
 
 

@@ -1,0 +1,87 @@
+"""What the tests of fused scans share: small float32 networks, and comparisons with the plain scan."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from helpers import CASES, flatten, gradients, network, score
+from torch import Tensor
+
+from zoo.networks.kernels import interface, plans
+from zoo.networks.network import Network
+
+BUILT = [
+    kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
+    if kind in interface.libraries()
+]  # fmt: skip
+
+
+PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
+
+
+def small(case: str, **spec: object) -> Network:
+    """Return a float32 network whose states stay of the order of one."""
+    net = network(case, dtype=torch.float32, **spec)
+    adds = "rin" in case or "antisymmetric" in case  # to the state, at every step
+    most = 0.2 if adds else 1.5
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(min(1.0, most / p.shape[-1] ** 0.5))
+    net.backend = "fused"
+    return net
+
+
+def close(actual: object, expected: object, tolerance: float = 3e-5) -> None:
+    """Check that tensors are equal to within `tolerance` of the largest entry of each."""
+    for a, e in zip(_tensors(actual), _tensors(expected), strict=True):
+        scale = max(1.0, e.abs().max().item())
+        torch.testing.assert_close(a.double(), e.double(), rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+
+
+def _tensors(values: object) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+    elif values is not None:
+        for value in values:  # type: ignore[attr-defined]
+            yield from _tensors(value)
+
+
+def results(net: Network, x: Tensor, state: object, lengths: Tensor | None, bf16: bool = False) -> list[object]:
+    """Return outputs, final states, and the gradients of everything, for one seed of torch's generator.
+
+    bf16: the forward pass under autocast to bfloat16.
+    """
+    torch.manual_seed(0)
+    x = x.detach().clone().requires_grad_()
+    state = tuple(tuple(s.detach().to(x.dtype).requires_grad_() for s in part) for part in state)  # type: ignore
+    with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+        outputs, final = net.encode(x, state, lengths)
+    of = {"x": x, **dict(net.named_parameters()), **{str(i): s for i, s in enumerate(flatten(state))}}
+    return [outputs, final, gradients(score([outputs, *flatten(final)]), of)]
+
+
+def distance(actual: object, expected: object) -> float:
+    """Return the root mean square difference of two results, each tensor relative to its own root mean square."""
+    pairs = zip(_tensors(actual), _tensors(expected), strict=True)
+    parts = [(a - e).flatten() / (e.square().mean().sqrt() + 1e-9) for a, e in pairs]
+    return torch.cat(parts).square().mean().sqrt().item()
+
+
+def check_both_scans(net: Network, compute: Callable[[Network], object], fails: bool = False) -> None:
+    """Check that `compute` returns the same with the fused and the plain scan or, if it `fails`, raises the same error."""
+    outcomes: list[object] = []
+    for backend in ("auto", "plain"):
+        net.backend = backend
+        try:
+            outcomes.append(compute(net))
+        except RuntimeError as error:
+            if not fails:
+                raise
+            outcomes.append(type(error))
+    if fails:
+        assert isinstance(outcomes[0], type)
+        assert outcomes[0] is outcomes[1]
+    else:
+        close(*outcomes)

@@ -1,0 +1,55 @@
+"""Recomputing states in the backward pass instead of keeping them (checkpoint_every)."""
+
+import functools
+
+import pytest
+import torch
+from helpers import normal, random_state
+from scans import BUILT, close, results, small
+
+from zoo.errors import RequestError
+from zoo.networks.stack import Stack
+
+pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+
+
+@pytest.mark.parametrize("spec", [{}, {"readout": "every", "dropout": 0.3, "train": True}], ids=str)
+@pytest.mark.parametrize("backend", ["plain", "auto"])
+@pytest.mark.parametrize("lengths", [None, [3, 7, 1]], ids=["whole", "lengths"])
+def test_recomputed_gradients_are_the_same(spec: dict[str, object], backend: str, lengths: list[int] | None) -> None:
+    net, x = small("lstm", layers=2, steps=7, **spec), normal(3, 7, 2, dtype=torch.float32)
+    net.backend = backend
+    ends = None if lengths is None else torch.tensor(lengths)
+    run = functools.partial(results, net, x, random_state(net, 3), ends)
+    if spec.get("dropout"):
+        net.dropout.p = 0.0  # the masks of a part are drawn for the part
+    expected = run()
+    for net.checkpoint_every in (1, 3, 7, 20):
+        close(run(), expected)
+    net.tbptt_steps, net.checkpoint_every = 2, None
+    expected = run()
+    net.checkpoint_every = 4
+    close(run(), expected)
+
+
+def test_states_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = small("lstm", layers=2, steps=7), normal(3, 7, 2, dtype=torch.float32)
+    lengths, scan = [], Stack._scan
+    monkeypatch.setattr(Stack, "_scan", lambda *given: lengths.append(given[1].shape[1]) or scan(*given))
+    net.checkpoint_every = 3
+    loss = net(x).sum()
+    assert lengths == [3, 3, 1]
+    loss.backward()
+    assert sorted(lengths[3:]) == [1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("spec", "every", "tbptt_steps"),
+    [({"bidirectional": "sum"}, 2, None), ({"recurrent_dropout": 0.1}, 2, None), ({}, 3, 2)],
+    ids=["both ways", "recurrent dropout", "truncated elsewhere"],
+)
+def test_what_cannot_be_recomputed_is_refused(spec: dict[str, object], every: int, tbptt_steps: int | None) -> None:
+    net = small("lstm", layers=1, **spec)
+    net.checkpoint_every, net.tbptt_steps = every, tbptt_steps
+    with pytest.raises(RequestError, match="cannot have checkpoint_every="):
+        net(normal(3, 7, 2, dtype=torch.float32))

@@ -1,0 +1,235 @@
+"""Streaming through the compiled code: a step against the sequence, and every change of a network that it has to notice."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from helpers import flatten, normal, random_state, same, stepped
+from scans import BUILT, PLANNED, close, small
+from torch import Tensor, nn
+
+from zoo.cells import projections
+from zoo.errors import RequestError
+from zoo.networks.kernels import streaming
+from zoo.networks.network import Network
+
+pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
+
+
+def test_a_stream_of_weights_that_are_no_parameters() -> None:
+    net, x = small("star", layers=1).eval(), normal(3, 4, 2, dtype=torch.float32)
+    projection = net.layers[0].forward_direction.cell.recurrent
+    weights = [projection.weight.detach(), 2 * projection.weight.detach()]
+    state = tuple(tuple(s.float() for s in part) for part in random_state(net, 3))
+    del projection.weight
+    with torch.no_grad():
+        net.backend = "auto"
+        for projection.weight in weights:
+            actual = net.step(x[:, 0], state)[0]
+        net.backend = "plain"
+        close(actual, net.step(x[:, 0], state)[0])
+
+
+@pytest.mark.parametrize("readout", ["last", "mean", "every"])
+@pytest.mark.parametrize("case", PLANNED)
+@torch.no_grad()
+def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) -> None:
+    for many, units in ((1, 19), (40, 16)):
+        net = small(case, units=units, layers=3, readout=readout, mean=0.5, std=2.0, standardize=many == 1).eval()
+        x = normal(many, 5, 2, dtype=torch.float32)
+        stepper = streaming.stepper(
+            None, net.layers, None, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)]
+        )
+        parametrized = any(m.parametrization for m in net.modules() if isinstance(m, projections.Projection))
+        assert (stepper is None) == parametrized  # every change of a weight would make another matrix
+        whole = net(x)
+        logits = stepped(net, x)
+        close(logits[-1], whole[:, -1] if readout == "every" else whole)
+
+
+@torch.no_grad()
+def test_a_stream_sees_every_change_of_the_network() -> None:
+    net, x = small("star", layers=2).eval(), normal(1, 2, dtype=torch.float32)
+
+    def check() -> None:
+        actual = net.step(x)
+        net.backend = "plain"
+        close(actual, net.step(x))
+        net.backend = "auto"
+
+    check()
+    weight = net.layers[0].forward_direction.cell.recurrent.weight
+    weight.mul_(2)
+    check()
+    weight.data = weight.data * 2
+    check()
+    weight.data.neg_()
+    check()
+    net.layers[1].forward_direction.input.weight = nn.Parameter(normal(6, 3, dtype=torch.float32))
+    check()
+    net.layers[0] = copy.deepcopy(net.layers[0])
+    net.layers[0].forward_direction.input.weight.neg_()
+    check()
+    net.head.bias.data = net.head.bias.data + 1
+    check()
+    net.head.register_forward_hook(lambda module, args, out: out * 2)
+    check()
+    net.reset_head(20)
+    check()
+    net.head = nn.Linear(net.head.in_features, 3, bias=False)
+    check()
+    nn.utils.parametrizations.weight_norm(net.head)
+    check()
+    net.layers[1].forward_direction.input.register_forward_hook(lambda module, args, out: out + 1)
+    check()
+    x = x.double()
+    net.double()
+    check()
+
+
+@torch.no_grad()
+def test_a_network_that_has_streamed_can_be_copied() -> None:
+    net, x = small("lstm", layers=2).eval(), normal(1, 2, dtype=torch.float32)
+    logits, state = net.step(x)
+    twin = copy.deepcopy(net)
+    del net
+    same(twin.step(x)[0], logits, 1e-6)
+    kept = [s.clone() for s in flatten(state)]
+    twin.step(x, state)
+    same(flatten(state), kept, 0)  # the old state is the caller's
+
+
+@torch.no_grad()
+def test_threads_may_share_a_network_that_streams() -> None:
+    net = small("lstm", units=32, layers=4).eval()
+    streams = [normal(1, 400, 2, seed=seed, dtype=torch.float32) for seed in range(3)]
+    alone = [torch.stack(stepped(net, x)) for x in streams]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda x: torch.stack(stepped_in_a_thread(net, x)), streams))
+    same(together, alone, 0)
+
+
+def stepped_in_a_thread(net: Network, x: Tensor) -> list[Tensor]:
+    with torch.no_grad():  # which is each thread's own
+        return stepped(net, x)
+
+
+@torch.no_grad()
+def test_a_stream_takes_columns_of_a_batch() -> None:
+    net, x = small("star", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
+    net.step(x[:, 1])
+    assert net._stepper is not None
+    close(net.step(x[:, 1])[0], net(x[:, 1:2]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["zoneout", "shift", "whole shift", "parametrised", "transposed", "head", "bias", "class", "norm", "forward", "product",
+     "step", "prepare", "direction", "head's forward", "parametrization"],
+)  # fmt: skip
+@torch.no_grad()
+def test_a_stream_sees_more_changes(change: str) -> None:
+    net, x = small("star", layers=2, units=3).eval(), normal(1, 2, dtype=torch.float32)
+    direction = net.layers[1].forward_direction
+    if change == "whole shift":
+        direction.cell.shift = -1
+    if change == "bias":
+        direction.input.bias = None
+    if change == "parametrised":
+        nn.utils.parametrizations.weight_norm(direction.cell.recurrent)
+    state = random_state(net, 1)
+    state = tuple(tuple(s.float() for s in part) for part in state)
+    before = net.step(x, state)[0]
+    match change:
+        case "zoneout":
+            direction.zoneout = 0.5
+        case "shift":
+            direction.cell.shift = 1.0
+        case "whole shift":
+            direction.cell.shift = 1
+        case "bias":
+            direction.input.bias = nn.Parameter(torch.ones(6))
+        case "class":
+            direction.cell.__class__ = type(
+                "Mine", (type(direction.cell),), {"step": lambda self, x, state: (2 * x[0],)}
+            )
+        case "parametrization":
+            direction.cell.recurrent.parametrization = lambda weight: -3 * weight
+        case "norm":
+            direction.cell.recurrent.norm = nn.LayerNorm(3)
+        case "forward":
+            direction.cell.recurrent.forward = lambda s, plus=None: 2 * s  # type: ignore[method-assign]
+        case "product":
+            direction.cell.recurrent.product = lambda s, plus: 2 * s  # type: ignore[method-assign]
+        case "step":
+            direction.cell.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
+        case "prepare":
+            direction.cell.prepare = lambda x, prepare=direction.cell.prepare: prepare(2 * x)  # type: ignore[method-assign]
+        case "direction":
+            direction.step = lambda x, state: (2 * x[0][..., :3],)  # type: ignore[method-assign]
+        case "head's forward":
+            net.head.forward = lambda h: h[:, :1].repeat(1, 4)  # type: ignore[method-assign]
+        case "parametrised":
+            direction.cell.recurrent.parametrizations.weight.original0.mul_(-3)
+        case "transposed":
+            direction.cell.recurrent.weight = nn.Parameter(direction.cell.recurrent.weight.t().clone().t())
+            net.step(x, state)
+            direction.cell.recurrent.weight.mul_(-3)
+        case "head":
+            net.head.weight = nn.Parameter(normal(3, 4, dtype=torch.float32).t())
+    after = net.step(x, state)[0]
+    assert not torch.allclose(before, after)
+    net.backend = "plain"
+    close(after, net.step(x, state)[0])
+
+
+@pytest.mark.parametrize("units", [2, 64])
+@torch.no_grad()
+def test_a_stream_of_layers_of_other_widths(units: int) -> None:
+    net, x = small("star", layers=2, units=4).eval(), normal(1, 2, dtype=torch.float32)
+    net.layers[1] = small("star", layers=1, units=units, inputs=(4,)).layers[0]
+    net.head, state, net.backend = nn.Linear(units, 3), None, "auto"
+    for _ in range(200):
+        logits, state = net.step(x, state)
+    net.backend = "plain"
+    close(logits, net(x[:, None].expand(1, 200, 2)))
+    assert [s.shape for s in flatten(state)] == [(1, 4), (1, units)]
+
+
+@torch.no_grad()
+def test_a_stream_that_other_layers_began_is_refused() -> None:
+    net, x = small("star", layers=1, units=4).eval(), normal(1, 2, dtype=torch.float32)
+    net.backend = "auto"
+    state = net.step(x)[1]
+    net.layers.append(small("star", layers=1, units=4, inputs=(4,)).layers[0])
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.step(x, state)
+    state = net.step(x)[1]
+    assert len(state) == 2
+    wide, direction = (
+        small("star", layers=1, units=5, inputs=(4,)).layers[0].forward_direction,
+        net.layers[1].forward_direction,
+    )
+    direction.input, direction.cell, direction.units = wide.input, wide.cell, wide.units
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.step(x, state)
+
+
+@torch.no_grad()
+def test_a_state_is_of_the_layers_that_there_are() -> None:
+    net, x = small("star", layers=1, units=4).eval(), normal(1, 6, 2, dtype=torch.float32)
+    state = net.initial_state(1)
+    net.encode(x, state)
+    net.layers[0] = small("star", layers=1, units=64).layers[0]
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net.encode(x, state)
+    assert net.encode(x, net.initial_state(1))[0].shape == (1, 6, 64)
+
+
+def test_a_state_on_another_device_is_refused() -> None:
+    net, x = small("star").eval(), normal(3, 4, 2, dtype=torch.float32)
+    state = tuple(tuple(s.to("meta") for s in part) for part in net.initial_state(3))
+    for compute in (lambda: net.encode(x, state), lambda: net.step(x[:, 0], state)):
+        with pytest.raises(RequestError, match="state is on meta, but small is on cpu"):
+            compute()
