@@ -76,7 +76,7 @@ def test_the_marks_are_anywhere():
 
 def test_splits_differ_and_other_values_than_pinned_are_refused():
     assert not torch.equal(data().split("test").raw[:50], data().split("validation").raw[:50])
-    with pytest.raises(DataError, match="200-test was generated otherwise than pinned"):
+    with pytest.raises(DataError, match="200-test: numpy generated other numbers than the locked ones"):
         data(sha256=dict.fromkeys(small().sha256, "0" * 64)).split("test")
     with pytest.raises(RequestError, match="no layout"):
         task_data(registry.load_registry().all_tasks["adding-200"].model_copy(update={"layout": "pixels"}), small())
@@ -136,12 +136,6 @@ def test_training_and_measuring_by_squared_errors(tmp_path):
     assert f"| measured, test | {measured.value:.3g} |" in text
     assert "mean squared error" in text
     assert "%" not in text
-
-
-def test_results_of_when_every_metric_was_an_accuracy_are_read():
-    row = {"epoch": 1, "lr": 0.1, "train_loss": 1.0, "validation_loss": 2.0, "gradient_norm": 1.0, "seconds": 1.0}
-    older = results.Epoch(**row, train_accuracy=0.25, validation_accuracy=0.5)
-    assert older == results.Epoch(**row, train_metric=0.25, validation_metric=0.5)
 
 
 def test_the_tolerance_of_an_error_is_a_share_of_it():

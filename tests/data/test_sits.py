@@ -85,7 +85,7 @@ def test_groups_are_dealt_in_the_order_of_the_digests_of_their_keys():
 def test_other_arrays_are_a_data_error(folder):
     for content in (arrays(X=numpy.array([{}], dtype=object))[0], b"PK no zip", b""):
         (folder / FILE).write_bytes(content)
-        with pytest.raises(DataError, match="has not the arrays"):
+        with pytest.raises(DataError, match="lacks one of the arrays"):
             data("sits", content).split("test")
     (folder / FILE).unlink()
     with pytest.raises(DataError, match=r"was not found in .*github\.com/e-sensing"):

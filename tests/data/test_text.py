@@ -254,9 +254,9 @@ def test_what_are_no_tokens_is_refused(x, problem):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"embedding": None}, "an embedding is for tokens, and tokens need one"),
-        ({"standardize": True}, "standardize is for numbers"),
-        ({"kernel": 3}, "no place for a kernel"),
+        ({"embedding": None}, "tokens need an embedding"),
+        ({"standardize": True}, "standardize applies to numbers"),
+        ({"kernel": 3}, "to which a 'kernel' cannot be applied"),
         ({"embedding": {"size": 0}}, "greater than or equal to 1"),
     ],
 )
@@ -337,7 +337,7 @@ def pinned(key, **changes):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT[key].items()}
     held = {"spooky": 20, "jigsaw-parts": 80}.get(key)
     sizes = {"validation": held, "test": held} if held else {}
-    return registry.load_registry().datasets[key].model_copy(update={"sha256": digests, **sizes} | changes)
+    return registry.load_registry().datasets[key].model_copy(update={"files": tuple(digests), "sha256": digests, **sizes} | changes)
 
 
 @pytest.fixture
@@ -455,7 +455,7 @@ def text_zoo(folder, small_zoo, monkeypatch):
     monkeypatch.setenv("RNNZOO_DATA", str(folder))
     everything = registry.load_registry()
     everything.datasets.update({key: pinned(key) for key in CONTENT})
-    everything.tasks["spooky"] = task("spooky")
+    everything.all_tasks["spooky"] = task("spooky")
     return root
 
 
@@ -499,7 +499,7 @@ def test_other_words_are_noticed(tmp_path):
     train(registry.find(NAME), out, device="cpu", overrides={"epochs": 1})
     words = (out / FILE).read_text().splitlines()
     (out / FILE).write_text("".join(f"{w}\n" for w in [*words[:2], *words[:1:-1]]))
-    with pytest.raises(RequestError, match="other words than spooky has"):
+    with pytest.raises(RequestError, match="other words than those of spooky"):
         evaluate(out, device="cpu")
 
 
@@ -512,7 +512,7 @@ def test_the_words_are_adopted_and_pinned(text_zoo, tmp_path):
         release.release(out)
     (out / FILE).write_bytes(kept)
     assert release.release(out) == NAME
-    text = (text_zoo / "registry.yaml").read_text()
+    text = (text_zoo / "cards" / "lock.json").read_text()
     assert hashlib.sha256(kept).hexdigest() in text
     registry.load_registry().all_tasks["spooky"] = task("spooky")
     assert set(resolve(Reference.parse(NAME)).files) == {"check.safetensors", "config.json", "model.safetensors", FILE}

@@ -88,7 +88,7 @@ def test_start_values_of_a_head():
 
 
 def test_a_head_of_convolutions_needs_images():
-    with pytest.raises(ValidationError, match="for convolutional networks"):
+    with pytest.raises(ValidationError, match="needs a 'kernel' of the network"):
         Architecture(cell="star", layers=1, units=2, head=HEAD)
     with pytest.raises(ValidationError, match="odd"):
         Architecture(cell="star", layers=1, units=2, kernel=3, head=ConvHead(filters=(2,), kernel=4))
@@ -173,7 +173,7 @@ def test_frames_of_events(tmp_path, monkeypatch):
 
 def test_other_events_are_a_data_error(tmp_path, monkeypatch):
     for content in (events(test_x=numpy.array([{}], dtype=object)), b"PK no zip", b""):
-        with pytest.raises(DataError, match="has not the arrays"):
+        with pytest.raises(DataError, match="lacks one of the arrays"):
             clips(tmp_path, monkeypatch, content).split("test")
     data = clips(tmp_path, monkeypatch, events())
     (tmp_path / "nmnist_small" / FILE).unlink()
@@ -197,7 +197,7 @@ def test_training_on_clips(tmp_path, monkeypatch):
 def test_the_stand_in_says_so(run):
     _, out, _ = run("card", "convstar-2x8-nmnist-small")
     assert "The data stand in for 20BN-Jester hand gestures, so figures on the two are not comparable." in out
-    assert "standing in for gesture video" in out
+    assert "a stand-in for gesture video" in out
     assert "3 x 3 to 16, 16, 32, 32 channels, stride 2, ReLU" in out
 
 
@@ -243,7 +243,7 @@ def test_gestures_as_they_are_given_out(jester):
 def test_gestures_that_are_not_there(jester):
     root, data = jester
     (root / "20bn-jester-v1" / "9" / "00010.jpg").write_bytes(b"no picture")
-    with pytest.raises(DataError, match="not a picture"):
+    with pytest.raises(DataError, match="not an image"):
         data.split("test").batch(torch.arange(1), CPU)
     for path in (root / "20bn-jester-v1" / "9").iterdir():
         path.unlink()
