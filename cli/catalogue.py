@@ -60,12 +60,11 @@ def list_(
 
 
 def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool | None) -> dict[str, index.Summary]:
-    """Return what registry.list_models names, with summaries; as fast as the lock's index where that suffices."""
+    """Return the models that registry.list_models would name, with their summaries, which need not read the registry."""
     models = index.read() or registry.summaries()
-    known = {model.task for model in models.values()}, {model.cell for model in models.values()}
-    if task not in (None, *known[0]) or cell not in (None, *known[1]):
-        names = registry.list_models(pattern, task=task, cell=cell)  # raises UnknownNameError with near matches
-        assert not names
+    tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
+    if task not in (None, *tasks) or cell not in (None, *cells):
+        registry.list_models(pattern, task=task, cell=cell)  # raises UnknownNameError, or there is no such model
     return {
         name: model
         for name, model in models.items()

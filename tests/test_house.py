@@ -154,7 +154,12 @@ def test_every_cell_class_is_in_the_table() -> None:
 
 def test_every_task_family_is_in_the_table() -> None:
     rows = {path.rpartition(".")[0] for path in TASKS.values()}
-    assert rows == {path.stem for path in ROOT.glob("zoo/data/*.py")} - {"__init__", "augmentation", "base", "originals"}
+    assert rows == {path.stem for path in ROOT.glob("zoo/data/*.py")} - {
+        "__init__",
+        "augmentation",
+        "base",
+        "originals",
+    }
     for path in TASKS.values():
         module, _, name = path.rpartition(".")
         assert issubclass(getattr(import_module(f"zoo.data.{module}"), name), TaskData)

@@ -128,7 +128,7 @@ def test_the_default_dtype_is_not_that_of_checkpoints() -> None:
 
 
 @pytest.mark.parametrize("wrong", [numpy.zeros((1, 28, 28)), "text", None])
-def test_what_is_no_tensor_is_refused(network: Network, wrong: object) -> None:
+def test_only_a_tensor_is_an_input(network: Network, wrong: object) -> None:
     with pytest.raises(RequestError, match="takes a tensor, padded, with lengths"):
         network(wrong)
 

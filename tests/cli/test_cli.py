@@ -1,4 +1,4 @@
-"""The command line: what it prints where, exit codes, JSON, completion, and that metadata verbs need no torch."""
+"""The command line: stdout and stderr, exit codes, JSON, completion, and verbs that must not import torch."""
 
 import hashlib
 import io
@@ -101,8 +101,8 @@ def test_wrong_requests_exit_with_2(run: Run, request_: str, words: str) -> None
     assert words in err
 
 
-def test_help_has_no_markup_in_it() -> None:
-    """Rich takes words in brackets for styles and leaves them out."""
+def test_help_contains_no_markup() -> None:
+    """Rich would take words in brackets for styles and drop them."""
     todo, texts = [typer.main.get_command(cli.app)], []
     while todo:
         command = todo.pop()
@@ -123,7 +123,7 @@ def test_a_model_without_weights_says_how_to_train_it(run: Run, verb: str) -> No
     MemoryError(), MemoryError("There is not enough memory for the compiled scan."), torch.OutOfMemoryError("CUDA out of memory."),
     RuntimeError("[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory"),
 ])  # fmt: skip
-def test_a_lack_of_memory_is_said_without_a_traceback(
+def test_running_out_of_memory_is_reported_without_a_traceback(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -146,7 +146,7 @@ def test_any_other_error_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> No
         cli.main()
 
 
-def test_characters_that_stdout_lacks_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_outside_the_encoding_of_stdout_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
     monkeypatch.setattr(sys, "argv", ["rnnzoo", "inspect", "star-1x4", "--runs", "2", "--steps", "3"])
@@ -157,8 +157,8 @@ def test_characters_that_stdout_lacks_are_replaced(monkeypatch: pytest.MonkeyPat
     assert b"layer 1 ??" in written.getvalue()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a shell that closes them is needed")
-def test_without_stdout_and_stderr_the_work_is_done_all_the_same() -> None:
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell, which closes them")
+def test_verbs_work_with_stdout_and_stderr_closed() -> None:
     program = f"{shlex.quote(sys.executable)} -m rnnzoo_cli"
     for arguments, closed, code in (("list star-16x64*", ">&-", 0), ("show nothing", ">&- 2>&-", 2)):
         done = subprocess.run(["sh", "-c", f"{program} {arguments} {closed}"], capture_output=True, text=True)
@@ -171,13 +171,15 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main()
 
 
-def test_counts_of_a_zoo_of_ones_own_are_its_own(run: Run, small_zoo: Zoo) -> None:
+def test_counts_of_a_users_own_zoo_are_computed(run: Run, small_zoo: Zoo) -> None:
     small_zoo(layer_norm=True)
-    assert json.loads(run("show", NAME, "--json")[1])["parameters"] == 28 * 8 + 8 * 8 + 8 + 2 * 2 * 8 + 8 * 10 + 10
+    parameters = 28 * 8 + 8 * 8 + 8 + 2 * 2 * 8 + 8 * 10 + 10
+    assert json.loads(run("show", NAME, "--json")[1])["parameters"] == parameters
+    assert [row["parameters"] for row in json.loads(run("list", "--json")[1])] == [parameters]
 
 
 def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
-    """The whole way of a checkpoint through the command line."""
+    """The life of a checkpoint: trained, measured, recorded, released, described."""
     small_zoo()
     out = tmp_path / "run"
     code, text, err = run("train", NAME, "--out", str(out), "--device", "cpu", "--epochs", "2")
@@ -185,8 +187,8 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     assert "2 epochs, the best is epoch 2" in text
     assert err.count("validation loss") == 2
     code, text, err = run("eval", str(out), "--limit", "50", "--device", "cpu", "--batch-size", "20", "--json")
-    found = json.loads(text)
-    assert (code, found["n"], found["task"], found["seed"]) == (0, 50, "mnist-rows", 0)
+    result = json.loads(text)
+    assert (code, result["n"], result["task"], result["seed"]) == (0, 50, "mnist-rows", 0)
     code, text, err = run("eval", str(out), "--record", "--device", "cpu")
     assert code == 0
     recorded = results.read(out)
@@ -208,7 +210,7 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     assert json.loads(run("card", NAME, "--json")[1]) == {"name": NAME, "card": text}
 
 
-def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+def test_eval_does_not_depend_on_the_batch_size(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", "--epochs", "1")
     values = []
@@ -220,14 +222,14 @@ def test_eval_gives_the_same_whatever_the_batch(run: Run, small_zoo: Zoo, tmp_pa
     assert len(set(values)) == 1
 
 
-def test_an_unusable_device_is_a_wrong_request(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+def test_an_unusable_device_exits_with_2(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     code, _, err = run("train", NAME, "--out", str(tmp_path / "run"), "--device", "toaster")
     assert code == 2
     assert "'toaster' cannot be used" in err
 
 
-def test_interruption_exits_with_130_and_goes_on(small_zoo: Zoo, tmp_path: Path) -> None:
+def test_an_interrupted_run_exits_with_130_and_keeps_its_state(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 3000})
     command = [sys.executable, "-m", "rnnzoo_cli", "train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -272,7 +274,7 @@ def test_bench_prints_a_table_and_json(run: Run, monkeypatch: pytest.MonkeyPatch
     assert [row[: header.index("FORWARD")].strip() for row in rows] == names
 
 
-def test_bench_says_which_peer_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_names_peers_that_are_not_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark.contenders, "installed", lambda library: library == "torch")
     code, out, err = run("bench", "star-4x128-mnist-rows", "--against", "torchrecurrent")
     assert (code, out) == (2, "")
@@ -393,19 +395,19 @@ def test_version(run: Run) -> None:
     assert run("--version")[:2] == (0, f"rnnzoo {__version__}\n")
 
 
-def test_a_recorded_command_names_no_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", given)
+def test_a_recorded_command_has_no_path_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    argv = ["/usr/local/bin/rnnzoo", "train", NAME, "--out", str(tmp_path / "mine"), "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", argv)
     assert provenance.command() == f"rnnzoo train {NAME} --out runs/mine --device cpu"
     monkeypatch.setattr(sys, "argv", ["rnnzoo", "eval", f"{tmp_path / 'mine'}/"])
     assert provenance.command() == "rnnzoo eval runs/mine"
-    monkeypatch.setattr(sys, "argv", [*given[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
+    monkeypatch.setattr(sys, "argv", [*argv[:3], f"--out={tmp_path / 'mine'}", "--device=cpu"])
     assert provenance.command() == f"rnnzoo train {NAME} --out=runs/mine --device=cpu"
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "rnnzoo_cli" / "__main__.py"), "list"])
     assert provenance.command() == "rnnzoo list"
 
 
-def test_weights_of_ones_own_stand_beside_no_published_figure(run: Run, tmp_path: Path) -> None:
+def test_a_users_own_weights_are_not_compared_with_a_published_figure(run: Run, tmp_path: Path) -> None:
     network = load("lstm-1x128-pmnist", device="cpu")
     network.reset_head(10)
     network.save_pretrained(tmp_path / "mine")
@@ -416,16 +418,16 @@ def test_weights_of_ones_own_stand_beside_no_published_figure(run: Run, tmp_path
     assert "reported" in run("eval", "lstm-1x128-pmnist", *arguments)[1]
 
 
-def test_train_takes_what_is_given_instead_of_the_recipe(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+def test_options_of_train_replace_settings_of_the_recipe(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
-    given = ("--epochs", "1", "--batch-size", "40", "--seed", "7")
-    assert run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", *given)[0] == 0
+    options = ("--epochs", "1", "--batch-size", "40", "--seed", "7")
+    assert run("train", NAME, "--out", str(tmp_path / "run"), "--device", "cpu", *options)[0] == 0
     training = results.read(tmp_path / "run").training
     assert training.overrides == {"epochs": 1, "batch_size": 40, "seed": 7}
     assert (training.epochs_done, training.recipe.batch_size, training.recipe.seed) == (1, 40, 7)
 
 
-def test_list_and_show_give_the_numbers_of_the_card(run: Run) -> None:
+def test_list_and_show_print_the_numbers_of_the_card(run: Run) -> None:
     name = "star-16x64-pmnist"
     count, data = cards.counts(name), json.loads(run("show", name, "--json")[1])
     assert (data["parameters"], data["multiply_adds"]) == (count.parameters, count.multiply_adds)

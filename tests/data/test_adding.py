@@ -132,7 +132,9 @@ def test_training_and_measuring_by_squared_errors(tmp_path):
     assert (measured.metric, measured.n) == ("mse", 100)
     assert measured.value == measured.loss == pytest.approx(expected, rel=1e-5)
     results.write(tmp_path / "run", results.read(tmp_path / "run").record(measured))
-    text = cards.compose(registry.find(NAME), results.read(tmp_path / "run"), cards.Counts(parameters=1, multiply_adds=1))
+    text = cards.compose(
+        registry.find(NAME), results.read(tmp_path / "run"), cards.Counts(parameters=1, multiply_adds=1)
+    )
     assert f"| measured, test | {measured.value:.3g} |" in text
     assert "mean squared error" in text
     assert "%" not in text

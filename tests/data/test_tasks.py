@@ -19,7 +19,7 @@ from huggingface_hub import constants
 
 from zoo import registry, spec
 from zoo.checkpoints.hub import client
-from zoo.data import mnist, task_data
+from zoo.data import examples, mnist, task_data
 from zoo.errors import DataError, MissingExtraError, RegistryError, RequestError
 from zoo.registry.tasks import TASKS
 
@@ -492,3 +492,30 @@ def test_a_family_may_be_a_class_of_ones_own(small_zoo, run, tmp_path, monkeypat
     assert run("train", name, "--out", out, "--device", "cpu")[0] == 0
     code, text, _ = run("eval", out, "--device", "cpu", "--json")
     assert (code, json.loads(text)["n"]) == (0, 60)
+
+
+# digests of data, in cards/lock.json
+
+
+def test_a_dataset_without_digests_is_refused_until_it_is_locked(small_zoo, run):
+    root = small_zoo()
+    path = root / "cards" / "lock.json"
+    expected = json.loads(path.read_text())["datasets"]["mnist"]
+    content = json.loads(path.read_text())
+    del content["datasets"]["mnist"]
+    path.write_text(json.dumps(content))
+    registry.clear_caches()
+    with pytest.raises(DataError, match="has no digest in cards/lock.json"):
+        examples("mnist-rows", "train")
+    code, out, _ = run("release", "mnist", "--json")
+    assert (code, json.loads(path.read_text())["datasets"]["mnist"]) == (0, expected)
+    assert all(digest in out for digest in expected.values())
+    assert len(examples("mnist-rows", "train")) == 160
+
+
+def test_a_file_that_changed_after_it_was_locked_is_refused(small_zoo, tmp_path):
+    small_zoo()
+    path = tmp_path / "data" / "mnist" / "train-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    with pytest.raises(DataError, match="sha256 differs"):
+        examples("mnist-rows", "train")

@@ -337,7 +337,11 @@ def pinned(key, **changes):
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT[key].items()}
     held = {"spooky": 20, "jigsaw-parts": 80}.get(key)
     sizes = {"validation": held, "test": held} if held else {}
-    return registry.load_registry().datasets[key].model_copy(update={"files": tuple(digests), "sha256": digests, **sizes} | changes)
+    return (
+        registry.load_registry()
+        .datasets[key]
+        .model_copy(update={"files": tuple(digests), "sha256": digests, **sizes} | changes)
+    )
 
 
 @pytest.fixture

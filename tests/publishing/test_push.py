@@ -332,7 +332,9 @@ def test_models_pushed_before_a_failure_are_named(here: Here) -> None:
     with pytest.raises(HubError):
         push(here, NAME, OTHER)
     done = registry.find(NAME).weights.revision
-    assert f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which cards/lock.json pins now." in here.logged
+    assert (
+        f"{NAME} was pushed: {here.hub.endpoint}/{REPO}, commit {done}, which cards/lock.json pins now." in here.logged
+    )
     here.logged.clear()
     with pytest.raises(HubError):
         push(here, NAME, OTHER)

@@ -97,4 +97,4 @@ class Updater:
         bound = math.inf if self.max_grad_norm is None else self.max_grad_norm
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), bound)
         self.optimizer.step()
-        return Update(*sums.unbind(), norm.detach())
+        return Update(sums[0], sums[1], sums[2], norm.detach())
