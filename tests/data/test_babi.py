@@ -302,7 +302,7 @@ def test_missing_and_other_files_are_data_errors(folder):
     archive(path)
     with pytest.raises(DataError, match="has 23 tokens, not the 40"):
         task_data(task(vocabulary=40), dataset()).split("test")
-    with pytest.raises(RequestError, match="no layout 'qa3'; it has: .*qa2-two-supporting-facts"):
+    with pytest.raises(RequestError, match=r"no layout 'qa3'; it has: .*qa2-two-supporting-facts"):
         task_data(task(layout="qa3"), dataset())
 
 

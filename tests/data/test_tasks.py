@@ -505,7 +505,7 @@ def test_a_dataset_without_digests_is_refused_until_it_is_locked(small_zoo, run)
     del content["datasets"]["mnist"]
     path.write_text(json.dumps(content))
     registry.clear_caches()
-    with pytest.raises(DataError, match="has no digest in cards/lock.json"):
+    with pytest.raises(DataError, match=r"has no digest in cards/lock\.json"):
         examples("mnist-rows", "train")
     code, out, _ = run("release", "mnist", "--json")
     assert (code, json.loads(path.read_text())["datasets"]["mnist"]) == (0, expected)
