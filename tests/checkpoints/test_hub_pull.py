@@ -293,6 +293,19 @@ def test_f04_a_damaged_file_without_a_pin_is_found_by_its_blobs_name(here: Here)
     assert contents(pull(here, f"{ADDRESS}@{commit}"))[tensors.FILE] == content[tensors.FILE]
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["elsewhere in the cache", "outside the cache"])
+def test_a_link_in_the_cache_to_elsewhere_is_replaced_and_its_target_kept(here: Here, tmp_path: Path, inside: bool) -> None:
+    content = here.content()
+    here.publish()
+    path = pull(here).files[tensors.FILE]
+    precious = (here.cache / "hub" if inside else tmp_path) / "precious"
+    precious.write_bytes(b"not a blob")
+    path.unlink()
+    path.symlink_to(precious)
+    assert contents(pull(here))[tensors.FILE] == content[tensors.FILE]
+    assert precious.read_bytes() == b"not a blob"
+
+
 @pytest.mark.parametrize("kind", ["reset", "reset-body"])
 def test_f05_a_reset_is_tried_again_and_then_said(here: Here, run: Run, kind: str) -> None:
     here.publish()

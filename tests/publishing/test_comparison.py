@@ -196,6 +196,16 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     assert "77 units" in drawn(single[-1:], tmp_path / "f.svg")
 
 
+def test_no_panel_is_empty(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from zoo.publishing import plots
+
+    panels = [replace(ROW, task=f"t{i}", layers=layers, reported=0.5) for i in range(3) for layers in (1, 2)]
+    assert len(plots._draw(panels, Figure).axes) == 3
+    assert len(plots._draw(panels[:4], Figure).axes) == 2
+
+
 @pytest.mark.parametrize("ending", ["png", "pdf", "SVG"])
 def test_the_ending_decides_the_format(ending: str, tmp_path: Path) -> None:
     from zoo.publishing import plots

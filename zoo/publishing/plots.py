@@ -56,13 +56,13 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
     figure = new_figure(figsize=(1.2 + 3.2 * columns, 0.9 + 2.3 * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).flat
+    axes = figure.subplots(lines, columns, squeeze=False).ravel()
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
     for axis, panel in zip(axes, panels, strict=False):
         _panel(axis, panel, looks)
         if several:
             axis.set_title(f"{_source(panel[0])}\n{axis.get_title()}")
-    for axis in list(axes)[len(panels) :]:
+    for axis in axes[len(panels) :]:
         axis.remove()
     line = figure.axes[0].plot
     handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items()]

@@ -59,9 +59,11 @@ def known_commit(repo: str, revision: str) -> str | None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file from the client's cache, with the blob that it links to."""
-    for each in {path, path.resolve()}:
-        each.unlink(missing_ok=True)
+    """Remove a file from the client's cache, with its blob; a link to anywhere else loses only the link."""
+    blob = path.resolve()
+    path.unlink(missing_ok=True)
+    if blob.parent.name == "blobs" and blob.is_relative_to(cache_root().resolve()):
+        blob.unlink(missing_ok=True)
 
 
 def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
