@@ -20,17 +20,14 @@ os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messag
 
 from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
+from small import RECIPE, TRAIN, VALIDATION, clear_caches
 
 from zoo import registry
 from zoo.data import mnist
-from zoo.networks import sizes
 from zoo.registry import load_lock, lock, yaml
 from zoo.utils import paths
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
-
-RECIPE = {"optimizer": {"name": "adam", "lr": 0.01}, "batch_size": 20, "epochs": 3, "max_grad_norm": 1.0}
-TRAIN, VALIDATION = 160, 40
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +37,6 @@ def _own_registry() -> Any:
     yield
     if registry.load_registry() is not ours:
         clear_caches()
-
-
-def clear_caches() -> None:
-    """Forget what was read of a registry and counted of its models."""
-    registry.clear_caches()
-    sizes.counts.cache_clear()
 
 
 @cache

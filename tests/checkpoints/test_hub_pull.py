@@ -294,7 +294,9 @@ def test_f04_a_damaged_file_without_a_pin_is_found_by_its_blobs_name(here: Here)
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["elsewhere in the cache", "outside the cache"])
-def test_a_link_in_the_cache_to_elsewhere_is_replaced_and_its_target_kept(here: Here, tmp_path: Path, inside: bool) -> None:
+def test_a_link_in_the_cache_to_elsewhere_is_replaced_and_its_target_kept(
+    here: Here, tmp_path: Path, inside: bool
+) -> None:
     content = here.content()
     here.publish()
     path = pull(here).files[tensors.FILE]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 import typer
-from conftest import TRAIN, VALIDATION
 from rnnzoo_cli import main as cli
 from rnnzoo_cli.doctor import Finding, report
+from small import TRAIN, VALIDATION
 
 from zoo import load, registry
 from zoo.checkpoints import results

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import clear_caches
 from rnnzoo_cli import many
 from rnnzoo_cli.output import board
+from small import clear_caches
 
 from zoo import registry
 from zoo.checkpoints import results

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TRAIN, VALIDATION
+from small import TRAIN, VALIDATION
 from torch import Tensor
 
 from zoo import registry
