@@ -1,4 +1,4 @@
-"""What a user of other libraries does with a network: compile it, change its head, keep it, feed it real data."""
+"""What users of other libraries do with a network: compile, export, save, change its head, feed it real data."""
 
 import pickle
 import re
@@ -50,14 +50,14 @@ def test_a_compiled_network_keeps_its_scan(network: Network, monkeypatch: pytest
     assert network.head.weight.grad is not None
 
 
-def test_an_exported_network_has_no_scan_of_ours(network: Network) -> None:
+def test_an_exported_network_uses_plain_torch(network: Network) -> None:
     x = torch.rand(3, 28, 28)
     exported = torch.export.export(network, (x,)).module()
     torch.testing.assert_close(exported(x), network(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", [NAME, "gru-1x200-spooky", "bigru-1x200-toxic-parts"])
-def test_lengths_of_an_exported_network_may_be_any(name: str) -> None:
+def test_an_exported_network_takes_any_lengths(name: str) -> None:
     network = load(name, device="cpu")
     shape = (3, 28, 28) if network.embedding is None else (3, 6)
     x = torch.rand(shape) if network.embedding is None else torch.randint(2, 50, shape)
@@ -93,14 +93,14 @@ def test_saved_and_loaded_again(network: Network, tmp_path: Path) -> None:
     assert all(map(torch.equal, again.state_dict().values(), network.state_dict().values()))
 
 
-def test_what_the_config_does_not_say_is_not_saved(network: Network, tmp_path: Path) -> None:
+def test_saving_refuses_tensors_that_the_config_does_not_describe(network: Network, tmp_path: Path) -> None:
     network.head = nn.Linear(128, 3)
     with pytest.raises(CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*See Network\.reset_head"):
         network.save_pretrained(tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_head_of_ones_own(network: Network) -> None:
+def test_a_users_own_head(network: Network) -> None:
     x = torch.rand(2, 28, 28)
     outputs, _ = network.encode(x)
     network.head = nn.Identity()  # type: ignore[assignment]
@@ -114,7 +114,7 @@ def test_a_head_of_ones_own(network: Network) -> None:
     assert network(x).shape == (2, 3)
 
 
-def test_the_default_dtype_is_not_that_of_checkpoints() -> None:
+def test_the_default_dtype_does_not_change_checkpoints() -> None:
     name = "star-1x128-smnist"  # with gate biases that are drawn
     usual = build(name, device="cpu").state_dict()
     try:
@@ -133,14 +133,14 @@ def test_only_a_tensor_is_an_input(network: Network, wrong: object) -> None:
         network(wrong)
 
 
-def test_an_address_without_its_scheme_is_recognised() -> None:
+def test_an_address_without_hf_gets_a_hint() -> None:
     with pytest.raises(RequestError, match="write hf://rnnzoo/star-16x64-pmnist"):
         load("rnnzoo/star-16x64-pmnist")
     with pytest.raises(RequestError, match=r"There is no folder '\./nowhere'\.$"):
         load("./nowhere")
 
 
-def test_examples_are_what_the_network_was_measured_on(network: Network) -> None:
+def test_examples_are_the_data_of_the_measurement(network: Network) -> None:
     test = examples(NAME)
     x, y, lengths = test.batch(torch.arange(200), network.device)
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_examples_are_a_dataset(name: str) -> None:
         test[len(test)]
 
 
-def test_every_trained_network_says_what_goes_in_and_what_comes_out() -> None:
+def test_every_trained_network_describes_its_inputs_and_outputs() -> None:
     for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
         assert bool(task.input_description) != bool(task.vocabulary), name  # a tokenizer reads text
@@ -223,7 +223,7 @@ def test_the_code_of_cards_without_weights_runs(name: str) -> None:
     assert names["logits"].shape == (8, registry.find(name).task.outputs)
 
 
-def test_no_card_without_weights_needs_the_words_that_come_with_them() -> None:
+def test_only_cards_with_weights_use_the_tokenizer() -> None:
     texts = [name for name in registry.list_models() if registry.find(name).task.vocabulary]
     pages = {name: paths.path("cards", name, "README.md") for name in texts}
     uses_words = {name: "model.tokenizer" in snippets(page)[0] for name, page in pages.items() if page.exists()}
@@ -231,7 +231,7 @@ def test_no_card_without_weights_needs_the_words_that_come_with_them() -> None:
     assert set(uses_words.values()) == {True, False}
 
 
-def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp_path: Path) -> None:
+def test_classes_are_named_by_the_task_or_by_the_head(network: Network, tmp_path: Path) -> None:
     assert network.classes == tuple(map(str, range(10)))
     network.reset_head(3)
     assert network.classes == ()
@@ -251,7 +251,7 @@ def test_classes_have_the_names_of_the_task_or_of_the_head(network: Network, tmp
             saved.reset_head(bad)  # type: ignore[arg-type]
 
 
-def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
+def test_load_with_classes_replaces_only_the_head(network: Network) -> None:
     for classes, names in ((3, ()), (["red", "green"], ("red", "green"))):
         for pretrained in (True, False):
             other = load(NAME, device="cpu", classes=classes, pretrained=pretrained)
@@ -270,12 +270,12 @@ def test_load_gives_another_head_to_the_same_body(network: Network) -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**23, 0.5, "a", None, True, torch.tensor(3)])
-def test_what_is_no_seed_is_refused(seed: object) -> None:
+def test_invalid_seeds_are_refused(seed: object) -> None:
     with pytest.raises(RequestError, match="A seed is an integer from 0"):
         build(NAME, device="cpu", seed=seed)  # type: ignore[arg-type]
 
 
-def test_the_seed_alone_decides_start_values(network: Network) -> None:
+def test_only_the_seed_determines_start_values(network: Network) -> None:
     torch.manual_seed(1)
     again, other = (load(NAME, device="cpu", pretrained=False, seed=seed) for seed in (0, 1))
     with torch.device("meta"):  # a device that a user has set for new tensors
@@ -284,7 +284,7 @@ def test_the_seed_alone_decides_start_values(network: Network) -> None:
     assert not torch.equal(first.head.weight, other.head.weight)
 
 
-def test_an_exported_batch_may_be_any() -> None:
+def test_an_exported_network_takes_any_batch_size() -> None:
     network, x, lengths = build(NAME, device="cpu").eval(), torch.rand(4, 5, 28), torch.tensor([5, 3, 2, 5])
     any_batch = ({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC})
     exported = torch.export.export(network, (x, lengths), dynamic_shapes=any_batch).module()
@@ -301,7 +301,7 @@ def test_a_folder_holds_one_network_at_a_time(network: Network, tmp_path: Path) 
     assert load(tmp_path, device="cpu").config == network.config
 
 
-def test_a_network_is_not_saved_where_it_is_not_found(
+def test_a_network_is_not_saved_where_load_would_not_find_it(
     network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -332,12 +332,12 @@ def test_feed_forward_networks_are_pickled(activation: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["babi-01", "adding-200", "circles", "mnist-rows", "spooky", "toxic-long"])
-def test_a_split_that_is_none(name: str) -> None:
+def test_unknown_splits_are_refused(name: str) -> None:
     with pytest.raises(UnknownNameError, match="No split is called 'val'"):
         examples(name, "val")  # type: ignore[arg-type]
 
 
-def test_images_of_ones_own(network: Network) -> None:
+def test_a_users_own_images(network: Network) -> None:
     test = examples(NAME)
     x, _, _ = test.batch(torch.arange(3), torch.device("cpu"))
     images = test.raw[:3].reshape(3, 28, 28)
@@ -348,7 +348,7 @@ def test_images_of_ones_own(network: Network) -> None:
             test.prepare(wrong)
 
 
-def test_what_counts_operations_sees_them(network: Network) -> None:
+def test_torch_counts_the_multiply_adds_that_we_count(network: Network) -> None:
     from torch.utils.flop_counter import FlopCounterMode  # imports triton, which test_triton wants to do first
 
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -370,7 +370,7 @@ def test_what_counts_operations_sees_them(network: Network) -> None:
         {"backend": "fast"},
     ],
 )
-def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
     network = build(NAME, device="cpu")
     for key, value in settings.items():
         setattr(network, key, value)
@@ -381,7 +381,7 @@ def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
-def test_only_tensors_are_read(network: Network, wrong: Any) -> None:
+def test_every_method_refuses_what_is_not_a_tensor(network: Network, wrong: Any) -> None:
     for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
         with pytest.raises(RequestError, match="takes a tensor"):
             run(wrong)
@@ -390,7 +390,7 @@ def test_only_tensors_are_read(network: Network, wrong: Any) -> None:
         network.step(wrong, state)
 
 
-def test_what_goes_with_an_input_is_checked(network: Network) -> None:
+def test_lengths_and_states_are_checked(network: Network) -> None:
     x = torch.rand(2, 28, 28)
     for lengths in ("abc", [[1], [2, 3]], [1.0, 2.0], object()):
         with pytest.raises(RequestError, match="lengths must be 2 integers"):
@@ -415,7 +415,7 @@ def test_dtypes_and_devices_by_name() -> None:
         load(NAME, pretrained=False, revision="main")
 
 
-def test_what_is_built() -> None:
+def test_build_takes_a_name_an_entry_or_a_config() -> None:
     entry = spec(NAME)
     assert build(entry, device="meta").config == build(entry.config, device="meta").config == entry.config
     for wrong in (None, 3, Path("mine"), entry.config.architecture):
