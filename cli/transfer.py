@@ -64,7 +64,7 @@ def pull(
 
 
 def expand(names: Sequence[str], pretrained: bool | None = None) -> list[str]:
-    """Return the models that names and patterns mean, each once; folders and addresses stay as they are.
+    """Expand names and patterns to the names of models, each once; folders and addresses stay as they are.
 
     pretrained: whether patterns match only models with weights. Raises UnknownNameError for an unknown name and for a
     pattern without a match, RequestError for a pattern that only matches models without weights, and what

@@ -17,7 +17,7 @@ def read(path: Path) -> Config:
     """Read and validate a config.json. Raises CheckpointError."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{path}: larger than a config.json can be.")
+            raise CheckpointError(f"{path}: larger than a config.json can be, {MAX_BYTES:,} bytes.")
         return Config.model_validate_json(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error

@@ -212,7 +212,7 @@ def _limits(entry: Entry, recorded: Results) -> str:
 
 
 def _training_limits(entry: Entry, recorded: Results) -> list[str]:
-    """What the way it was trained says against a checkpoint; empty if it is not trained."""
+    """Return the limitations of a checkpoint that come from its training, a sentence each; none if it is not trained."""
     training, dataset = recorded.training, entry.dataset
     if training is None:
         return []

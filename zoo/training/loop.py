@@ -22,7 +22,7 @@ from .regularisers import gradient_flow_penalty
 
 @dataclass(frozen=True)
 class Update:
-    """What an update saw: scalars, over the batch of all processes, before the weights changed."""
+    """Metrics of one optimizer step, before the weights changed: scalars over the batch of all processes."""
 
     loss: Tensor
     """Sum over the targets; the mean, `loss / targets`, is what is minimised."""

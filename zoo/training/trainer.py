@@ -307,7 +307,9 @@ class TrainingRun:
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(path)
         if stored.history and not (self.out / tensors.FILE).exists():
-            raise TrainingError(f"{self.out} has lost its best weights. Remove it to begin the run again.")
+            raise TrainingError(
+                f"{self.out} has lost its best weights: model.safetensors is missing. Delete the folder to begin the run again."
+            )
         self.network.load_state_dict(stored.network)
         optimizer = self.updater.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})

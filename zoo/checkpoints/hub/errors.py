@@ -63,7 +63,10 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
 
 
 def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """As `explain`, for a response with an error status. names: those of the client's error and its bases."""
+    """Return our error for a response with an error status, and whether a retry may help.
+
+    names: of the client's error class and of its bases.
+    """
     status = getattr(response, "status_code", 0)
     said = _server_message(response)
     if status in BUSY:

@@ -33,7 +33,7 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
 
 
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:
-    """Return the fused scan that can run these layers on x together, nothing between them; None if there is none.
+    """Return a fused scan of all these layers in one call, without dropout between them; None if none fits x.
 
     Its arguments are x, (time, batch, features), the states of all layers, lengths and the steps to truncate after.
     """

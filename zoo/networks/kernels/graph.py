@@ -72,7 +72,7 @@ class Recording:
                 self.done = torch.cuda.current_stream().record_event()
 
     def forward(self, inputs: Sequence[Tensor | None], lengths: Tensor | None) -> list[Tensor]:
-        """Return outputs and final states for inputs like those it was made for."""
+        """Replay the graph: return outputs and final states for inputs of the shapes and types of its capture."""
         with self._in_turn():
             for own, new in zip(self.own_inputs, inputs, strict=False):
                 own.copy_(new)  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ class Grid(Spec):
 
     @cached_property
     def models(self) -> list[Model]:
-        """All combinations, each with the figures that the tables report."""
+        """The models of the grid, one a combination, each with the figures that `reported` has of it."""
         return [
             Model(
                 cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=variant.recipe or self.recipe,
