@@ -1,6 +1,6 @@
-"""What `rnnzoo list` and a shell's completion need of every model, read from cards/lock.json in a millisecond.
+"""What `rnnzoo list` and a shell's completion need of every model, read from cards/lock.json without pydantic.
 
-Reading registry.yaml takes a hundred times as long, because the whole of it is validated. The lock's index carries the
+Reading registry.yaml takes much longer, because the whole of it is validated. The lock's index carries the
 digest of the registry.yaml it was made from, and is ignored if that file has changed since.
 """
 
