@@ -1,21 +1,15 @@
-"""The registry: what registry.yaml may say (schema/), how it is read, what it knows, and the lock that programs write.
+"""The registry: what registry.yaml may contain (schema/), how it is read, and cards/lock.json, which programs write.
 
-Nothing here imports torch. The names below import their modules at first use, so that `index`, which lists the models, does
-not wait for the schema.
+No module here imports torch. A name below imports its module when it is first used, so that importing
+`zoo.registry.index`, which lists the models, does not import the schema and pydantic.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .catalogue import Entry as Entry
-    from .catalogue import clear_caches as clear_caches
-    from .catalogue import find as find
-    from .catalogue import list_models as list_models
-    from .catalogue import load_registry as load_registry
-    from .catalogue import models as models
-    from .catalogue import summaries as summaries
-    from .lock import load_lock as load_lock
+    from .catalogue import Entry, clear_caches, find, list_models, load_registry, models, summaries
+    from .lock import load_lock
 
 __all__ = ["Entry", "clear_caches", "find", "list_models", "load_lock", "load_registry", "models", "summaries"]
 

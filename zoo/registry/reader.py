@@ -13,6 +13,7 @@ from ..cells import cell_row
 from ..errors import RegistryError, UnknownNameError
 from . import yaml
 from .schema import Model, Registry
+from .schema.base import first_fault
 from .tasks import TASKS
 
 MAX_BYTES = 1_000_000
@@ -33,9 +34,7 @@ def read(path: Path) -> Registry:
     except yaml.YamlError as error:
         raise RegistryError(f"{path}{error.where}: {error}.") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        location = (*first["loc"], *first.get("ctx", {}).get("path", ()))
-        text = first["msg"].removeprefix("Value error, ")
+        location, text = first_fault(error)
         raise RegistryError(f"{path}{document.where(location)}: {_dotted(location)}: {text}.") from error
     _Checks(path, document).check(registry)
     return registry

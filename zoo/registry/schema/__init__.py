@@ -1,6 +1,6 @@
-"""The schema of registry.yaml and config.json: frozen pydantic models that refuse unknown keys and odd values.
+"""The schema of registry.yaml and config.json: frozen pydantic models that refuse unknown keys and invalid values.
 
-Nothing here imports torch, so listing and showing models stays instant.
+No module here imports torch, so that programs can list and show models without waiting for torch.
 """
 
 from .base import Commit, Key, Seq, Sha256, Spec, Text
@@ -10,35 +10,7 @@ from .networks import WEIGHTS, Architecture, Config, ConvHead, Embedding, Init, 
 from .recipes import Affine, Augmentation, Optimizer, Recipe, Schedule, Stage
 
 __all__ = [
-    "WEIGHTS",
-    "Affine",
-    "Architecture",
-    "Augmentation",
-    "Commit",
-    "Config",
-    "ConvHead",
-    "Dataset",
-    "Embedding",
-    "Grid",
-    "Init",
-    "Interface",
-    "Key",
-    "Model",
-    "Optimizer",
-    "Paper",
-    "PinnedFile",
-    "Recipe",
-    "Registry",
-    "Reported",
-    "ReportedTable",
-    "Schedule",
-    "Seq",
-    "Sha256",
-    "Spec",
-    "Stage",
-    "Study",
-    "Task",
-    "TaskGrid",
-    "Text",
-    "Weights",
+    "WEIGHTS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "ConvHead", "Dataset", "Embedding", "Grid",
+    "Init", "Interface", "Key", "Model", "Optimizer", "Paper", "PinnedFile", "Recipe", "Registry", "Reported",
+    "ReportedTable", "Schedule", "Seq", "Sha256", "Spec", "Stage", "Study", "Task", "TaskGrid", "Text", "Weights",
 ]  # fmt: skip

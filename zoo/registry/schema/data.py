@@ -3,10 +3,9 @@
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from ..metrics import Target
-from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
+from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url, fault
 
 
 class Paper(Spec):
@@ -68,9 +67,7 @@ class Dataset(Spec):
     @classmethod
     def _digests_are_locked(cls, data: Any) -> Any:
         if isinstance(data, dict) and "sha256" in data:
-            raise PydanticCustomError(
-                "locked", "digests stand in cards/lock.json: rnnzoo release DATASET", {"path": ["sha256"]}
-            )
+            raise fault(["sha256"], "digests stand in cards/lock.json: rnnzoo release DATASET")
         return data
 
 

@@ -4,10 +4,9 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from ...cells import cell_row
-from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text, fault, first_fault
 from .data import Dataset, Paper, Task
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
@@ -191,11 +190,9 @@ class TaskGrid(Spec):
             try:
                 Task.model_validate({**self.shared, **own})
             except ValidationError as error:
-                first = error.errors()[0]
-                field = [*first["loc"], *first.get("ctx", {}).get("path", ())]
+                field, message = first_fault(error)
                 path = ["tasks", name, *field] if field and field[0] in own else ["shared", *field]
-                message = first["msg"].removeprefix("Value error, ")
-                raise PydanticCustomError("task", "{message}", {"message": message, "path": path}) from error
+                raise fault(path, message) from error
         return self
 
 
