@@ -1,7 +1,12 @@
-"""Checks of the papers' claims on our numbers: each returns the numbers in words, and whether they agree with the claim."""
+"""Checks of the papers' claims. Each takes the parts of a study, and returns our numbers and whether they agree.
+
+The first sentence of a check's docstring is the question that it answers. Where a paper prints no number, the
+thresholds are ours.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,154 +16,133 @@ from ..diagnostics.base import StoredResult
 Results = Mapping[str, StoredResult]
 """The parts of a study by title."""
 Verdict = tuple[str, bool | None]
-"""Our numbers in words, and whether they agree with the paper; None if they cannot decide it."""
+"""Our numbers in words, and whether they agree with the paper; None if they cannot decide that."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of a paper, and the check of our numbers."""
+    """One claim of a paper, and the function of this module that checks it."""
 
     text: str
-    check: Callable[[Results], Verdict]
+    check: Callable[..., Verdict]
+    arguments: tuple[Any, ...] = ()
+    """Arguments of the check after the results."""
 
     def cells(self, results: Results) -> tuple[str, str, str]:
-        """A row of a table: the paper's claim, our numbers, and whether they agree."""
-        numbers, agrees = self.check(results)
+        """Return a row of a table: the paper's claim, our numbers, and whether they agree."""
+        numbers, agrees = self.check(results, *self.arguments)
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]
+
+
+def _text(values: Mapping[str, float], digits: str = ".3g") -> str:
+    return ", ".join(f"{name} {value:{digits}}" for name, value in values.items())
 
 
 def _corner(results: Results, cell: str, loss: str) -> float:
     return float(results[cell].arrays["ratio"].at(loss=loss).values)
 
 
-def ratio(cell: str, low: float, high: float) -> Callable[[Results], Verdict]:
-    """Bottom left over top right, layer 1 at step 1 over the last at the last: between `low` and `high` for both losses?"""
-
-    def check(results: Results) -> Verdict:
-        pair = [_corner(results, cell, loss) for loss in ("last", "all")]
-        return "bottom left over top right: {:.3g} (loss on the last output), {:.3g} (on all)".format(*pair), all(
-            low < v < high for v in pair
-        )
-
-    return check
+def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
+    """Both losses: is layer 1's gradient at step 1, over the last layer's at the last step, within `low` and `high`?"""
+    pair = [_corner(results, cell, loss) for loss in ("last", "all")]
+    text = "bottom left over top right: {:.3g} (loss on the last output), {:.3g} (on all)".format(*pair)
+    return text, all(low < v < high for v in pair)
 
 
 def lstm_through_time(results: Results) -> Verdict:
-    """LSTM: is what remains through time, in the top layer, over 100 times what remains through depth, at the last step?"""
+    """LSTM: is the gradient at step 1 of the top layer over 100 times that of layer 1 at the last step?"""
     mean = results["lstm"].arrays["mean"].at(loss="last").values
     back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
-    return (
-        f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}",
-        back > 100 * down,
-    )
+    text = f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}"
+    return text, back > 100 * down
 
 
 def mitigated(results: Results) -> Verdict:
     """Are the ratios of GRU and of LSTM w/f both over twice the LSTM's?"""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
-    text = ", ".join(f"{cell} {v:.3g}" for cell, v in values.items())
-    return f"bottom left over top right: {text}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
+    return f"bottom left over top right: {_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
 
 def much_spread(results: Results) -> Verdict:
     """Are the largest spreads of GRU and of LSTM w/f both over one and a half times STAR's?"""
     values = {c: float(results[c].arrays["spread"].values.max()) for c in ("lstm-f", "gru", "star")}
-    text = ", ".join(f"{cell} {v:.2g}" for cell, v in values.items())
-    return f"largest spread: {text}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
+    return f"largest spread: {_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
-def singular(cell: str, expected: float) -> Callable[[Results], Verdict]:
+def singular(results: Results, cell: str, expected: float) -> Verdict:
     """Are all singular values within 1e-6 of the expected one?"""
-
-    def check(results: Results) -> Verdict:
-        v = results[cell].arrays["values"].values
-        return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
-
-    return check
+    v = results[cell].arrays["values"].values
+    return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
 
 
-def first_norms(cell: str, low: float, high: float) -> Callable[[Results], Verdict]:
-    """First update: is the norm of layer 1 over that of the last layer between `low` and `high`?"""
-
-    def check(results: Results) -> Verdict:
-        norm = results[cell].arrays["norm"].values[:, 0]
-        return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
-
-    return check
+def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict:
+    """First update: is the gradient norm of layer 1, divided by that of the last layer, between `low` and `high`?"""
+    norm = results[cell].arrays["norm"].values[:, 0]
+    return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
 
 
 def between(results: Results) -> Verdict:
-    """Is STAR's norm of layer 1 over that of the last layer between the LSTM's and the vRNN's?"""
+    """First update: is STAR's norm of layer 1, divided by that of the last layer, between the LSTM's and the vRNN's?"""
     norms = {c: r.arrays["norm"].values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
-    text = ", ".join(f"{c} {v:.3g}" for c, v in values.items())
-    return f"layer 1 over the last: {text}", bool(values["lstm"] < values["star"] < values["rnn"])
+    return f"layer 1 over the last: {_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
 def _drift(result: StoredResult) -> np.ndarray:
-    """Growth of each layer's log10 norm from the first ten updates to the last ten."""
+    """Return how much each layer's log10 norm grows from the first ten updates to the last ten, (layers,)."""
     logs = np.log10(result.arrays["norm"].values)
     return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
 
 
-def explodes(cell: str) -> Callable[[Results], Verdict]:
-    """Is its norm over ten times larger in the last ten updates than in the first ten? If not, it may explode later."""
+def explodes(results: Results, cell: str) -> Verdict:
+    """Is a layer's norm over ten times larger in the last ten updates than in the first ten?
 
-    def check(results: Results) -> Verdict:
-        growth = 10 ** float(_drift(results[cell]).max())
-        return f"last ten updates over first ten: {growth:.3g}", True if growth > 10 else None
-
-    return check
+    Undecided if not, since the norm may explode later.
+    """
+    growth = 10 ** float(_drift(results[cell]).max())
+    return f"last ten updates over first ten: {growth:.3g}", True if growth > 10 else None
 
 
 def stable_norms(results: Results) -> Verdict:
     """Do STAR's norms change by the smallest factor from the first ten updates to the last ten?"""
-    changes = {cell: float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
-    text = ", ".join(f"{c} {10**v:.3g}" for c, v in changes.items())
-    return f"change of the norms, mean factor over the layers: {text}", min(changes, key=changes.__getitem__) == "star"
+    changes = {cell: 10 ** float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
+    text = f"change of the norms, mean factor over the layers: {_text(changes)}"
+    return text, min(changes, key=changes.__getitem__) == "star"
 
 
 def early_loss(results: Results) -> Verdict:
-    """Is STAR's loss over the last ten updates the lowest? Undecided until a network is a tenth below chance."""
+    """Is STAR's mean loss over the last ten updates the lowest? Undecided unless some loss is a tenth below chance."""
     last = {c: float(r.arrays["loss"].values[-10:].mean()) for c, r in results.items()}
-    text = ", ".join(f"{c} {v:.3g}" for c, v in last.items())
-    decided = min(last.values()) < 0.9 * np.log(10)
-    best = min(last, key=last.__getitem__) == "star"
-    return f"mean loss of the last ten updates: {text} (chance {np.log(10):.3g})", best if decided else None
+    best = min(last, key=last.__getitem__)
+    text = f"mean loss of the last ten updates: {_text(last)} (chance {np.log(10):.3g})"
+    return text, best == "star" if last[best] < 0.9 * np.log(10) else None
 
 
-def close_to_zero(against: str) -> Callable[[Results], Verdict]:
-    """After the first step: are the means of all differences below half of their standard deviations?"""
+def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> Verdict:
+    """After step 1: are the means of all differences below half of their standard deviations?
 
-    def check(results: Results) -> Verdict:
-        sizes, spreads = {}, {}
-        for part, result in results.items():
-            mean, variance = (result.arrays[k].at(against=against).values[:, 1:] for k in ("mean", "variance"))
-            sizes[part], spreads[part] = float(np.nanmax(np.abs(mean))), float(np.nanmax(variance)) ** 0.5
-        text = "; ".join(f"{part}: mean at most {sizes[part]:.2g}, sd {spreads[part]:.2g}" for part in sizes)
-        return text, all(sizes[part] < 0.5 * spreads[part] for part in sizes)
-
-    return check
-
-
-def only(part: str, check: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]:
-    """The check applied to one part of a study."""
-    return lambda results: check({part: results[part]})
+    parts: titles of the parts to look at; empty for all.
+    """
+    sizes, spreads = {}, {}
+    for part in parts or results:
+        mean, variance = (results[part].arrays[k].at(against=against).values[:, 1:] for k in ("mean", "variance"))
+        sizes[part], spreads[part] = float(np.nanmax(np.abs(mean))), float(np.nanmax(variance)) ** 0.5
+    text = "; ".join(f"{part}: mean at most {sizes[part]:.2g}, sd {spreads[part]:.2g}" for part in sizes)
+    return text, all(sizes[part] < 0.5 * spreads[part] for part in sizes)
 
 
-def learnt(name: str, chance: float, check: Callable[[Results], Verdict]) -> Callable[[Results], Verdict]:
-    """The check, undecided unless the model's mean squared error is a tenth below `chance`, that of a constant answer."""
+def learnt(results: Results, name: str, chance: float, check: Callable[..., Verdict], *arguments: Any) -> Verdict:
+    """Does `check` hold? Undecided unless the recorded test error of the model `name` is a tenth below `chance`.
 
-    def checked(results: Results) -> Verdict:
-        (text, agrees), evaluation = check(results), recorded.for_model(name).measured()
-        if evaluation is None:
-            return f"{text}; whether the network has learnt was not measured", None
-        if evaluation.value < 0.9 * chance:
-            return text, agrees
-        error = f"mean squared error {evaluation.value:.3g}, of a constant answer {chance:.3g}"
-        return f"{text}; but the network has not learnt: {error}", None
-
-    return checked
+    chance: the mean squared error of a constant answer.
+    """
+    (text, agrees), evaluation = check(results, *arguments), recorded.for_model(name).measured()
+    if evaluation is None:
+        return f"{text}; whether the network has learnt was not measured", None
+    if evaluation.value < 0.9 * chance:
+        return text, agrees
+    error = f"mean squared error {evaluation.value:.3g}, of a constant answer {chance:.3g}"
+    return f"{text}; but the network has not learnt: {error}", None
 
 
 def late_variance(results: Results) -> Verdict:
@@ -169,67 +153,49 @@ def late_variance(results: Results) -> Verdict:
     return f"RIN: {late:.3g} in the last third, {early:.3g} before", late > 1.5 * early
 
 
-def _final(stored: StoredResult) -> float:
-    return float(stored.arrays["indicator"].values[0, -1])
+def larger(results: Results, suffix: str) -> Verdict:
+    """Is the plain RNN's indicator at the last step above the LSTM's and the GRU's?
 
-
-def larger(suffix: str, over: Sequence[str] = ("lstm", "gru")) -> Callable[[Results], Verdict]:
-    """Is the plain RNN's indicator at the last step above the others'?"""
-
-    def check(results: Results) -> Verdict:
-        values = {cell: _final(results[f"{cell}{suffix}"]) for cell in ("rnn", *over)}
-        text = ", ".join(f"{cell} {v:.2f}" for cell, v in values.items())
-        return f"log10 at the last step: {text}", values["rnn"] > max(values[cell] for cell in over)
-
-    return check
+    suffix: end of the titles of the parts to compare, after the cell.
+    """
+    values = {c: float(results[f"{c}{suffix}"].arrays["indicator"].values[0, -1]) for c in ("rnn", "lstm", "gru")}
+    return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
 def throughout(results: Results) -> Verdict:
     """Is the RNN's indicator the largest, and the GRU's the smallest, each at over 90 % of the steps?"""
-    rows = {c: results[f"{c}, trained"].arrays["indicator"].values[0] for c in ("rnn", "lstm", "gru")}
-    above = np.mean([rows["rnn"] > np.maximum(rows["lstm"], rows["gru"])])
-    least = np.mean([rows["gru"] < np.minimum(rows["lstm"], rows["rnn"])])
+    rnn, lstm, gru = (results[f"{c}, trained"].arrays["indicator"].values[0] for c in ("rnn", "lstm", "gru"))
+    above, least = np.mean(rnn > np.maximum(lstm, gru)), np.mean(gru < np.minimum(lstm, rnn))
     text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
     return text, bool(above > 0.9 and least > 0.9)
 
 
 def over_epochs(results: Results) -> Verdict:
-    """Is the RNN's median over the epochs above the others'? Undecided if a network's accuracy is at most 0.55, near chance."""
+    """Is the RNN's median over the epochs above the others'? Undecided if any accuracy is at most 0.55, near chance."""
     medians = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
-    text = ", ".join(f"{c} {v:.2f}" for c, v in medians.items())
     accuracies = {c: float(results[c].arrays["metric"].values[-1]) for c in medians}
-    accuracy_text = ", ".join(f"{c} {v:.2f}" for c, v in accuracies.items())
     above = bool(medians["rnn"] > max(medians["lstm"], medians["gru"]))
-    decided = min(accuracies.values()) > 0.55
-    numbers = f"median log10 over the epochs: {text}; validation accuracy at the end: {accuracy_text}"
-    return numbers, above if decided else None
+    text = f"median log10 over the epochs: {_text(medians, '.2f')}; validation accuracy at the end: "
+    return text + _text(accuracies, ".2f"), above if min(accuracies.values()) > 0.55 else None
 
 
-def gates(other: str, below: bool) -> Callable[[Results], Verdict]:
-    """Is every norm of the other cell at most the RNN's, comparing input weights with input weights and recurrent weights
-    with recurrent ones? The claim holds if the answer is `below`."""
+def gates(results: Results, other: str, below: bool) -> Verdict:
+    """Is every norm of the cell `other` at most the RNN's norm of the same kind, input or recurrent weights?
 
-    def check(results: Results) -> Verdict:
-        norms = {cell: results[cell].arrays["norm"] for cell in ("rnn", other)}
-        last = {
-            c: dict(zip(map(str, n.axis("weights").ticks), n.values[0, :, -1], strict=True)) for c, n in norms.items()
-        }
-        text = "; ".join(f"{c}: " + ", ".join(f"{k} {v:.3g}" for k, v in f.items()) for c, f in last.items())
-        rnn, gated = last.values()
-        at_most = all(v <= rnn["input" if k.startswith("input") else "recurrent"] for k, v in gated.items())
-        return text, at_most == below
-
-    return check
+    The claim holds if the answer is `below`.
+    """
+    norms = {cell: results[cell].arrays["norm"] for cell in ("rnn", other)}
+    ticks = {c: map(str, norm.axis("weights").ticks) for c, norm in norms.items()}
+    last = {c: dict(zip(ticks[c], norm.values[0, :, -1], strict=True)) for c, norm in norms.items()}
+    rnn, gated = last.values()
+    at_most = all(v <= rnn["input" if k.startswith("input") else "recurrent"] for k, v in gated.items())
+    return "; ".join(f"{c}: {_text(weights)}" for c, weights in last.items()), at_most == below
 
 
-def inputs(tag: str, check: Callable[[StoredResult], Verdict]) -> Callable[[Results], Verdict]:
-    """The check on unscaled features, which decides, and in words also its result on standardised ones."""
-
-    def both(results: Results) -> Verdict:
-        (raw, agrees), (other, other_agrees) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
-        return f"{raw}. Standardised: {other} ({'yes' if other_agrees else 'no'})", agrees
-
-    return both
+def inputs(results: Results, tag: str, check: Callable[[StoredResult], Verdict]) -> Verdict:
+    """Does `check` hold on unscaled features? The text also has its result on standardised ones."""
+    (raw, agrees), (other, other_agrees) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
+    return f"{raw}. Standardised: {other} ({'yes' if other_agrees else 'no'})", agrees
 
 
 def lower_vanish(sigmoid: StoredResult) -> Verdict:
@@ -242,7 +208,8 @@ def lower_vanish(sigmoid: StoredResult) -> Verdict:
 def little(sigmoid: StoredResult) -> Verdict:
     """Do the first 60 epochs bring less than a quarter of the whole improvement of the loss (plus 0.02)?"""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
-    text = f"loss {loss[0]:.3f} to {loss[59]:.3f}, then {loss[-1]:.3f}; accuracy {accuracy[0]:.3f} to {accuracy[59]:.3f}, then {accuracy[-1]:.3f}"
+    curves = {"loss": loss, "accuracy": accuracy}
+    text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())
     return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
 
 
@@ -264,8 +231,7 @@ def means(results: Results) -> Verdict:
 def significant(results: Results) -> Verdict:
     """Is the gradient of the PReLU network's layer 1 over three times that of the sigmoid network's?"""
     values = {tag: np.median(results[tag].arrays["gradient"].values[0]) for tag in ("sigmoid", "prelu-tuned")}
-    text = ", ".join(f"{tag} {v:.2g}" for tag, v in values.items())
-    return f"layer 1, median: {text}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
+    return f"layer 1, median: {_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
 def quick(prelu: StoredResult) -> Verdict:
@@ -279,47 +245,40 @@ def stable(prelu: StoredResult) -> Verdict:
     """Does every layer's mean |output| change by less than a quarter after epoch 20?"""
     h = prelu.arrays["outputs"].values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
-    return "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift), bool(
-        drift.max() < 0.25
-    )
+    text = "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift)
+    return text, bool(drift.max() < 0.25)
 
 
-def better(higher: Sequence[str], lower: Sequence[str], margin: float = 0.05) -> Callable[[Results], Verdict]:
-    """Test accuracy: is every model of `higher` more than `margin` above every model of `lower`?"""
-
-    def check(_: Results) -> Verdict:
-        evaluations = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
-        values = {name: e.value for name, e in evaluations.items() if e is not None}
-        text = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-        if len(values) < len(evaluations):
-            return f"test accuracy, not measured for all: {text}", None
-        return f"test accuracy: {text}", min(values[n] for n in higher) > max(values[n] for n in lower) + margin
-
-    return check
+def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: float = 0.05) -> Verdict:
+    """Recorded test accuracy: is every model of `higher` more than `margin` above every model of `lower`?"""
+    evaluations = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
+    values = {name: e.value for name, e in evaluations.items() if e is not None}
+    if len(values) < len(evaluations):
+        return f"test accuracy, not measured for all: {_text(values, '.3f')}", None
+    agrees = min(values[n] for n in higher) > max(values[n] for n in lower) + margin
+    return f"test accuracy: {_text(values, '.3f')}", agrees
 
 
 def _lengths(stored: StoredResult) -> str:
     radius, norm, powers = (stored.arrays[name].values.flat for name in ("modulus", "norm", "powers"))
     return (
-        f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: length multiplied by {powers[0]:.3g} after one step and by "
-        f"{powers[-1]:.3g} after {len(powers)}"
+        f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: length multiplied by {powers[0]:.3g} after one step and "
+        f"by {powers[-1]:.3g} after {len(powers)}"
     )
 
 
-def grows(part: str, up: bool) -> Callable[[Results], Verdict]:
-    """Does a random vector grow (`up`) or shrink at each of the last ten products with the matrix?"""
-
-    def check(results: Results) -> Verdict:
-        steps = np.diff(results[part].arrays["powers"].values[0, -10:])
-        return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
-
-    return check
+def grows(results: Results, part: str, up: bool) -> Verdict:
+    """Does a random vector grow at each of the last ten products with the matrix? With up=False: does it shrink?"""
+    steps = np.diff(results[part].arrays["powers"].values[0, -10:])
+    return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
 
 def bounded(results: Results) -> Verdict:
-    """Norm 0.9: does every product shrink a vector at least by the norm? In words also a trained network's norm, above 1,
-    whose errors may grow or shrink."""
-    arrays = results["norm 0.9"].arrays
-    powers = np.concatenate([[1.0], arrays["powers"].values[0]])
-    text = f"{_lengths(results['norm 0.9'])}; trained: {_lengths(results['trained'])}"
-    return text, bool((powers[1:] <= float(arrays["norm"].values[0]) * powers[:-1]).all())
+    """Norm 0.9: does every product shrink a vector at least by the norm?
+
+    The text also has a trained network's norm, which is above 1, so that its errors may grow or shrink.
+    """
+    part = results["norm 0.9"]
+    powers = np.concatenate([[1.0], part.arrays["powers"].values[0]])
+    text = f"{_lengths(part)}; trained: {_lengths(results['trained'])}"
+    return text, bool((powers[1:] <= float(part.arrays["norm"].values[0]) * powers[:-1]).all())
