@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zoo.utils.redaction import redact
+from zoo.utils.text import redact
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -1,9 +1,9 @@
-"""rnnzoo: a zoo of recurrent networks, with the numbers they were measured at.
+"""rnnzoo: recurrent networks with pretrained weights and measured results.
 
-Importing `zoo` is cheap: each public name imports its module, and with it torch where that is needed, at first use.
+`import zoo` is fast: a public name imports its module, and torch if that module needs it, when the name is first used.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from .utils.version import __version__ as __version__
@@ -23,22 +23,13 @@ if TYPE_CHECKING:
     from .registry.schema import Init as Init
     from .registry.schema import Interface as Interface
 
-_PUBLIC = {
-    "Architecture": "registry.schema:Architecture",
-    "Config": "registry.schema:Config",
-    "Embedding": "registry.schema:Embedding",
-    "Entry": "registry:Entry",
-    "Head": "registry.schema:ConvHead",
-    "Init": "registry.schema:Init",
-    "Interface": "registry.schema:Interface",
-    "Network": "networks.network:Network",
-    "build": "networks.builder:build",
-    "examples": "data:examples",
-    "list_models": "registry:list_models",
-    "load": "networks.loading:load",
-    "spec": "registry:find",
-}
-"""Public name to `module:attribute`."""
+_PUBLIC = {  # each public name, and the `module:attribute` where it is defined
+    "Architecture": "registry.schema:Architecture", "Config": "registry.schema:Config",
+    "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
+    "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
+    "build": "networks.builder:build", "examples": "data:examples", "list_models": "registry:list_models",
+    "load": "networks.loading:load", "spec": "registry:find",
+}  # fmt: skip
 
 __all__ = list(_PUBLIC)
 
@@ -46,8 +37,7 @@ __all__ = list(_PUBLIC)
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, attribute = _PUBLIC[name].partition(":")
-    return getattr(import_module(f".{module}", __name__), attribute)
+    return resolve_name(f"{__name__}.{_PUBLIC[name]}")
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,4 @@
-"""Every error that rnnzoo raises on purpose. A message says what was wrong, where, and what to do next, in one or two lines.
-
-`exit_code` is what the command line exits with: 2 if the request was wrong, 1 if the work failed.
-"""
+"""Every error that rnnzoo raises on purpose. A message says in one or two lines what is wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable
@@ -14,35 +11,34 @@ if TYPE_CHECKING:
 class ZooError(Exception):
     """Base of all errors below."""
 
-    exit_code = 1
+    exit_code = 1  # the exit status of the command line: 2 if the request was wrong, 1 if the work failed
 
 
 class RequestError(ZooError, ValueError):
-    """The request makes no sense: an option, a value or a combination of them is invalid."""
+    """An option, a value, or a combination of options is invalid."""
 
     exit_code = 2
 
 
 class UnknownNameError(RequestError, KeyError):
-    """A name is not in its table. The message has up to three near matches."""
+    """A name is unknown. The message suggests up to three similar names of the same kind."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = ""):
         matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
         near = f" Did you mean {' or '.join(matches)}?" if matches else ""
         super().__init__(f"No {kind} is called {name!r}.{near}{' ' + hint if hint else ''}")
 
-    def __str__(self) -> str:  # KeyError would show the repr
-        return str(self.args[0])
+    __str__ = Exception.__str__  # KeyError's own would put the message in quotes
 
 
 class RegistryError(ZooError):
-    """registry.yaml does not fit its schema. The message has file, line and column."""
+    """registry.yaml does not fit its schema. The message gives file, line and column."""
 
     exit_code = 2
 
 
 class SizeError(RequestError):
-    """The model has more parameters than allowed. This is checked before memory is allocated."""
+    """The model has more parameters than allowed. Raised before memory is allocated."""
 
 
 class CheckpointError(ZooError):
@@ -50,19 +46,19 @@ class CheckpointError(ZooError):
 
 
 class HubError(CheckpointError):
-    """The Hub could not deliver or accept a checkpoint: its answer makes no sense, or it refuses the request."""
+    """The Hub refused a request, or its answer cannot be understood."""
 
 
 class NetworkError(HubError):
-    """The Hub cannot be reached, breaks off the connection, or fails for longer than the timeout."""
+    """The Hub cannot be reached, closes the connection, or still fails when the timeout ends."""
 
 
 class AccessError(HubError):
-    """The token is missing, invalid, or not allowed to do this; or the repository is gated."""
+    """The token is missing or invalid or lacks a permission, or access to the repository must be requested first."""
 
 
 class MissingError(HubError):
-    """A repository or a revision (exit code 2), or a file of one (exit code 1), is not on the Hub."""
+    """The Hub has no such repository or revision (exit code 2), or the revision lacks a file (exit code 1)."""
 
     def __init__(self, message: str, exit_code: int = 2):
         super().__init__(message)
@@ -70,38 +66,38 @@ class MissingError(HubError):
 
 
 class ChangedError(HubError):
-    """The remote repository has changed: somebody else has pushed, or a tag is at another commit."""
+    """The repository on the Hub has changed: somebody else pushed to it, or a tag points to another commit."""
 
 
 class StorageError(ZooError):
-    """A file cannot be written or read: no space, no permission, no folder, or another process holds its lock."""
+    """A file cannot be read or written: no space, permission or folder, or another process holds the lock."""
 
 
 class DataError(ZooError):
-    """A dataset file is missing, or its bytes are not the pinned ones."""
+    """A dataset file is missing or unreadable, or its sha256 differs from the one in cards/lock.json."""
 
 
 class TrainingError(ZooError):
-    """Training cannot start, diverged, or cannot be resumed."""
+    """Training cannot start or resume, or has diverged."""
 
 
 class BenchmarkError(ZooError):
-    """A contender of a benchmark failed, so there is nothing to compare."""
+    """An implementation failed in a benchmark, so there is nothing to compare."""
 
 
 def first_problem(error: "ValidationError") -> str:
-    """Return the first problem of a rejected specification as `where: what`."""
+    """Return the first problem that pydantic found, as `field: problem`."""
     first = error.errors()[0]
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, or the name of its class if the text is empty."""
+    """Return the first line of an error's message, or the name of its class if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class MissingExtraError(ZooError):
-    """An optional dependency is missing. The message has the command that installs it."""
+    """An optional dependency is missing. The message gives the command that installs it."""
 
     exit_code = 2
 

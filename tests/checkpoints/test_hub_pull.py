@@ -40,7 +40,7 @@ from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, R
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
-from zoo.utils.redaction import redact
+from zoo.utils.text import redact
 
 CDN, BODY_OF_CONFIG = "/_cdn/", "/resolve/.*/config.json"
 ADDRESS = f"hf://{REPO}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import UnknownNameError
-from ..utils.imports import import_object
+from ..utils import import_object
 
 if TYPE_CHECKING:
     from .base import Cell

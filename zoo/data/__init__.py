@@ -6,7 +6,7 @@ from .. import registry
 from ..errors import DataError, UnknownNameError, first_line
 from ..registry.schema import Dataset, Task
 from ..registry.tasks import TASKS
-from ..utils.imports import import_object
+from ..utils import import_object
 from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RequestError, UnknownNameError
-from ..utils.imports import import_object
+from ..utils import import_object
 
 if TYPE_CHECKING:
     from ..training import Recorder

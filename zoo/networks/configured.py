@@ -8,7 +8,7 @@ from torch import nn
 from ..checkpoints.tokenizer import Tokenizer
 from ..errors import SizeError
 from ..registry.schema import Config, Interface
-from ..utils.imports import import_object
+from ..utils import import_object
 
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",

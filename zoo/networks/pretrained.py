@@ -16,7 +16,7 @@ from ..checkpoints.hub.upload import MAIN, PushOptions, branch_head, commit_file
 from ..checkpoints.reference import SCHEME, Reference, check_repo
 from ..errors import CheckpointError, RequestError
 from ..registry import models
-from ..utils.redaction import has_secret
+from ..utils.text import has_secret
 from ..utils.version import __version__
 from . import golden
 from .configured import ConfiguredModule

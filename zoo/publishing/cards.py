@@ -12,7 +12,7 @@ from ..registry import Entry, load_lock
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
-from ..utils.markdown import markdown
+from ..utils.text import markdown
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"

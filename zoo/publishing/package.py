@@ -11,7 +11,7 @@ from ..errors import CheckpointError
 from ..registry import Entry
 from ..registry.schema import Weights
 from ..utils import paths
-from ..utils.redaction import has_secret
+from ..utils.text import has_secret
 from . import cards
 
 

@@ -8,7 +8,7 @@ from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
 from ..registry.schema import Dataset
-from ..utils.markdown import markdown
+from ..utils.text import markdown
 from .cards import value_text
 from .comparison import Mean, Row, means
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..utils import paths
-from ..utils.markdown import markdown
+from ..utils.text import markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
 """The passes of a benchmark, each with the unit it is written in and how many of that unit a second has."""

@@ -7,7 +7,7 @@ from ..checkpoints.results import Results, Training
 from ..registry import Entry
 from ..registry.metrics import METRICS
 from ..registry.schema import Augmentation, Recipe, Stage
-from ..utils.markdown import markdown
+from ..utils.text import markdown
 
 
 def recipe_text(recipe: Recipe) -> str:

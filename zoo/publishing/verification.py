@@ -18,7 +18,7 @@ from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
 from ..registry.schema import Weights
-from ..utils.redaction import redact
+from ..utils.text import redact
 from . import cards
 from .package import stale
 

@@ -25,7 +25,7 @@ from ..checkpoints import configs, results, tensors
 from ..errors import CheckpointError
 from ..registry import Entry
 from ..registry.schema import Recipe
-from ..utils.signals import interruptions
+from ..utils.files import interruptions
 
 LOG = "train.log"
 POLL_SECONDS = 0.5

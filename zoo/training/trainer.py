@@ -31,7 +31,7 @@ from ..registry.metrics import TARGETS
 from ..registry.schema import Recipe
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
-from ..utils.signals import interruptions
+from ..utils.files import interruptions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
 from .loop import Updater

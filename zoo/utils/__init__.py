@@ -1,1 +1,13 @@
-"""Tools that know nothing of networks: paths, atomic files and locks, signals, imports, provenance, figures, Markdown."""
+"""Code that knows nothing of networks: paths, files and locks, signals, provenance, figures, text."""
+
+from importlib import import_module
+from typing import Any
+
+
+def import_object(path: str, package: str) -> Any:
+    """Import and return the object at `path`. Raises ImportError and AttributeError.
+
+    path: `module.Name`, where the module is in `package`, or `package.module:Name` of any installed package.
+    """
+    module, _, name = path.rpartition(":" if ":" in path else ".")
+    return getattr(import_module(module if ":" in path else f"{package}.{module}"), name)

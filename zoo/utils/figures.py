@@ -1,4 +1,4 @@
-"""The style of all figures, and saving them to the same bytes every time. Needs matplotlib (the extra `plots`)."""
+"""The style of all figures, and saving figures reproducibly. Needs matplotlib (the extra `plots`)."""
 
 from pathlib import Path
 from typing import Any
@@ -6,37 +6,35 @@ from typing import Any
 from ..errors import MissingExtraError, RequestError
 from .version import __version__
 
-STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {  # matplotlib's rcParams for every figure
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "lines.markersize": 4.5, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "rnnzoo",
 }  # fmt: skip
-"""matplotlib's rcParams for every figure."""
 
 
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
-    """Save a figure in the format of the path's suffix. The same figure gives the same bytes every day.
+    """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
 
-    mark: text to store in an SVG or PNG, by which a stale picture is recognised later. Raises what `picture_format` raises.
+    mark: text stored in the metadata of an SVG or PNG, to recognise an outdated picture. Raises as `picture_format`.
     """
     suffix = picture_format(path)
-    metadata: dict[str, str | None] | None = None
-    if suffix == "svg":
-        metadata = {"Date": None, "Creator": None, "Identifier": mark}
-    elif suffix == "png":
-        metadata = {"Software": f"rnnzoo {__version__}", "Identifier": mark}
+    metadata = {
+        "svg": {"Date": None, "Creator": None, "Identifier": mark},
+        "png": {"Software": f"rnnzoo {__version__}", "Identifier": mark},
+    }.get(suffix)
     figure.savefig(path, format=suffix, metadata=metadata, **({} if suffix == "svg" else {"dpi": dpi}))
 
 
 def picture_format(path: Path) -> str:
-    """Return the format of a picture by its suffix, such as "svg".
+    """Return the picture format that the path's suffix names, such as "svg".
 
-    Raises RequestError if matplotlib cannot write it, and MissingExtraError if matplotlib is not installed.
+    Raises RequestError if matplotlib cannot write that format, and MissingExtraError if matplotlib is not installed.
     """
     try:
-        import matplotlib.figure
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plots") from error
-    suffix, known = path.suffix.removeprefix(".").lower(), matplotlib.figure.Figure().canvas.get_supported_filetypes()
+    suffix, known = path.suffix.removeprefix(".").lower(), Figure().canvas.get_supported_filetypes()
     if suffix not in known:
         raise RequestError(f"{path} cannot be drawn: its ending must be one of {', '.join(sorted(known))}.")
     return suffix

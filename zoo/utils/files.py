@@ -1,12 +1,16 @@
-"""Atomic file writes, digests, and locks that give one process exclusive use of a folder."""
+"""Keep files whole: atomic writes, digests, a lock for a folder, and signals that wait until a file is written."""
 
 import errno
 import hashlib
+import math
 import os
 import secrets
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ..errors import StorageError
 
@@ -17,12 +21,12 @@ except ImportError:  # Windows has no such locks
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Replace the file at `path`, creating its folder if needed. Readers see either the old file or the new one, whole.
+    """Write `content` to `path`, creating the folder if needed. Readers see the whole old file or the whole new file.
 
-    Raises OSError that names `path`.
+    Raises OSError, whose `filename` is `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # unique, so that writers do not collide
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # unique: writers do not collide
     try:
         with partial.open("wb") as file:
             file.write(content)
@@ -30,14 +34,14 @@ def atomic_write(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
-        error.filename, error.filename2 = os.fspath(path), None  # a full disk gives no name
+        error.filename, error.filename2 = os.fspath(path), None  # if the disk is full, the system names no file
         raise
     finally:
         partial.unlink(missing_ok=True)
 
 
 def remove_partials(path: Path) -> None:
-    """Remove the partial files of processes that were killed during `atomic_write(path, ...)`."""
+    """Remove the partial files that processes left when they were killed during `atomic_write(path, ...)`."""
     for partial in path.parent.glob(f".{path.name}.*.partial"):
         partial.unlink(missing_ok=True)
 
@@ -50,9 +54,9 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
-    """Hold an exclusive lock on `folder`; with wait=False raise StorageError if another process holds it.
+    """Hold an exclusive lock on `folder` within the block. On Windows and on file systems without locks, do nothing.
 
-    The lock binds processes of this machine only, and nothing is locked where the system or the file system has no locks.
+    If another process of this machine holds the lock, wait for that process or, with wait=False, raise StorageError.
     """
     if fcntl is None:
         yield
@@ -62,10 +66,39 @@ def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StorageError(f"Another process is at work in {folder}. Wait until it is done.") from error
+            raise StorageError(f"Another process is at work in {folder}. Wait until that process ends.") from error
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL):  # the file system has no locks
                 raise
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Call `handler` for these signals within the block. Do nothing outside the main thread, which alone may do this."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers if main}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+@contextmanager
+def interruptions(most: float = math.inf) -> Iterator[Callable[[], int]]:
+    """Count SIGINT and SIGTERM within the block instead of stopping; yield a function that returns the count so far.
+
+    Each signal after the first `most` raises KeyboardInterrupt.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        if len(seen) >= most:
+            raise KeyboardInterrupt
+        seen.append(number)
+
+    with handled(handle, signal.SIGINT, signal.SIGTERM):
+        yield lambda: len(seen)

@@ -1,4 +1,4 @@
-"""Where registry.yaml, cards/ and the datasets are."""
+"""Paths of registry.yaml, cards/ and the datasets."""
 
 import os
 from pathlib import Path
@@ -6,19 +6,16 @@ from pathlib import Path
 from ..errors import RequestError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_ASSETS = _PACKAGE / "assets"
-"""In a wheel, copies of registry.yaml and cards/ (see setup.py)."""
+_ASSETS = _PACKAGE / "assets"  # only in a wheel: copies of registry.yaml and cards/ (see setup.py)
 
 ROOT = Path(os.environ.get("RNNZOO_ROOT") or (_ASSETS if _ASSETS.is_dir() else _PACKAGE.parent))
-"""Folder with registry.yaml and cards/: RNNZOO_ROOT for a zoo of one's own; else the assets of a wheel, or the repository of
-a checkout or an editable install."""
-
+"""Folder with registry.yaml and cards/: $RNNZOO_ROOT if it is set; else a wheel's assets, or else the repository."""
 PACKAGED = ROOT == _ASSETS
-"""True if ROOT belongs to an installed package, which nobody should write to."""
+"""True if ROOT belongs to an installed package, where nobody should write."""
 
 
 def is_checkout() -> bool:
-    """Return whether ROOT is the repository itself, with the files that are generated from it."""
+    """Return whether ROOT is the repository, which also has the files that are generated from registry.yaml."""
     return _PACKAGE.parent == ROOT
 
 
@@ -28,15 +25,15 @@ def path(*parts: str) -> Path:
 
 
 def writable(*parts: str) -> Path:
-    """Return a path below ROOT that is going to be written. Raises RequestError if ROOT is an installed package."""
+    """Return a path below ROOT for writing. Raises RequestError if ROOT is an installed package."""
     if PACKAGED:
         raise RequestError(
-            f"{ROOT} is an installed package, which must not be written to. Use a checkout, or set RNNZOO_ROOT to a folder of "
-            "your own."
+            f"{ROOT} is an installed package, which must not be written to. Use a checkout, or set RNNZOO_ROOT to a "
+            "folder of your own."
         )
     return path(*parts)
 
 
 def data() -> Path:
-    """Return the folder with one folder for each dataset: $RNNZOO_DATA, or ~/.cache/rnnzoo if that is not set."""
+    """Return the folder that has a folder for each dataset: $RNNZOO_DATA, or ~/.cache/rnnzoo if that is not set."""
     return Path(os.environ.get("RNNZOO_DATA") or Path.home() / ".cache" / "rnnzoo")

@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: "torch.device") -> str:
-    """Return a GPU's model, or `cpu` with the instruction set that torch uses, on which the rounding of sums depends."""
+    """Return a GPU's model, or `cpu` with the vector instructions that torch uses, because rounding depends on them."""
     import torch
 
     if device.type == "cpu":
@@ -31,7 +31,7 @@ def device_name(device: "torch.device") -> str:
 
 
 def processor() -> str:
-    """Return the processor's name as the system gives it, without torch."""
+    """Return the processor's name as the system gives it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
@@ -39,10 +39,9 @@ def processor() -> str:
 
 
 def command() -> str:
-    """Return the command line of this process without the folders of its machine.
+    """Return the command line of this process; an absolute path in it becomes `runs/` and the path's last part.
 
-    An absolute path becomes runs/ and its last part, where `rnnzoo train` writes by default; the last part alone could be
-    taken for a model's name.
+    So no folder of this machine is recorded. Without `runs/`, the last part could be read as the name of a model.
     """
 
     def portable(argument: str) -> str:
@@ -56,5 +55,5 @@ def command() -> str:
 
 
 def today() -> str:
-    """Return the date in UTC, ISO 8601."""
+    """Return the date in UTC, such as 2026-01-31."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...errors import CheckpointError, HubError, ZooError
-from ...utils.redaction import redact
+from ...utils.text import redact
 from ...utils.version import __version__
 from .. import configs
 from . import client_internals

@@ -14,7 +14,7 @@ from ...errors import (
     ZooError,
     first_line,
 )
-from ...utils.redaction import redact
+from ...utils.text import redact
 from . import client_internals
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError)

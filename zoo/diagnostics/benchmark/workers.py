@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ...errors import BenchmarkError, first_line
-from ...utils.signals import handled
+from ...utils.files import handled
 from .contenders import Contender, Workload
 from .passes import passes
 
