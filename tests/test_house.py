@@ -16,7 +16,7 @@ from zoo.cells.base import Cell
 from zoo.checkpoints import results
 from zoo.data.base import TaskData
 from zoo.publishing import cards, generated
-from zoo.registry.tasks import TASKS
+from zoo.registry.schema import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([*ROOT.glob("zoo/**/*.py"), *ROOT.glob("cli/**/*.py")])

@@ -21,7 +21,7 @@ from zoo import registry, spec
 from zoo.checkpoints.hub import client
 from zoo.data import examples, mnist, task_data
 from zoo.errors import DataError, MissingExtraError, RegistryError, RequestError
-from zoo.registry.tasks import TASKS
+from zoo.registry.schema import TASKS
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"

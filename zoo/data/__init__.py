@@ -4,8 +4,7 @@ from typing import get_args
 
 from .. import registry
 from ..errors import DataError, UnknownNameError, first_line
-from ..registry.schema import Dataset, Task
-from ..registry.tasks import TASKS
+from ..registry.schema import TASKS, Dataset, Task
 from ..utils import import_object
 from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified

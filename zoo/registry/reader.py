@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from ..cells import cell_row
 from ..errors import RegistryError, UnknownNameError
 from . import yaml
-from .schema import Model, Registry
+from .schema import TASKS, Model, Registry
 from .schema.base import first_fault
-from .tasks import TASKS
 
 MAX_BYTES = 1_000_000
 

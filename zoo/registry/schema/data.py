@@ -1,21 +1,36 @@
-"""Papers, datasets and tasks."""
+"""Papers, datasets and tasks, and the table TASKS of the classes that read the data of tasks."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from ..metrics import Target
-from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url, fault
+from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
+
+TASKS: dict[str, str] = {
+    "absent": "absent.Absent",
+    "adding": "adding.Adding",
+    "babi": "babi.Babi",
+    "circles": "tables.Circles",
+    "jester": "video.Jester",
+    "jigsaw": "text.Jigsaw",
+    "mnist": "mnist.MNIST",
+    "nmnist": "video.NMNIST",
+    "pima": "tables.Pima",
+    "sits": "sits.Sits",
+    "spooky": "text.Spooky",
+}
+"""Family of tasks to `module.Class` in zoo.data. The class is a zoo.data.base.TaskData; Task and Dataset make it."""
 
 
 class Paper(Spec):
-    """A paper: authors, title, year, and where to read it."""
+    """A paper, and where to read it."""
 
     title: Text
-    authors: Text
+    authors: Text  # surnames, separated by ", "
     year: Annotated[int, Field(ge=1940, le=2100)]
-    venue: Text | None = None
-    """Where it appeared, for a paper without an address."""
+    venue: Text | None = None  # journal, conference or book, for a paper that has no address
     url: Url | None = None
     arxiv: Annotated[str, Field(pattern=r"^(\d{4}\.\d{4,5}|[a-z-]+/\d{7})$")] | None = None
 
@@ -27,96 +42,65 @@ class Paper(Spec):
 
     @property
     def link(self) -> str:
-        """Where to read it: its address, or else its venue; "" if neither is known."""
+        """The paper's address, or its venue if it has no address, or "" if neither is known."""
         return f"https://arxiv.org/abs/{self.arxiv}" if self.arxiv else self.url or self.venue or ""
+
+
+def _refuse_digests(value: Any) -> Any:
+    raise ValueError("digests stand in cards/lock.json: rnnzoo release DATASET")
 
 
 class Dataset(Spec):
     """A dataset: content, licence, source, splits, and the digests of its files."""
 
     title: Text
-    license: Text
-    """SPDX identifier, or the Hub's `unknown` or `other`."""
+    license: Text  # SPDX identifier, or the Hub's `unknown` or `other`
     citation: Text
     folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$")] | None = None
-    """Folder of its files below $RNNZOO_DATA; None for generated data."""
-    url: Url | None = None
-    """Page to download it from, if the Hub does not have it."""
-    derived: Text | None = None
-    """How its files were derived from those at `url`; None if they are the same."""
-    hub: Text | None = None
-    """Dataset repository on the Hub with the same data as parquet."""
-    hub_files: dict[str, Text] = {}
-    """Parquet file of each original part; or, under `archive`, the .tar.gz of all files."""
+    """Folder of the files below $RNNZOO_DATA; None for generated data."""
+    url: Url | None = None  # page to download the files from, if the Hub does not have them
+    derived: Text | None = None  # how the files were derived from those at `url`; None if they are the same
+    hub: Text | None = None  # dataset repository on the Hub that has the same data as parquet
+    hub_files: dict[str, Text] = {}  # parquet file of each original part; or, under `archive`, the .tar.gz of all files
     train: Annotated[int, Field(ge=1)] | None = None
     """Number of training examples of generated data; otherwise training takes what the other splits leave."""
     validation: Annotated[int, Field(ge=1)] | None = None
-    """Number of validation examples; of data split by zoo.data.base.split_by_hash, number of its keys."""
-    test: Annotated[int, Field(ge=1)] | None = None
-    """Number of test examples, or keys, of data published without a test split."""
-    proxy_for: Text | None = None
-    """The paper's data that this dataset replaces here; figures on the two do not compare."""
-    caveat: Text | None = None
-    """A limit that every figure on this dataset has."""
-    files: Seq[Text] = ()
-    """Names of the files to read, for families that read whatever is listed."""
-    sha256: dict[str, Sha256] = {}
-    """Digest of each file, from cards/lock.json; registry.yaml has none."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _digests_are_locked(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "sha256" in data:
-            raise fault(["sha256"], "digests stand in cards/lock.json: rnnzoo release DATASET")
-        return data
+    """Number of validation examples; for data that zoo.data.base.split_by_hash splits, the number of keys."""
+    test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split
+    proxy_for: Text | None = None  # the paper's data that this dataset replaces; figures on the two do not compare
+    caveat: Text | None = None  # a limit of every figure on this dataset
+    files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
+    sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
+    """Digest of each file. cards/lock.json provides the digests; registry.yaml must not."""
 
 
 class Shapes(Spec):
     """The shapes of a network's input and output."""
 
-    input: Shape = ()
-    """Shape of one time step: (features,), (channels, height, width), or () for a token."""
-    vocabulary: Count | None = None
-    """Number of tokens, for input that is text: token 0 is padding, token 1 an unknown word."""
+    input: Shape = ()  # of one time step: (features,), (channels, height, width), or () for a token
+    vocabulary: Count | None = None  # number of tokens, for text: token 0 is padding, token 1 is an unknown word
     steps: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Length of the longest sequence, in time steps; initialisers of time constants use it."""
-    outputs: Count
-    """Number of classes or values."""
+    """Length of the longest sequence in time steps. Some initial values of gate biases depend on it."""
+    outputs: Count  # number of classes or values
     readout: Literal["last", "mean", "every", "none"]
     """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
     `none` is for examples without time steps."""
     form: Literal["sequence", "question"] = "sequence"
-    """One sequence, or a story and a question about it, which zoo.networks.story_reader reads."""
+    """One sequence; or a story and a question about the story, for zoo.networks.story_reader."""
     mean: Finite | Seq[Finite] = 0.0
-    """Mean and standard deviation of the training inputs, for models that standardise them. Examples without time steps
-    may have one number a feature."""
     std: Positive | Seq[Positive] = 1.0
+    """Mean and standard deviation of the training inputs: one number, or for readout `none` one for each feature."""
 
-    @model_validator(mode="after")
-    def _numbers_or_tokens(self) -> Self:
+    def _problems(self) -> Iterator[str]:
         if bool(self.input) == (self.vocabulary is not None):
-            raise ValueError(
-                "a time step is either numbers of shape 'input' or a token of a 'vocabulary'; give one of the two"
-            )
+            yield "a time step is either numbers of shape 'input' or a token of a 'vocabulary'; give one of the two"
         if self.form == "question" and self.vocabulary is None:
-            raise ValueError("a story and its question need a 'vocabulary'")
-        return self
-
-    @model_validator(mode="after")
-    def _without_time(self) -> Self:
+            yield "a story and its question need a 'vocabulary'"
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
-            raise ValueError("readout 'none' needs steps: 1 and an 'input' of one number, the features")
-        return self
-
-    @model_validator(mode="after")
-    def _one_for_each_feature(self) -> Self:
-        for name in ("mean", "std"):
-            value = getattr(self, name)
+            yield "readout 'none' needs steps: 1 and an 'input' of one number, the features"
+        for name, value in (("mean", self.mean), ("std", self.std)):
             if isinstance(value, tuple) and (self.readout != "none" or len(value) != self.input[0]):
-                raise ValueError(
-                    f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, of one number a feature"
-                )
-        return self
+                yield f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, of one number a feature"
 
     @property
     def example(self) -> Shape:
@@ -139,40 +123,34 @@ class Shapes(Spec):
 
 
 class Task(Shapes):
-    """A learning task on one dataset; it fixes the shapes of a network's input and output."""
+    """A learning task on one dataset, with the shapes that a network for this task has."""
 
     title: Text
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
-    """Row of zoo.registry.tasks.TASKS, or `package.module:Class` for your own zoo.data.base.TaskData."""
+    """A key of TASKS, or `package.module:Class` for your own subclass of zoo.data.base.TaskData."""
     dataset: Key
-    layout: Key
-    """How the family lays out an example as a sequence."""
-    input_description: Text | None = None
-    """What an input consists of; None for text, which the tokenizer prepares."""
-    classes: Seq[Text] = ()
-    """Names of the classes in the order of the outputs; empty if unknown."""
-    target: Target = "class"
-    """Kind of target; zoo.registry.metrics.TARGETS has its loss and metric."""
+    layout: Key  # how the family makes a sequence of an example; each family has its own words
+    input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
+    classes: Seq[Text] = ()  # names of the classes in the order of the outputs; empty if unknown
+    target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
     """The Hub's name for this kind of task."""
 
-    @model_validator(mode="after")
-    def _a_name_for_each_class(self) -> Self:
+    def _problems(self) -> Iterator[str]:
+        yield from super()._problems()
         if self.classes and self.target != "class":
-            raise ValueError("'classes' name the outputs of target 'class' only")
+            yield "'classes' name the outputs of target 'class' only"
         if self.classes and len(self.classes) != self.outputs:
-            raise ValueError(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
-        return self
+            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs"
 
     @property
     def absent(self) -> bool:
-        """True if its data may not be redistributed, so only reported figures are known."""
+        """True if the data may not be redistributed, so that only reported figures are known."""
         return self.family == "absent"
 
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        outputs = (
-            f"{self.outputs} {'classes' if self.target == 'class' else 'value' if self.outputs == 1 else 'values'}"
-        )
+        kind = "classes" if self.target == "class" else "value" if self.outputs == 1 else "values"
+        outputs = f"{self.outputs} {kind}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"
