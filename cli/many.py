@@ -7,40 +7,42 @@ from typing import Any, NamedTuple
 
 from zoo import registry
 from zoo.errors import RequestError, TrainingError, UnknownNameError
-from zoo.training import jobs, ray_cluster
+from zoo.training import jobs
 
 from .output import board, columns, emit
 
 OPTIONS = {"epochs": "--epochs", "batch_size": "--batch-size", "seed": "--seed"}
 INHERITED_VARIABLES = ("RNNZOO_ROOT", "RNNZOO_DATA")
-"""Environment variables that a job gets, as absolute paths."""
+"""Environment variables that every job gets, as absolute paths."""
 
 
 class Resources(NamedTuple):
-    """Where jobs run and what each gets. None means the default of the option."""
+    """Where the jobs run, how many run at once, and what each job gets. None means the default of the option."""
 
     jobs: int | None
-    """Jobs at once."""
+    """Number of jobs that run at once."""
     threads: int | None
-    """CPU threads of each."""
+    """CPU threads per job."""
     ray: str | None
-    """Address of a Ray cluster; None means this machine."""
+    """Address of a Ray cluster. None means this machine."""
     gpus: float
-    """GPUs of each, on a cluster."""
+    """GPUs per job on the cluster."""
 
 
 def train(
     pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, resources: Resources,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Train every model that matches into out/NAME, except finished ones. Raises TrainingError at the end if any failed."""
+    """Train every matching model that is not finished into out/NAME. Raises TrainingError at the end if any failed."""
     names = registry.list_models(pattern)
     if not names:
-        raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows them all.")
+        raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows every model.")
     if "RANK" in os.environ:
-        raise RequestError("Several models are trained by one process that starts the others: leave out the launcher.")
+        raise RequestError(
+            "A launcher started this process, but several models need one process: leave out the launcher."
+        )
     if resources.gpus and resources.ray is None:
-        raise RequestError("--gpus-per-job needs --ray. Without --ray, every job runs on the one --device.")
+        raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")
     threads = resources.threads or (1 if resources.ray else max(1, _cores() // (resources.jobs or 1)))
     options = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in overrides.items()}}
     arguments = [word for option, value in options.items() if value is not None for word in (option, str(value))]
@@ -53,21 +55,19 @@ def train(
         if jobs.is_finished(entry, entry.recipe_with(overrides), folder):
             states[name] = jobs.JobState("skipped", text="was finished")
         else:
-            pending.append(
-                jobs.TrainingJob(name, folder, ("train", name, "--out", str(folder), *arguments), environment)
-            )
+            command = ("train", name, "--out", str(folder), *arguments)
+            pending.append(jobs.TrainingJob(name, folder, command, environment))
     if pending:
-        with board(f"train {pattern}") as show, _workers(resources, threads) as workers:
+        workers: AbstractContextManager[jobs.LocalProcesses | jobs.RayTasks] = nullcontext(
+            jobs.LocalProcesses(resources.jobs or 1)
+        )
+        if resources.ray is not None:
+            workers = jobs.ray_tasks(resources.ray, resources.jobs, threads, resources.gpus)
+        with board(f"train {pattern}") as show, workers as started:
             states |= jobs.run(
-                pending, workers, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})
+                pending, started, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})
             )
     _summarise({name: states[name] for name in names}, out, as_json)
-
-
-def _workers(resources: Resources, threads: int) -> AbstractContextManager[jobs.Workers]:
-    if resources.ray is None:
-        return nullcontext(jobs.LocalProcesses(resources.jobs or 1))
-    return ray_cluster.workers(resources.ray, resources.jobs, threads, resources.gpus)
 
 
 def _cores() -> int:
@@ -75,7 +75,7 @@ def _cores() -> int:
 
 
 def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> None:
-    """Print one row a model. Raises KeyboardInterrupt if a run was stopped, TrainingError if one failed."""
+    """Print one row per model. Raises KeyboardInterrupt if a run was stopped, TrainingError if one failed."""
     rows = []
     for name, state in states.items():
         training = jobs.stored_training(out / name)

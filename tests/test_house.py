@@ -56,7 +56,6 @@ METADATA = [
     "zoo.publishing.pages",
     "zoo.publishing.plots",
     "zoo.training.jobs",
-    "zoo.training.ray_cluster",
     "zoo.utils.files",
     "zoo.utils.paths",
 ]

@@ -18,7 +18,7 @@ from small import clear_caches
 from zoo import registry
 from zoo.checkpoints import results
 from zoo.errors import RequestError, TrainingError
-from zoo.training import jobs, ray_cluster
+from zoo.training import jobs
 from zoo.training.trainer import train
 
 Zoo = Callable[..., Path]
@@ -204,17 +204,17 @@ def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """What a task of a Ray cluster does there, and what becomes of it, without a cluster."""
     job = jobs.TrainingJob("a", tmp_path / "a", ("train", "a"), {})
     with pytest.raises(TrainingError, match="is not on this machine"):
-        ray_cluster._run(job)
+        jobs._run_task(job)
     job.folder.mkdir()
     job.log.touch()
     for code, outcome in ((0, 0), (1, 1), (None, jobs.INTERRUPTED)):
         state = jobs.JobState("done", text="so", exit_code=code)
-        monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
-        assert ray_cluster._run(job) == (outcome, "so")
+        monkeypatch.setattr(jobs, "run", lambda todo, workers, state=state: {todo[0].name: state})
+        assert jobs._run_task(job) == (outcome, "so")
     state = jobs.JobState("failed", text="killed by signal 9", exit_code=-9)
-    monkeypatch.setattr(ray_cluster.jobs, "run", lambda todo, workers: {todo[0].name: state})
-    with pytest.raises(ray_cluster.KilledError, match="killed by signal 9"):
-        ray_cluster._run(job)
+    monkeypatch.setattr(jobs, "run", lambda todo, workers: {todo[0].name: state})
+    with pytest.raises(jobs.KilledError, match="killed by signal 9"):
+        jobs._run_task(job)
 
 
 @pytest.fixture

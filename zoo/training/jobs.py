@@ -1,13 +1,15 @@
-"""Many training runs at once, each in a process of its own, on this machine or on a cluster (zoo.training.ray_cluster).
+"""Many training runs at once, each in its own process, on this machine or on a Ray cluster (the extra `ray`).
 
-A job is the command `rnnzoo train NAME --out FOLDER`, so what holds of one run holds of each: it can be killed at any moment,
-and the same command continues it. The job's output goes to train.log in its folder, and its progress is read from there, on
-whatever machine it runs. If one job fails, the others go on; SIGINT and SIGTERM stop all of them after they have saved.
+A job is the command `rnnzoo train NAME --out FOLDER`; if a job is killed, the same command continues its run. The
+output of a job goes to train.log in its folder, and its progress is read from that file. If one job fails, the others
+go on. SIGINT and SIGTERM stop all jobs after each has saved its state.
 
-Nothing here imports torch.
+Ray repeats a task whose process or machine is lost, and the repeated job continues the run. So the folders must be on a
+disk that all machines share, and every machine needs the same version of rnnzoo. Nothing here imports torch.
 """
 
 import ctypes
+import logging
 import os
 import shlex
 import signal
@@ -16,35 +18,38 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 from ..checkpoints import configs, results, tensors
-from ..errors import CheckpointError
+from ..errors import CheckpointError, MissingExtraError, TrainingError, first_line
 from ..registry import Entry
 from ..registry.schema import Recipe
 from ..utils.files import interruptions
 
 LOG = "train.log"
 POLL_SECONDS = 0.5
-INTERRUPTED = 130
-"""Exit code of a job that was interrupted and saved."""
+INTERRUPTED = 130  # exit code of a job that was interrupted and saved its state
+RETRIES = 5  # by Ray, of a job whose process or machine is lost
 Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The command `rnnzoo ARGUMENTS`, which trains the model `name` into `folder`, an absolute path."""
+    """The command `rnnzoo ARGUMENTS`, which trains the model `name` into `folder`, an absolute path.
+
+    environment: variables to set in addition to those of the process that starts the job.
+    host: the machine on which the job was requested.
+    """
 
     name: str
     folder: Path
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
-    """Variables to set besides those of the process that starts it."""
     host: str = socket.gethostname()
-    """Machine on which the job was requested."""
 
     @property
     def log(self) -> Path:
@@ -53,59 +58,42 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """How far a job is, its exit code if it has ended, and the last line of its log or why it failed."""
+    """The phase of a job, its exit code if it has ended, and the last line of its log or the reason why it failed."""
 
     phase: Phase = "waiting"
     exit_code: int | None = None
     text: str = ""
 
 
-class Ended(NamedTuple):
-    """A job that ended; a negative exit code is the signal that killed it. The reason is empty if it is unknown."""
-
-    job: TrainingJob
-    exit_code: int
-    reason: str
-
-
-class Workers(Protocol):
-    """What runs jobs: at most `slots` at a time; None means that it keeps a queue of its own."""
-
-    slots: int | None
-
-    def start(self, job: TrainingJob) -> None:
-        """Start a job, or queue it. Raises OSError if it cannot be started."""
-
-    def ended(self) -> Sequence[Ended]:
-        """The jobs that ended since the last call."""
-
-    def stop(self) -> None:
-        """Ask every job to save and stop; a second call asks it to stop at once."""
-
-
 class LocalProcesses:
-    """Workers on this machine."""
+    """Run jobs on this machine, at most `slots` at a time.
 
-    def __init__(self, slots: int):
-        self.slots: int | None = slots
+    start: start one job. Raises OSError if the job cannot be started.
+    ended: return the job, its exit code and the reason of its end for each job that ended since the last call. A
+    negative exit code is the signal that killed the job; the reason is "" if it is unknown.
+    stop: ask every running job to save and stop; a second call asks every job to stop at once.
+    """
+
+    def __init__(self, slots: int | None):
+        self.slots = slots
         self.running: list[tuple[TrainingJob, subprocess.Popen[bytes]]] = []
 
     def start(self, job: TrainingJob) -> None:
-        command = [sys.executable, "-m", "rnnzoo_cli", *job.arguments]
         with job.log.open("ab") as log:
             log.write(f"$ {shlex.join(['rnnzoo', *job.arguments])}\n".encode())
             log.flush()
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **job.environment},
-                start_new_session=True,  # else it gets the terminal's Ctrl-C besides ours, and two stop it at once
-                preexec_fn=_prepare_signals,
+                [sys.executable, "-m", "rnnzoo_cli", *job.arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **job.environment}, preexec_fn=_prepare_signals,
+                start_new_session=True,  # else the job would get Ctrl-C twice, from the terminal and from `stop`
             )  # fmt: skip
         self.running.append((job, process))
 
-    def ended(self) -> Sequence[Ended]:
-        ended = [Ended(job, _exit_code(process), "") for job, process in self.running if process.poll() is not None]
+    def ended(self) -> Sequence[tuple[TrainingJob, int, str]]:
+        ended = [(job, code) for job, process in self.running if (code := process.poll()) is not None]
         self.running = [(job, process) for job, process in self.running if process.returncode is None]
-        return ended
+        # SIGINT kills a process that is still starting Python; this counts as an interruption, too
+        return [(job, INTERRUPTED if code == -signal.SIGINT else code, "") for job, code in ended]
 
     def stop(self) -> None:
         for _, process in self.running:
@@ -117,7 +105,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _prepare_signals() -> None:
-    """In the child process: accept SIGINT, which Ray's workers block, and get one from the kernel when the parent dies.
+    """In the child process: unblock SIGINT, which Ray's workers block, and have Linux send SIGINT when the parent dies.
 
     Otherwise the child could outlive its parent, and two processes would train in one folder.
     """
@@ -126,17 +114,95 @@ def _prepare_signals() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-def run(
-    jobs: Sequence[TrainingJob], workers: Workers, report: Callable[[dict[str, JobState]], None] = lambda states: None
-) -> dict[str, JobState]:
-    """Run all jobs and return how each ended, by name; `report` gets the states of all of them twice a second.
+class KilledError(Exception):
+    """The process of a job was killed, for instance by the kernel for lack of memory. Ray repeats the task."""
 
-    An interruption is passed on to every running job, and no other job is started.
+
+class RayTasks:
+    """Run jobs as tasks of a Ray cluster, with the methods of LocalProcesses. slots=None: Ray keeps a queue."""
+
+    def __init__(self, ray: Any, slots: int | None, threads: int, gpus: float):
+        self.ray, self.slots = ray, slots
+        self.running: dict[Any, TrainingJob] = {}
+        resources = {"num_cpus": threads, "num_gpus": gpus}
+        self.task = ray.remote(**resources, max_retries=RETRIES, retry_exceptions=[KilledError])(_run_task)
+
+    def start(self, job: TrainingJob) -> None:
+        self.running[self.task.remote(job)] = job
+
+    def ended(self) -> Sequence[tuple[TrainingJob, int, str]]:
+        tasks, _ = self.ray.wait(list(self.running), num_returns=len(self.running), timeout=0)
+        return [(self.running.pop(task), *self._exit_code_and_reason(task)) for task in tasks]
+
+    def _exit_code_and_reason(self, task: Any) -> tuple[int, str]:
+        try:
+            return self.ray.get(task)
+        except self.ray.exceptions.TaskCancelledError:
+            return INTERRUPTED, ""
+        except self.ray.exceptions.RayError as error:
+            return 1, first_line(getattr(error, "cause", None) or error)
+
+    def stop(self) -> None:
+        for task in self.running:
+            self.ray.cancel(task)
+
+
+def _run_task(job: TrainingJob) -> tuple[int, str]:
+    """Run one job on the machine that Ray chose; return its exit code and last line.
+
+    If Ray cancels the task, the job saves its state before this function returns. Raises KilledError for a retry.
+    """
+    if not job.log.exists():
+        raise TrainingError(
+            f"{job.folder} of {job.host} is not on this machine. Choose an --out that all machines share."
+        )
+    state = run([job], LocalProcesses(1))[job.name]
+    code = INTERRUPTED if state.exit_code is None else state.exit_code
+    if code < 0:
+        raise KilledError(f"{state.text} ({RETRIES} retries)")
+    return code, state.text
+
+
+@contextmanager
+def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Iterator[RayTasks]:
+    """Connect to a Ray cluster and yield a RayTasks for it.
+
+    address: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a cluster on this machine that ends with the block.
+    slots: jobs at a time; None means as many as the cluster has room for.
+    threads, gpus: CPUs and GPUs that each job reserves.
+
+    Raises MissingExtraError if ray is not installed, and TrainingError if no cluster answers.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("ray", "ray") from error
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options |= {"include_dashboard": False, "num_cpus": slots and slots * threads}
+    try:
+        ray.init(address, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise TrainingError(f"No Ray cluster answers at {address!r} ({first_line(error)}).") from error
+    try:
+        with redirect_stdout(sys.stderr):  # Ray prints its retries to stdout, which is for data
+            yield RayTasks(ray, slots, threads, gpus)
+    finally:
+        ray.shutdown()
+
+
+def run(
+    jobs: Sequence[TrainingJob], workers: LocalProcesses | RayTasks,
+    report: Callable[[dict[str, JobState]], None] = lambda states: None,
+) -> dict[str, JobState]:  # fmt: skip
+    """Run all jobs; return the last state of each, by name. `report` gets the states of all jobs twice a second.
+
+    Each interruption is passed on to every running job, and after the first no other job is started.
     """
     states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
-    waiting, running = deque(jobs), dict[str, TrainingJob]()
+    waiting, running, stops = deque(jobs), dict[str, TrainingJob](), 0
     with interruptions() as interrupted:
-        interruptions_passed_on = 0
         while waiting or running:
             while waiting and len(running) < (workers.slots or len(jobs)):
                 job = waiting.popleft()
@@ -147,37 +213,29 @@ def run(
                     workers.start(job)
                 except OSError as error:
                     states[job.name] = JobState("failed", 1, str(error))
-                    continue
-                running[job.name] = job
+                else:
+                    running[job.name] = job
             time.sleep(POLL_SECONDS)
             for name, job in running.items():
-                if job.log.stat().st_size > start_sizes[name]:  # only then it is running, and not in a cluster's queue
+                if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
                     states[name] = JobState("running", text=last_line(job))
-            for job, exit_code, reason in workers.ended():
+            for job, code, reason in workers.ended():
                 del running[job.name]
-                killed = f"killed by signal {-exit_code}; the same command continues the run" if exit_code < 0 else ""
-                states[job.name] = JobState(_phase(exit_code), exit_code, reason or killed or last_line(job))
-            if interrupted() > interruptions_passed_on:
-                interruptions_passed_on = interrupted()
+                if code < 0:
+                    reason = reason or f"killed by signal {-code}; the same command continues the run"
+                phase: Phase = "done" if code == 0 else "stopped" if code == INTERRUPTED else "failed"
+                states[job.name] = JobState(phase, code, reason or last_line(job))
+            if interrupted() > stops:
+                stops = interrupted()
                 workers.stop()
-                for job in waiting:
-                    states[job.name] = replace(states[job.name], phase="stopped")
+                states |= {job.name: replace(states[job.name], phase="stopped") for job in waiting}
                 waiting.clear()
             report(states)
     return states
 
 
-def _exit_code(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a process that has ended; SIGINT before Python handles it counts as any other interruption."""
-    return INTERRUPTED if process.returncode == -signal.SIGINT else process.returncode
-
-
-def _phase(exit_code: int) -> Phase:
-    return "done" if exit_code == 0 else "stopped" if exit_code == INTERRUPTED else "failed"
-
-
 def last_line(job: TrainingJob) -> str:
-    """The last line of a job's log, without the prefix that names the command."""
+    """Return the last line of a job's log, without the prefix that names the command."""
     with job.log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode(errors="replace").splitlines()
@@ -186,7 +244,7 @@ def last_line(job: TrainingJob) -> str:
 
 
 def stored_training(folder: Path) -> results.Training | None:
-    """How far the run in `folder` is, from its results; None if there are none or they cannot be read."""
+    """Return how far the run in `folder` is, by its results.json; None if that file is missing or damaged."""
     try:
         return results.read(folder).training
     except CheckpointError:
@@ -194,7 +252,7 @@ def stored_training(folder: Path) -> results.Training | None:
 
 
 def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """True if `folder` holds this model, trained by this recipe to its last epoch, and its weights."""
+    """Return whether `folder` holds the weights of this model, trained by this recipe to its last epoch."""
     training = stored_training(folder)
     if training is None or not training.finished or not (folder / tensors.FILE).is_file():
         return False

@@ -30,8 +30,8 @@ from ..registry import Entry
 from ..registry.metrics import TARGETS
 from ..registry.schema import Recipe
 from ..utils import files
-from ..utils.provenance import command, device_name, versions
 from ..utils.files import interruptions
+from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
 from .loop import Updater
