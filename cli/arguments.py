@@ -1,50 +1,68 @@
-"""Arguments and options that several verbs share, and the completion of models' names."""
+"""Arguments and options that several verbs share, and the completion of model names."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from zoo import registry
+from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
 
 
 def complete_name(incomplete: str) -> list[str]:
-    """Return the names of models that begin with `incomplete`, for the shell."""
+    """Return the names of the models that begin with `incomplete`. The shell's completion calls this function."""
     return [name for name in index.read() or registry.models() if name.startswith(incomplete)]
 
 
 def is_pattern(name: str) -> bool:
-    """Return True if `name` can match several models."""
+    """Return True if `name` contains a wildcard: *, ? or [."""
     return bool(set(name) & set("*?["))
 
 
-Name = Annotated[str, typer.Argument(help="A model's name; see `rnnzoo list`.", autocompletion=complete_name)]
-Pattern = Annotated[str, typer.Argument(help="Pattern of names, such as 'star-*'.", autocompletion=complete_name)]
-NameOrPattern = Annotated[
-    str, typer.Argument(help="A model's name, or a pattern such as 'star-*'.", autocompletion=complete_name)
+def expand(names: Sequence[str]) -> list[str]:
+    """Return the models with weights that match the patterns in `names`, and every other name as it is, each once.
+
+    Raises UnknownNameError for an unknown name and for a pattern that matches no model, RequestError for a pattern
+    that matches only models without weights, and the errors of Reference.parse.
+    """
+    from zoo.checkpoints.reference import Reference
+
+    models: list[str] = []
+    for name in names:
+        matches = registry.list_models(name, pretrained=True) if is_pattern(name) else [Reference.parse(name).text]
+        shows = "`rnnzoo list --pretrained` shows the models with weights."
+        if not matches and registry.list_models(name):
+            raise RequestError(f"No model that matches {name!r} has weights. {shows}")
+        if not matches:
+            raise UnknownNameError("model", name, registry.models(), shows)
+        models += matches
+    return list(dict.fromkeys(models))
+
+
+def model_argument(text: str) -> Any:
+    """Return an argument with the help text `text`, which the shell completes with model names."""
+    return Argument(help=text, autocompletion=complete_name)
+
+
+def number(text: str, minimum: int = 1) -> Any:
+    """Return an option with the help text `text`, which takes a number of at least `minimum`."""
+    return Option(help=text, min=minimum, metavar="N")
+
+
+Name = Annotated[str, model_argument("A model's name; see `rnnzoo list`.")]
+Pattern = Annotated[str, model_argument("Pattern of model names, such as 'star-*'.")]
+Names = Annotated[list[str], model_argument("Models' names, or patterns such as 'star-*'.")]
+Address = Annotated[
+    str, model_argument("A model's name, a checkpoint folder, hf://org/name or hf://org/name@revision.")
 ]
-Names = Annotated[
-    list[str], typer.Argument(help="Models' names, or patterns such as 'star-*'.", autocompletion=complete_name)
-]
-NameOrAddress = Annotated[
-    str,
-    typer.Argument(
-        help="A model's name, a checkpoint folder, hf://org/name or hf://org/name@revision.",
-        autocompletion=complete_name,
-    ),
-]
-NamesOrAddresses = Annotated[
-    list[str],
-    typer.Argument(
-        help="Models' names, patterns such as 'star-*', hf://org/name or hf://org/name@revision.",
-        autocompletion=complete_name,
-    ),
-]
-TaskOption = Annotated[str | None, typer.Option("--task", help="Only models of this task.")]
-CellOption = Annotated[str | None, typer.Option("--cell", help="Only models with this cell.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or mps (default: the best available).")]
+TaskOption = Annotated[str | None, Option("--task", help="Only models of this task.")]
+CellOption = Annotated[str | None, Option("--cell", help="Only models with this cell.")]
+Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps (default: the best available).")]
+Plot = Annotated[Path | None, Option(help="Draw the result to this file (.svg, .png or .pdf).")]
 Timeout = Annotated[
-    float | None,
-    typer.Option(min=0.1, metavar="SECONDS", help="Seconds to keep trying while the Hub fails (default: 60)."),
+    float | None, Option(min=0.1, metavar="SECONDS", help="Seconds to keep trying while the Hub fails (default: 60).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only print what would be done.")]
+AsJson = Annotated[bool, Option("--json", help="Print data as JSON.")]

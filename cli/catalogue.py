@@ -1,9 +1,11 @@
-"""`rnnzoo list` and `rnnzoo show`: the models there are. Both start fast, so heavier imports stand inside functions."""
+"""`rnnzoo list`, `rnnzoo show` and `rnnzoo compare`. Heavy imports stand inside functions, so that these verbs start fast."""
 
 import fnmatch
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from zoo import registry
 from zoo.checkpoints import figures
@@ -11,7 +13,7 @@ from zoo.errors import RequestError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
 
-from .arguments import AsJson, CellOption, NameOrAddress, Pattern, TaskOption, Timeout
+from .arguments import Address, AsJson, CellOption, Pattern, Plot, TaskOption, Timeout
 from .output import columns, emit, say
 
 
@@ -19,24 +21,16 @@ def list_(
     pattern: Pattern = "*",
     task: TaskOption = None,
     cell: CellOption = None,
-    pretrained: Annotated[
-        bool | None,
-        typer.Option(
-            "--pretrained/--no-pretrained",
-            help="Only models with published weights, or only models without.",
-        ),
-    ] = None,
-    remote: Annotated[bool, typer.Option("--remote", help="List the Hub's repositories instead.")] = False,
-    namespace: Annotated[str, typer.Option(help="Whose repositories --remote lists.")] = "rnnzoo",
+    pretrained: Annotated[bool | None, Option(help="Only models with weights, or only those without.")] = None,
+    remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
+    namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models that match a pattern."""
     if remote:
         if task or cell or pretrained is not None:
-            raise RequestError(
-                "--remote cannot be combined with --task, --cell or --pretrained; the Hub does not know them."
-            )
+            raise RequestError("--remote cannot be combined with --task, --cell or --pretrained: leave these out.")
         _list_remote(pattern, namespace, timeout, as_json)
         return
     rows: list[dict[str, Any]] = []
@@ -60,11 +54,11 @@ def list_(
 
 
 def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool | None) -> dict[str, index.Summary]:
-    """Return the models that registry.list_models would name, with their summaries, which need not read the registry."""
+    """Return the summaries of the models that registry.list_models names, without reading registry.yaml if there is an index."""
     models = index.read() or registry.summaries()
     tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
     if task not in (None, *tasks) or cell not in (None, *cells):
-        registry.list_models(pattern, task=task, cell=cell)  # raises UnknownNameError, or there is no such model
+        registry.list_models(task=task, cell=cell)  # raises UnknownNameError unless a task or cell has no models
     return {
         name: model
         for name, model in models.items()
@@ -76,9 +70,6 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
 
 
 def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:
-    """List a namespace's repositories on the Hub."""
-    from dataclasses import asdict
-
     from zoo.checkpoints.hub import browse
     from zoo.checkpoints.reference import SCHEME
 
@@ -98,10 +89,10 @@ def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: b
     emit(rows, as_json, columns(("ADDRESS", "COMMIT", "MODIFIED", "", ""), table))
 
 
-def show(name: NameOrAddress, timeout: Timeout = None, as_json: AsJson = False) -> None:
+def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, and reported and measured figures.
 
-    For a folder or an address on the Hub, show what its config.json and results.json say.
+    For a folder or an address on the Hub, show the content of its config.json and results.json.
     """
     from zoo.checkpoints.reference import Reference
 
@@ -111,4 +102,38 @@ def show(name: NameOrAddress, timeout: Timeout = None, as_json: AsJson = False) 
     data, text = describe(reference, timeout)
     emit(data, as_json, text)
     if reference.repo is not None:
-        say("No pin of the registry vouches for any of this.")
+        say("No pin in cards/lock.json confirms these data, which come from the Hub.")
+
+
+def compare(
+    pattern: Pattern = "*",
+    task: TaskOption = None,
+    cell: CellOption = None,
+    paper: Annotated[str | None, Option(help="Only figures of this paper (a key of registry.yaml).")] = None,
+    measured: Annotated[bool, Option("--measured/--all", help="Only measured models, or all with a figure.")] = False,
+    runs: Annotated[Path | None, Option(help="Use the runs in this folder instead of the published results.")] = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the figures that papers report with the measured ones. A plot shows them against depth."""
+    from zoo.checkpoints import results
+    from zoo.publishing import comparison
+
+    source = results.for_model if runs is None else comparison.in_folder(runs)
+    rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, results_of=source)
+    if plot is not None:
+        from zoo.publishing import plots
+
+        plots.against_depth(rows, plot)
+        say(f"Wrote {plot}")
+    if not rows:
+        say("Nothing to compare: no model that matches has a reported or measured figure.")
+    header = ("MODEL", "FIGURE", "REPORTED", "MEASURED", "DIFFERENCE", "N", "TRAINED BY", "SEED")
+    table = [
+        (
+            r.model, r.paper and f"{r.paper}, {r.table}", r.reported_text, r.measured_text, r.difference_text,
+            r.n and f"{r.n:,}", r.training_text, r.seed,
+        )
+        for r in rows
+    ]  # fmt: skip
+    emit([{**asdict(r), "difference": r.difference} for r in rows], as_json, columns(header, table))

@@ -1,4 +1,4 @@
-"""What `rnnzoo show` prints of a registered model, of a folder, and of a repository on the Hub."""
+"""The text and the JSON data of `rnnzoo show`, for a registered model, a folder, or a repository on the Hub."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,17 +13,17 @@ from zoo.publishing.training_text import recipe_text
 from zoo.registry.metrics import METRICS
 from zoo.registry.schema import Config
 
-from .output import columns
+from .output import columns, dumped
 
 if TYPE_CHECKING:
     from zoo.checkpoints.hub.browse import Description as Repository
 
 Description = tuple[dict[str, Any], str]
-"""Data for --json, and text."""
+"""The data for --json, and the text."""
 
 
 def describe(reference: Reference, timeout: float | None) -> Description:
-    """Describe a checkpoint. timeout: seconds to keep trying while the Hub fails."""
+    """Describe the checkpoint that `reference` names. timeout: seconds to keep trying while the Hub fails."""
     if reference.repo is not None:
         from zoo.checkpoints.hub import browse
 
@@ -34,7 +34,6 @@ def describe(reference: Reference, timeout: float | None) -> Description:
 
 
 def _model(name: str) -> Description:
-    """Describe a registered model from the registry and the results that come with it."""
     entry, recorded, counts = registry.find(name), results.for_model(name), cards.counts(name)
     data: dict[str, Any] = {
         "name": name,
@@ -43,15 +42,14 @@ def _model(name: str) -> Description:
         "recipe": {"name": entry.model.recipe, **entry.recipe.model_dump(mode="json")},
         "parameters": counts.parameters,
         "multiply_adds": counts.multiply_adds,
-        "reported": [figure.model_dump(mode="json") for figure in entry.model.reported],
-        "measured": [evaluation.model_dump(mode="json") for evaluation in recorded.evaluations],
+        "reported": dumped(entry.model.reported),
+        "measured": dumped(recorded.evaluations),
         "weights": entry.weights.model_dump(mode="json") if entry.weights else None,
     }
     return data, cards.summary(entry, recorded, counts)
 
 
 def _repository(address: str, description: "Repository") -> Description:
-    """Describe a repository on the Hub, whose config.json and results.json are read as strictly as ours."""
     remote = description.remote
     rows: list[tuple[str, object]] = [
         ("commit", remote.revision),
@@ -62,12 +60,10 @@ def _repository(address: str, description: "Repository") -> Description:
     ]
     rows += [("file", file if size is None else f"{file}, {size:,} bytes") for file, size in description.files.items()]
     checkpoint = _checkpoint_data(description.config, description.evaluations)
-    data = {"name": address, **asdict(remote), **checkpoint, "files": description.files}
-    return data, columns((address, ""), rows)
+    return {"name": address, **asdict(remote), **checkpoint, "files": description.files}, columns((address, ""), rows)
 
 
 def _folder(name: str, folder: Path) -> Description:
-    """Describe a folder that `rnnzoo train` or `save_pretrained` wrote."""
     config = configs.read(folder / configs.FILE)
     recorded, _ = results.read_current(folder)
     rows = _facts(config, recorded.evaluations)
@@ -90,7 +86,4 @@ def _facts(config: Config, evaluations: Sequence[results.Evaluation]) -> list[tu
 
 
 def _checkpoint_data(config: Config, evaluations: Sequence[results.Evaluation]) -> dict[str, Any]:
-    return {
-        "config": config.model_dump(mode="json"),
-        "measured": [evaluation.model_dump(mode="json") for evaluation in evaluations],
-    }
+    return {"config": config.model_dump(mode="json"), "measured": dumped(evaluations)}

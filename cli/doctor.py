@@ -1,4 +1,4 @@
-"""`rnnzoo doctor`: what works on this machine, what is missing, and how to get it. Imports nothing that could be broken."""
+"""`rnnzoo doctor`: what works on this machine, what is missing, and how to get it. Modules that may be broken load late."""
 
 import importlib
 import json
@@ -13,8 +13,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
 from packaging.requirements import Requirement
+from typer import Exit
 
 from zoo import registry
 from zoo.errors import ZooError, first_line
@@ -26,15 +26,12 @@ from .output import columns, emit
 
 PACKAGE = "rnnzoo"
 WIDTH = 80
-"""Columns that the report fits in."""
+"""Width of the report, in characters."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    missing: something optional, or a faster way, is absent. broken: something is present that does not work.
-    """
+    """The result of one check. missing: an optional part or a faster alternative is absent. broken: a part fails."""
 
     what: str
     found: str
@@ -47,49 +44,46 @@ def doctor(as_json: AsJson = False) -> None:
     findings = examine()
     emit([asdict(finding) for finding in findings], as_json, report(findings))
     if any(finding.status == "broken" for finding in findings):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def report(findings: list[Finding]) -> str:
-    """Return the findings as a table in WIDTH columns, each with what to do about it below."""
+    """Return the findings as a table of WIDTH characters (a path may exceed it), each with its fix below."""
     margin = max(len(finding.what) for finding in findings) + 2
     room = WIDTH - margin - len("missing  ")
+    wrapper = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False)
     rows: list[tuple[str, str, str]] = []
     for finding in findings:
         status = "" if finding.status == "ok" else finding.status
-        lines = _wrap(finding.found, room) + (_wrap(f"-> {finding.fix}", room) if finding.fix else [])
+        lines = [*(wrapper.wrap(finding.found) or [""]), *(wrapper.wrap(f"-> {finding.fix}") if finding.fix else ())]
         rows += [(finding.what, status, lines[0]), *(("", "", line) for line in lines[1:])]
     return columns(("", "", "FOUND"), rows)
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    """Return lines of at most `width` characters, but for paths and commands without a space, which stay whole."""
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
-
-
 def examine() -> list[Finding]:
-    """Run every check; takes about as long as importing torch."""
-    torch = _import("torch")
-    findings = [Finding("python", platform.python_version()), *_torch(torch), _rnnzoo(), _registry()]
-    findings.append(Finding("processor", ", ".join([provenance.processor(), f"{os.cpu_count()} cores", *_cpu(torch)])))
-    if not isinstance(torch, Exception):
-        findings += [*_gpus(torch), _compiled(torch), _triton(torch)]
+    """Return the findings of every check. This takes about as long as importing torch."""
+    torch, processor = _import("torch"), f"{provenance.processor()}, {os.cpu_count()} cores"
+    findings = [Finding("python", platform.python_version()), _torch(torch), _rnnzoo(), _registry()]
+    if isinstance(torch, Exception):
+        findings.append(Finding("processor", processor))
+    else:
+        threads = f"{torch.get_num_threads()} threads, instructions {torch.backends.cpu.get_cpu_capability()}"
+        findings += [Finding("processor", f"{processor}, {threads}"), *_gpus(torch), _compiled(torch), _triton(torch)]
     return [*findings, *_extras(), _data(), _cache()]
 
 
 def _import(name: str) -> Any:
-    """Return the module, or the exception that importing it raises."""
+    """Return the module, or the exception that its import raises."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:  # absent; lacks a shared library; incompatible
         return error
 
 
-def _torch(torch: Any) -> Iterator[Finding]:
+def _torch(torch: Any) -> Finding:
     if isinstance(torch, Exception):
-        yield Finding("torch", first_line(torch), "broken", "pip install --force-reinstall torch")
-    else:
-        yield Finding("torch", torch.__version__)
+        return Finding("torch", first_line(torch), "broken", "pip install --force-reinstall torch")
+    return Finding("torch", torch.__version__)
 
 
 def _distribution() -> Distribution | None:
@@ -101,11 +95,9 @@ def _distribution() -> Distribution | None:
 
 def _rnnzoo() -> Finding:
     folder = Path(__file__).resolve().parent
-    if _distribution() is None:
-        return Finding(
-            PACKAGE, f"{__version__}, not installed, in {folder}", "missing", f"pip install -e {folder.parent}"
-        )
-    return Finding(PACKAGE, f"{__version__}, {folder}")
+    if _distribution() is not None:
+        return Finding(PACKAGE, f"{__version__}, {folder}")
+    return Finding(PACKAGE, f"{__version__}, not installed, in {folder}", "missing", f"pip install -e {folder.parent}")
 
 
 def _registry() -> Finding:
@@ -116,14 +108,8 @@ def _registry() -> Finding:
         return Finding("registry", first_line(error), "broken", "correct the file, or unset RNNZOO_ROOT")
 
 
-def _cpu(torch: Any) -> list[str]:
-    if isinstance(torch, Exception):
-        return []
-    return [f"{torch.get_num_threads()} threads", f"instructions {torch.backends.cpu.get_cpu_capability()}"]
-
-
 def _gpus(torch: Any) -> Iterator[Finding]:
-    """Check the accelerators that torch can use, or why it cannot use one that is present."""
+    """Check the accelerators that torch can use, or why torch cannot use one that is present."""
     with warnings.catch_warnings(record=True) as warned:  # torch warns if a driver is too old
         warnings.simplefilter("always")
         try:
@@ -139,16 +125,14 @@ def _gpus(torch: Any) -> Iterator[Finding]:
     elif kind is not None:
         yield Finding("gpu", f"{count} of type {kind.type}")
     elif shutil.which("nvidia-smi") and torch.version.cuda is None:
-        fix = "install a CUDA build: https://pytorch.org/get-started/locally"
-        yield Finding(
-            "gpu", f"an NVIDIA driver is installed, but torch {torch.__version__} is built without CUDA", "missing", fix
-        )
+        problem = f"an NVIDIA driver is installed, but torch {torch.__version__} is built without CUDA"
+        yield Finding("gpu", problem, "missing", "install a CUDA build: https://pytorch.org/get-started/locally")
     else:
         yield Finding("gpu", f"none that torch can use{''.join(f' ({first_line(w.message)})' for w in warned[:1])}")  # type: ignore[arg-type]
 
 
 def _compiled(torch: Any) -> Finding:
-    """Check the fused scans for CPUs: which were built, and which is used."""
+    """Check which of the compiled scans for CPUs were built, and which of them is used."""
     from zoo.networks.kernels import interface
 
     what, reinstall = "CPU scans", _reinstall_command()
@@ -184,7 +168,7 @@ def _reinstall_command() -> str:
 
 
 def _triton(torch: Any) -> Finding:
-    """Check what the fused scans for GPUs need: triton and a CUDA device."""
+    """Check triton and the CUDA device, which the Triton scans need."""
     what, triton = "Triton scans", _import("triton")
     device = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
     if not isinstance(triton, Exception):
@@ -195,7 +179,6 @@ def _triton(torch: Any) -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    """Check the optional dependencies that the installed package declares."""
     package = _distribution()
     if package is None:
         return
@@ -204,15 +187,15 @@ def _extras() -> Iterator[Finding]:
         versions = {r.name: _suitable_version(r) for r in _requirements_of(extra, requirements)}
         missing = [name for name, installed in versions.items() if installed is None]
         present = ", ".join(f"{name} {installed}" for name, installed in versions.items() if installed is not None)
-        if missing:
-            text = "; ".join(filter(None, (present, f"not installed: {', '.join(missing)}")))
-            yield Finding(f"extra {extra}", text, "missing", f"pip install '{PACKAGE}[{extra}]'")
-        else:
+        if not missing:
             yield Finding(f"extra {extra}", present)
+            continue
+        text = "; ".join(filter(None, (present, f"not installed: {', '.join(missing)}")))
+        yield Finding(f"extra {extra}", text, "missing", f"pip install '{PACKAGE}[{extra}]'")
 
 
 def _requirements_of(extra: str, requirements: list[Requirement]) -> list[Requirement]:
-    """Return what an extra requires on this machine, including what the extras that it names require."""
+    """Return the requirements of an extra on this machine, with those of the extras that this extra names."""
     required = []
     for r in requirements:
         if r.marker is None or r.marker.evaluate({"extra": ""}) or not r.marker.evaluate({"extra": extra}):

@@ -1,58 +1,37 @@
-"""`rnnzoo inspect`: why a network trains or does not, by one analysis of zoo.diagnostics."""
+"""`rnnzoo inspect`: explain why a network trains or does not, by one of the analyses of zoo.diagnostics."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from zoo.diagnostics import ANALYSES, Needs
 from zoo.diagnostics import analysis as find_analysis
 from zoo.errors import RequestError
 
-from .arguments import AsJson, complete_name
+from .arguments import AsJson, Plot, model_argument, number
 from .output import emit, progress, say
 
 Subject = Annotated[
-    str,
-    typer.Argument(
-        help="A model's name, a checkpoint folder, or CELL-LxH with random weights, such as lstm-12x32.",
-        autocompletion=complete_name,
-    ),
+    str, model_argument("A model's name, a checkpoint folder, or CELL-LxH with random weights, such as lstm-12x32.")
 ]
-
+Analysis = Annotated[str, Option(help=f"One of: {', '.join(ANALYSES)}.", autocompletion=lambda: list(ANALYSES))]
 OPTIONS: dict[Needs, tuple[str, ...]] = {
     "architecture": (), "network": ("--untrained",), "data": ("--steps", "--examples", "--untrained"),
     "labels": ("--steps", "--examples", "--untrained"), "training": (),
 }  # fmt: skip
-"""The options that apply to an analysis, by what it needs; lattice has its own."""
+"""The options that an analysis accepts, by what the analysis needs. The analysis lattice accepts --runs and --steps."""
 
 
 def inspect(
     name: Subject,
-    analysis: Annotated[
-        str, typer.Option(help=f"One of: {', '.join(ANALYSES)}.", autocompletion=lambda: list(ANALYSES))
-    ] = "lattice",
-    what: Annotated[str | None, typer.Option(hidden=True, help="The former name of --analysis.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it to this file (.svg, .png, .pdf).")] = None,
-    runs: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Random networks of a lattice (default: 200).")
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Time steps of a lattice (default: 10), or the most to read of the data."
-        ),
-    ] = None,
-    examples: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Test sequences, for an analysis that needs data (default: 128)."),
-    ] = None,
-    untrained: Annotated[
-        bool, typer.Option("--untrained", help="Use random weights even if trained ones are published.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**31 - 1, metavar="N", help="Seed of random weights and inputs.")
-    ] = 0,
+    analysis: Analysis = "lattice",
+    what: Annotated[str | None, Option(hidden=True, help="The former name of --analysis.")] = None,
+    plot: Plot = None,
+    runs: Annotated[int | None, number("Random networks of a lattice (default: 200).", 2)] = None,
+    steps: Annotated[int | None, number("Time steps of a lattice (default: 10) or of data (default: all).")] = None,
+    examples: Annotated[int | None, number("Test sequences, if the analysis reads data (default: 128).")] = None,
+    untrained: Annotated[bool, Option("--untrained", help="Use random weights instead of published ones.")] = False,
+    seed: Annotated[int, Option(min=0, max=2**31 - 1, metavar="N", help="Seed of random weights and inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --analysis."""
@@ -67,7 +46,7 @@ def inspect(
     if plot is not None:
         from zoo.utils.figures import picture_format
 
-        picture_format(plot)  # a wrong file name is refused before the analysis, which may take long
+        picture_format(plot)  # refuse a wrong file name before the analysis, which may take long
     config = subject.config_of(name)
     subject.require_network_of(row, config)
     arguments: list[Any] = [config]
@@ -84,7 +63,7 @@ def inspect(
         say(sample.description)
     with progress(f"{chosen} {name}") as bar:
         if chosen == "lattice" or row.needs == "training":
-            options["report"] = lambda done, total: bar(done, total, f"{done}/{total}")
+            options["report"] = bar
         result = row.function(*arguments, **options)
     from .pictures import render
 

@@ -1,15 +1,15 @@
-"""`rnnzoo bench`: how fast a model is on this machine, beside peers. benchmarks/ uses its functions, too."""
+"""`rnnzoo bench`: the speed of a model on this machine, beside other libraries. benchmarks/ also uses these functions."""
 
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from zoo import registry
 from zoo.errors import RequestError
 
-from .arguments import AsJson, Device, Name
+from .arguments import AsJson, Device, Name, number
 from .output import columns, emit, progress, say
 
 if TYPE_CHECKING:
@@ -18,37 +18,25 @@ if TYPE_CHECKING:
 
 def bench(
     name: Name,
-    against: Annotated[
-        str | None,
-        typer.Option(help="Comma-separated: torch, torchrecurrent; or none (default: installed peers with the cell)."),
-    ] = None,
-    unflushed: Annotated[
-        bool,
-        typer.Option("--unflushed", help="Also time peers that do not flush denormal numbers, which is far slower."),
-    ] = False,
-    bf16: Annotated[
-        bool, typer.Option("--bf16", help="Also time everything but the plain scan in bfloat16, under autocast.")
-    ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences per batch.")] = 100,
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Repetitions after a warm-up; the median counts.")
-    ] = 3,
-    threads: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="CPU threads (default: torch's choice).")
-    ] = None,
+    against: Annotated[str | None, Option(help="torch,torchrecurrent or none (default: installed peers).")] = None,
+    unflushed: Annotated[bool, Option("--unflushed", help="Also time peers that keep denormal numbers; slow.")] = False,
+    bf16: Annotated[bool, Option("--bf16", help="Also time all but the plain scan in bfloat16 autocast.")] = False,
+    batch_size: Annotated[int, number("Sequences per batch.")] = 100,
+    rounds: Annotated[int, number("Repetitions after a warm-up. The median counts.")] = 3,
+    threads: Annotated[int | None, number("CPU threads (default: torch's choice).")] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Time a model beside torch and torchrecurrent: seconds, their ratio to rnnzoo's, and peak memory.
 
-    Passes: forward, forward + backward, and a streamed step. Peers flush denormal numbers to zero, as rnnzoo does; see
-    --unflushed.
+    The passes are forward, forward + backward, and a streamed step. Without --unflushed, all peers flush denormal
+    numbers to zero, as rnnzoo does.
     """
     entry = registry.find(name)  # before torch is imported
     if entry.task.readout == "none":
-        raise RequestError(f"{name} has no time steps, and bench times recurrent networks.")
+        raise RequestError(f"{name} has no time steps, but bench times recurrent networks.")
     if entry.task.vocabulary:
-        raise RequestError(f"{name} reads tokens, and bench times networks that read numbers.")
+        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers.")
     import torch
 
     from zoo.diagnostics import benchmark
@@ -56,9 +44,8 @@ def bench(
 
     config, target = entry.config, resolve_device(device)
     flushed = (False,) if target.type != "cpu" else (True, False) if unflushed else (True,)
-    libraries = (
-        None if against is None else [part.strip() for part in against.split(",") if part.strip() not in ("", "none")]
-    )
+    given = [part.strip() for part in (against or "").split(",")]
+    libraries = None if against is None else [part for part in given if part not in ("", "none")]
     work = benchmark.Workload(entry.task.steps, batch_size, threads or torch.get_num_threads(), str(target))
     contenders = [*benchmark.ours(config), *benchmark.peers(config, libraries, flushed), *benchmark.products(config)]
     if bf16:
@@ -75,7 +62,7 @@ def bench(
 
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
-    """Return the contenders in bfloat16, without the peers that torch cannot run so on `device`; print which those are."""
+    """Return the contenders in bfloat16. Leave out the peers that torch cannot run so on `device`, and print their names."""
     from zoo.diagnostics import benchmark
 
     runnable = []
@@ -88,17 +75,13 @@ def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Con
 
 
 def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title: str) -> "list[Measurement]":
-    """Measure the contenders, and print on stderr how long that will take."""
+    """Return the measurements of the contenders, and print on stderr how long measuring will take."""
     from zoo.diagnostics import benchmark
 
     place = f"threads: {work.threads}" if work.device == "cpu" else work.device
-    repetitions = f"{rounds} round{'s' if rounds > 1 else ''}"
-    say(
-        f"{title}: {len(contenders)} contenders, a warm-up and {repetitions}; "
-        f"{work.steps} steps, batch {work.batch}, {place}"
-    )
+    count = f"{len(contenders)} contenders, a warm-up and {rounds} round{'s' if rounds > 1 else ''}"
+    say(f"{title}: {count}; {work.steps} steps, batch {work.batch}, {place}")
     start = time.monotonic()
-
     with progress(title) as bar:
 
         def report(done: int, total: int, text: str) -> None:
@@ -114,7 +97,7 @@ def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title
 
 
 def table(measurements: "Sequence[Measurement]") -> str:
-    """Return a table of the seconds of every pass, with their ratio to the first row's in brackets, and peak memory."""
+    """Return a table of the seconds of every pass, each with its ratio to the first row in brackets, and of peak memory."""
     from zoo.publishing import speed
 
     header, rows = speed.speed_rows([row.to_json() for row in measurements])

@@ -1,4 +1,4 @@
-"""The table of verbs, and the one place where exceptions become messages and exit codes.
+"""The table of verbs, and the function that turns exceptions into messages and exit codes.
 
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from zoo.errors import ZooError
@@ -22,34 +23,34 @@ from .output import emit, say
 VERBS = {
     "list": "catalogue:list_",
     "show": "catalogue:show",
-    "pull": "transfer:pull",
-    "push": "transfer:push",
-    "verify": "transfer:verify",
-    "whoami": "transfer:whoami",
+    "pull": "hub:pull",
+    "push": "publishing:push",
+    "verify": "publishing:verify",
+    "whoami": "hub:whoami",
     "eval": "work:evaluate",
     "train": "work:train",
-    "compare": "comparing:compare",
+    "compare": "catalogue:compare",
     "inspect": "inspecting:inspect",
     "card": "publishing:card",
     "release": "publishing:release",
     "bench": "machine:bench",
     "doctor": "doctor:doctor",
-    "cache": "caching:app",
+    "cache": "hub:app",
 }
-"""Verb to `module:function` of this package, or to the Typer application of a group of verbs."""
+"""`module:function` of each verb in this package, or `module:app` for a group of verbs."""
 FORMER_VERBS = {"login-status": "whoami", "adopt": "release"}
-"""Former verbs, which work but are not shown, to what they are called now."""
+"""The present verb of each former verb. Former verbs work, but no help text shows them."""
 
 
 class LazyVerbs(TyperGroup):
-    """Imports a verb's module when the verb is chosen, so that listing models does not wait for what trains them."""
+    """A group of verbs that imports the module of a verb only when that verb is called, so that the others start fast."""
 
     def __init__(self, **attributes: Any):
         super().__init__(**attributes)
-        self.commands: dict[str, Any] = dict.fromkeys(VERBS)  # names only, which is all that Typer's suggestions read
+        self.commands: dict[str, Any] = dict.fromkeys(VERBS)  # Typer suggests these names for a misspelt verb
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of a verb; None if there is no such verb."""
+        """Return the command of a verb, or None if the verb does not exist."""
         name = FORMER_VERBS.get(cmd_name, cmd_name)
         if name not in VERBS:
             return None
@@ -80,21 +81,19 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
-    """Take the options that stand before the verb."""
+    """Read the options that stand before the verb."""
     _settings["debug"] = debug
 
 
 def main() -> None:
     """Run the command line and exit."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (None if the parent process closed it)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (stdout is None if it is closed)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal may lack characters; stderr replaces them by default
+        sys.stdout.reconfigure(errors="replace")  # print "?" for what the terminal cannot show, as stderr does
     try:
         app()
     except KeyboardInterrupt:
@@ -112,14 +111,10 @@ def main() -> None:
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
-    """Print a traceback without tokens in it."""
     say("".join(traceback.format_exception(kind, error, at)).rstrip())
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Return True for the errors of Python, of a GPU, and of torch's allocator on a CPU, which only its text identifies."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
-    )
+    """Return True for MemoryError, torch.OutOfMemoryError, and the RuntimeError of torch's allocator on a CPU."""
+    on_cpu = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    return on_cpu or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

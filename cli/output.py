@@ -1,9 +1,10 @@
-"""The one place that prints: data to stdout, messages and progress to stderr, and no token to either."""
+"""The only module of the command line that prints: data to stdout, messages and progress to stderr, never a token."""
 
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,11 +14,19 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MESSAGE_SECONDS = 60
-"""Seconds between two messages about the same work where stderr is not a terminal."""
+"""Seconds between two messages about the same work if stderr is not a terminal."""
+Board = Callable[[Mapping[str, tuple[str, str]]], None]
+"""Shows several runs: the phase of each, such as "running", and a text about its progress, by name."""
+
+
+class Bar(Protocol):
+    """Shows the progress of one task. Without `text`, a terminal shows done/total."""
+
+    def __call__(self, done: int, total: int, text: str | None = None) -> None: ...
 
 
 def emit(data: Any, as_json: bool, text: "str | Text") -> None:
-    """Print `data` as JSON if `as_json`, else `text`. Styles of a Text only show in a terminal with colours."""
+    """Print `data` as JSON if `as_json` is true, else `text`. The styles of a Text show only in a terminal with colours."""
     plain = json.dumps(data, indent=2) if as_json else str(text)
     redacted = redact(plain)
     if as_json or isinstance(text, str) or redacted != plain:
@@ -34,29 +43,28 @@ def say(text: str) -> None:
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table of left-aligned columns, two spaces apart. None becomes a dash."""
+    """Return a table of left-aligned columns, two spaces apart. A cell that is None is shown as a dash."""
     cells = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
 
-class Bar(Protocol):
-    """Shows how far some work is."""
-
-    def __call__(self, done: int, total: int, text: str) -> None: ...
+def dumped(models: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the content of pydantic models as JSON data."""
+    return [model.model_dump(mode="json") for model in models]
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Bar]:
-    """Show a progress bar on stderr if that is a terminal, else print a message a minute."""
+    """Show a progress bar on stderr if stderr is a terminal, else print a message every MESSAGE_SECONDS."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 
-        def message(done: int, total: int, text: str) -> None:
+        def message(done: int, total: int, text: str | None = None) -> None:
             nonlocal last
             if time.monotonic() - last > MESSAGE_SECONDS:
                 last = time.monotonic()
-                say(f"{title}: {done}/{total} {text}")
+                say(f"{title}: {done}/{total} {f'{done}/{total}' if text is None else text}")
 
         yield message
         return
@@ -66,21 +74,17 @@ def progress(title: str) -> Iterator[Bar]:
     layout = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
     with Progress(*layout, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, text="", total=None)
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, text=text)
-
-
-class Board(Protocol):
-    """Shows the phase of several runs, and a text about each."""
-
-    def __call__(self, states: Mapping[str, tuple[str, str]]) -> None: ...
+        yield lambda done, total, text=None: bar.update(
+            task, completed=done, total=total, text=f"{done}/{total}" if text is None else text
+        )
 
 
 @contextmanager
 def board(title: str) -> Iterator[Board]:
-    """Show several runs on stderr, each with a phase and a text.
+    """Show several runs on stderr.
 
-    In a terminal it is a live table of the runs that are running or failed; elsewhere it is a message whenever a phase
-    changes, and one a minute about each running one.
+    A terminal shows a live table of the runs that are running or failed. Otherwise, a message is printed when the phase
+    of a run changes, and one every MESSAGE_SECONDS about each running run.
     """
     if not sys.stderr.isatty():
         printed: dict[str, tuple[str, float]] = {}
@@ -95,8 +99,6 @@ def board(title: str) -> Iterator[Board]:
 
         yield messages
         return
-    from collections import Counter
-
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

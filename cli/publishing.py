@@ -1,19 +1,76 @@
-"""`rnnzoo card` and `rnnzoo release`: what is published of a model."""
+"""`rnnzoo push`, `verify`, `card` and `release`: the verbs of those who publish models."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from zoo import registry
+from zoo.errors import CheckpointError, RequestError
 
-from .arguments import AsJson, Name
-from .output import emit, say
+from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, model_argument
+from .output import columns, emit, progress, say
+
+
+def push(
+    names: Names,
+    namespace: Annotated[str | None, Option(help="User or organisation (default: the pinned repository's).")] = None,
+    private: Annotated[bool, Option("--private", help="Make a new repository private.")] = False,
+    revision: Annotated[str | None, Option(help="Branch to push to; created if missing (default: main).")] = None,
+    create_pr: Annotated[bool, Option("--create-pr", help="Open a pull request.")] = False,
+    dry_run: DryRun = False,
+    tag: Annotated[str | None, Option(help="Tag the commit. An existing tag is never moved.")] = None,
+    force: Annotated[bool, Option("--force", help="Push even if the Hub has commits newer than the pin.")] = False,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Push models to the Hub, one commit each, and pin the commits in cards/lock.json (for maintainers)."""
+    from zoo.checkpoints.hub.upload import PushOptions
+    from zoo.publishing import pushing
+
+    options = PushOptions(namespace, private, revision, create_pr, dry_run, tag, force, timeout, say)
+    rows = pushing.push(expand(names), options)
+    for row in rows:
+        if row.pinned:
+            say(f"{row.name}: cards/lock.json now pins {row.repo}@{row.commit}; review and commit it.")
+    outcome = {True: "would push" if dry_run else "pushed", False: "unchanged"}
+    table = [(r.name, outcome[r.created], r.pull_request or r.url, r.commit, len(r.files)) for r in rows]
+    data = [{**asdict(row), "dry_run": dry_run} for row in rows]
+    emit(data, as_json, columns(("NAME", "", "WHERE", "COMMIT", "FILES"), table))
+
+
+def verify(
+    names: Annotated[list[str] | None, model_argument("Models' names, or patterns such as 'star-*'.")] = None,
+    every: Annotated[bool, Option("--all", help="Verify every model with weights.")] = False,
+    metrics: Annotated[bool, Option("--metrics", help="Measure the recorded figures again.")] = False,
+    remote: Annotated[bool, Option("--remote", help="Compare the pinned commits on the Hub, too.")] = False,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that checkpoints match their pins, the registry and the recorded outputs; exit code 1 if any does not."""
+    from zoo.publishing import verification
+
+    if bool(names) == every:
+        raise RequestError("Name the models to verify, or give --all.")
+    models = expand(names or ["*"])
+    if without := [name for name in models if registry.find(name).weights is None]:
+        raise CheckpointError(
+            f"These have no weights to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
+        )
+    rows = []
+    for name in models:
+        with progress(f"verify {name}") as bar:
+            rows.append(verification.verify(name, metrics=metrics, remote=remote, timeout=timeout, log=say, report=bar))
+    table = [(r.name, check.what, "ok" if check.ok else "FAILED", check.text) for r in rows for check in r.checks]
+    emit([{**asdict(row), "ok": row.ok} for row in rows], as_json, columns(("NAME", "CHECK", "", "FOUND"), table))
+    if failed := [row.name for row in rows if not row.ok]:
+        raise CheckpointError(f"{len(failed)} of {len(rows)} failed verification: {', '.join(failed)}.")
 
 
 def card(
     name: Name,
-    write: Annotated[bool, typer.Option("--write", help="Write it to cards/NAME/README.md, too.")] = False,
+    write: Annotated[bool, Option("--write", help="Also write the card to cards/NAME/README.md.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a model's card: Markdown generated from the registry and the recorded results."""
@@ -29,28 +86,26 @@ def card(
 
 
 def release(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER|DATASET", help="Folder of a `rnnzoo train` run, or a dataset of registry.yaml."),
-    ],
-    results_only: Annotated[
-        bool,
-        typer.Option("--results", help="Only keep what `rnnzoo eval FOLDER --record` measured, not the weights."),
-    ] = False,
+    target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of registry.yaml.")],
+    results_only: Annotated[bool, Option("--results", help="Keep only the recorded results, not the weights.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish a trained checkpoint in cards/NAME and pin it in cards/lock.json; or pin the files of a dataset.
 
-    For maintainers, and for a zoo of your own. A folder that has the name of a dataset is written ./NAME.
+    For maintainers, and for a zoo of your own. Write ./NAME for a folder that is called like a dataset.
     """
     from zoo.publishing import release
     from zoo.utils import paths
 
     if target in registry.load_registry().datasets:
-        _release_dataset(target, results_only, as_json)
+        if results_only:
+            raise RequestError(f"{target} is a dataset, and --results is for a training folder. Leave it out.")
+        digests = release.lock_dataset(target)
+        lines = "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items())
+        emit({"dataset": target, "sha256": digests}, as_json, lines)
+        say(f"Pinned {len(digests)} files of {target} in cards/lock.json; review and commit it.")
         return
-    folder = Path(target)
-    name = (release.release_results if results_only else release.release)(folder)
+    name = (release.release_results if results_only else release.release)(Path(target))
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
     card_command = "make generated" if paths.is_checkout() else f"rnnzoo card {name} --write"
@@ -58,19 +113,3 @@ def release(
         say(f"Kept without weights. Next: {card_command}")
     else:
         say(f"Pinned in cards/lock.json. Next: rnnzoo eval {name} --record, then {card_command}")
-
-
-def _release_dataset(name: str, results_only: bool, as_json: bool) -> None:
-    """Pin the digests of a dataset's files as they are on this machine."""
-    from zoo.errors import RequestError
-    from zoo.publishing import release
-
-    if results_only:
-        raise RequestError(f"{name} is a dataset, and --results is for a training folder. Leave it out.")
-    digests = release.lock_dataset(name)
-    emit(
-        {"dataset": name, "sha256": digests},
-        as_json,
-        "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items()),
-    )
-    say(f"Pinned {len(digests)} files of {name} in cards/lock.json; review and commit it.")

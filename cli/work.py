@@ -6,14 +6,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from zoo import registry
 from zoo.errors import RequestError
 from zoo.registry.metrics import METRICS, TARGETS
 
-from .arguments import AsJson, Device, NameOrAddress, NameOrPattern, is_pattern
-from .output import columns, emit, progress, say
+from .arguments import Address, AsJson, Device, is_pattern, model_argument, number
+from .output import columns, dumped, emit, progress, say
 
 
 class SplitChoice(StrEnum):
@@ -25,15 +25,15 @@ class SplitChoice(StrEnum):
 
 
 def evaluate(
-    name: NameOrAddress,
-    split: Annotated[SplitChoice, typer.Option(help="The split to measure on.")] = SplitChoice.test,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first so many examples.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Examples per batch.")] = 500,
+    name: Address,
+    split: Annotated[SplitChoice, Option(help="The split to measure on.")] = SplitChoice.test,
+    limit: Annotated[int | None, number("Measure only on the first N examples.")] = None,
+    batch_size: Annotated[int, number("Examples per batch.")] = 500,
     device: Device = None,
-    record: Annotated[bool, typer.Option("--record", help="Store the result beside the checkpoint.")] = False,
+    record: Annotated[bool, Option("--record", help="Store the result beside the checkpoint.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a checkpoint on real data, beside what the paper reports."""
+    """Measure a checkpoint on real data, beside the figure that the paper reports."""
     from zoo.checkpoints.reference import Reference
     from zoo.publishing import cards
     from zoo.training import evaluation
@@ -48,57 +48,34 @@ def evaluate(
         paths.writable()
     with progress(f"eval {name}") as bar:
         result = evaluation.evaluate(
-            name, split=split.value, limit=limit, batch_size=batch_size, device=device,
-            report=lambda done, n: bar(done, n, f"{done}/{n}"),
-        )  # fmt: skip
-    # a user's own weights, which have no seed on record, do not stand beside a paper's figure
+            name, split=split.value, limit=limit, batch_size=batch_size, device=device, report=bar
+        )
+    # A user's own weights have no recorded seed, and are not compared with a paper's figure.
     comparable = reference.model is not None or result.seed is not None
     reported = registry.models()[result.model].reported if comparable and result.model in registry.models() else ()
     papers = registry.load_registry().papers
     details = f"n = {result.n:,}, {result.device}, {result.seconds:g} s"
     rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
-    data = {**result.model_dump(mode="json"), "reported": [figure.model_dump(mode="json") for figure in reported]}
+    data = {**result.model_dump(mode="json"), "reported": dumped(reported)}
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
     if record:
         say(f"Recorded in {evaluation.record(name, result)}")
 
 
 def train(
-    name: NameOrPattern,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the run (default: runs/NAME), or DIR/NAME for several models.")
-    ] = None,
+    name: Annotated[str, model_argument("A model's name, or a pattern such as 'star-*'.")],
+    out: Annotated[Path | None, Option(help="Folder of the run (default: runs/NAME); several go to OUT/NAME.")] = None,
     device: Device = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Epochs to train (default: the recipe's).")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Examples per batch (default: the recipe's).")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Seed of the run (default: the recipe's).")
-    ] = None,
-    stop_after: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Stop after this epoch. The same command without it continues."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Models of a pattern to train at once (default: 1; with --ray, all)."),
-    ] = None,
-    threads_per_job: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="CPU threads of each (default: equal shares; with --ray, 1).")
-    ] = None,
-    ray: Annotated[
-        str | None, typer.Option(help="Address of a Ray cluster to train on, `auto`, or `local` to start one.")
-    ] = None,
-    gpus_per_job: Annotated[
-        float, typer.Option(min=0.0, metavar="N", help="GPUs of each with --ray; a fraction shares one.")
-    ] = 0.0,
-    diagnose: Annotated[
-        str, typer.Option(help="Diagnostics to record after every epoch, comma-separated: noh, gradients.")
-    ] = "",
+    epochs: Annotated[int | None, number("Epochs to train (default: the recipe's).")] = None,
+    batch_size: Annotated[int | None, number("Examples per batch (default: the recipe's).")] = None,
+    seed: Annotated[int | None, number("Seed of the run (default: the recipe's).", 0)] = None,
+    stop_after: Annotated[int | None, number("Stop after epoch N. The command without this option continues.")] = None,
+    jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
+    threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
+    ray: Annotated[str | None, Option(help="Ray cluster: its address, `auto`, or `local` to start one.")] = None,
+    gpus_per_job: Annotated[float, number("GPUs per model with --ray; 0.5 shares one between two.", 0)] = 0.0,
+    diagnose: Annotated[str, Option(help="Diagnostics of each epoch to record, comma-separated: noh, gradients.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Train a model by its recipe, or continue an interrupted run. A pattern trains every model that matches.
@@ -114,21 +91,13 @@ def train(
         from . import many
 
         if diagnostic_names:
-            raise RequestError("--diagnose works with one model only.")
+            raise RequestError("--diagnose works with one model only: leave it out.")
         resources = many.Resources(jobs, threads_per_job, ray, gpus_per_job)
         many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json)
         return
     if threads_per_job or gpus_per_job:
-        raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray.")
-    _train_one(name, out or Path("runs") / name, device, overrides, stop_after, diagnostic_names, as_json)
-
-
-def _train_one(
-    name: str, folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
-    diagnostic_names: list[str], as_json: bool,
-) -> None:  # fmt: skip
-    """Train one model in this process."""
-    entry = registry.find(name)  # before torch is imported
+        raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray: leave them out.")
+    entry, folder = registry.find(name), out or Path("runs") / name  # find raises before torch is imported
 
     from zoo import diagnostics
     from zoo.training import trainer
