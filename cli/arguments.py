@@ -27,7 +27,7 @@ def expand(names: Sequence[str]) -> list[str]:
     Raises UnknownNameError for an unknown name and for a pattern that matches no model, RequestError for a pattern
     that matches only models without weights, and the errors of Reference.parse.
     """
-    from zoo.checkpoints.reference import Reference
+    from zoo.checkpoints.references import Reference
 
     models: list[str] = []
     for name in names:

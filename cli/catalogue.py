@@ -71,7 +71,7 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
 
 def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:
     from zoo.checkpoints.hub import browse
-    from zoo.checkpoints.reference import SCHEME
+    from zoo.checkpoints.references import SCHEME
 
     everything = browse.catalogue(namespace, timeout)
     repositories = [r for r in everything if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
@@ -94,7 +94,7 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
 
     For a folder or an address on the Hub, show the content of its config.json and results.json.
     """
-    from zoo.checkpoints.reference import Reference
+    from zoo.checkpoints.references import Reference
 
     from .describing import describe
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import registry
 from zoo.checkpoints import configs, results
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
 from zoo.publishing import cards
 from zoo.publishing.training_text import recipe_text
 from zoo.registry.metrics import METRICS

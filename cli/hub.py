@@ -27,19 +27,19 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Download models' weights unless they are on this machine, verify them, and print the paths of the files."""
-    from zoo.checkpoints import hub
-    from zoo.checkpoints.reference import SCHEME, Reference
+    from zoo.checkpoints import sources
+    from zoo.checkpoints.references import SCHEME, Reference
 
     models, several = expand(names), len(names) > 1 or is_pattern(names[0])
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
-    options = hub.PullOptions(force=force, offline=offline, timeout=timeout, log=say)
+    options = sources.PullOptions(force=force, offline=offline, timeout=timeout, log=say)
     for name in models:
         folder = to and (to / name.removeprefix(SCHEME).replace("/", "--") if several else to)
         try:
             with progress(f"pull {name}") as bar:
                 reporting = replace(options, report=lambda file, done, size: bar(done, size, file))
-                pulled = hub.pull(Reference.parse(name, revision), reporting, to=folder)
+                pulled = sources.pull(Reference.parse(name, revision), reporting, to=folder)
         except ZooError as error:
             if not several:
                 raise

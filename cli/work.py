@@ -34,7 +34,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure a checkpoint on real data, beside the figure that the paper reports."""
-    from zoo.checkpoints.reference import Reference
+    from zoo.checkpoints.references import Reference
     from zoo.publishing import cards
     from zoo.training import evaluation
     from zoo.utils import paths

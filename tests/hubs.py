@@ -20,7 +20,7 @@ from loopback import WRITE, Loopback
 
 from zoo import registry
 from zoo.cells import CELLS
-from zoo.checkpoints import configs, hub, results, tensors
+from zoo.checkpoints import configs, results, sources, tensors
 from zoo.checkpoints.hub import client
 from zoo.checkpoints.hub.digests import pin
 from zoo.checkpoints.hub.upload import PushOptions
@@ -108,8 +108,8 @@ class Here:
         return self.root / "cards" / NAME
 
     @property
-    def pull_options(self) -> hub.PullOptions:
-        return hub.PullOptions(log=self.logged.append)
+    def pull_options(self) -> sources.PullOptions:
+        return sources.PullOptions(log=self.logged.append)
 
     def push_options(self, **options: object) -> PushOptions:
         return PushOptions(**{"log": self.logged.append, **options})

@@ -19,9 +19,9 @@ from safetensors.torch import save as to_bytes
 
 from zoo import list_models, load, registry
 from zoo.cells import CELLS
-from zoo.checkpoints.checkpoint import resolve
 from zoo.checkpoints.hub import client
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
+from zoo.checkpoints.sources import resolve
 from zoo.checkpoints.tensors import header, read_tensors, write_tensors
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
 from zoo.networks import loading

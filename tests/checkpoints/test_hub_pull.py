@@ -5,6 +5,7 @@ F19 to F22 (what a registry and a config.json may say) in test_registry.py, test
 F26 (what a checkpoint may hold) in test_checkpoint.py, besides here and in tests/publishing/test_push.py, where a Hub is involved.
 """
 
+import hashlib
 import io
 import json
 import logging
@@ -29,12 +30,12 @@ from huggingface_hub import constants
 from loopback import READ, WRITE, Loopback
 
 from zoo import load
-from zoo.checkpoints import hub, tensors
-from zoo.checkpoints.hub import cache, client, guard, local, settings
+from zoo.checkpoints import sources, tensors
+from zoo.checkpoints.checkpoint import Checkpoint
+from zoo.checkpoints.hub import cache, client, settings
 from zoo.checkpoints.hub.browse import Identity
-from zoo.checkpoints.hub.digests import sha256_of
 from zoo.checkpoints.hub.errors import explain
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.errors import ChangedError, CheckpointError, DataError, NetworkError, RequestError, StorageError
 from zoo.networks import loading
@@ -46,11 +47,11 @@ CDN, BODY_OF_CONFIG = "/_cdn/", "/resolve/.*/config.json"
 ADDRESS = f"hf://{REPO}"
 
 
-def pull(here: Here, name: str = NAME, **options: object) -> hub.Pulled:
-    return hub.pull(Reference.parse(name), replace(here.pull_options, **options))
+def pull(here: Here, name: str = NAME, **options: object) -> Checkpoint:
+    return sources.pull(Reference.parse(name), replace(here.pull_options, **options))
 
 
-def contents(pulled: hub.Pulled) -> dict[str, bytes]:
+def contents(pulled: Checkpoint) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in pulled.files.items()}
 
 
@@ -88,8 +89,8 @@ def test_config_is_fetched_with_a_file_that_is_not_here_so_that_it_counts(here: 
 def test_force_replaces_other_files_though_the_hub_has_none(here: Here, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RequestError, match="--force to replace it"):
-        hub.pull(Reference.parse(NAME), here.pull_options, to=tmp_path)
-    hub.pull(Reference.parse(NAME), replace(here.pull_options, force=True), to=tmp_path)
+        sources.pull(Reference.parse(NAME), here.pull_options, to=tmp_path)
+    sources.pull(Reference.parse(NAME), replace(here.pull_options, force=True), to=tmp_path)
     assert (tmp_path / "config.json").read_bytes() == (here.card / "config.json").read_bytes()
     assert here.hub.seen == []
 
@@ -171,7 +172,7 @@ def test_f27_a_config_that_disagrees_with_the_registry(here: Here) -> None:
     here.publish()
     here.hub.add(REPO, {"config.json": json.dumps(data).encode()})
     with pytest.raises(CheckpointError, match=r"architecture\.units is 9 there and 8 in the registry"):
-        hub.pull(Reference.parse(NAME, "main"), here.pull_options)
+        sources.pull(Reference.parse(NAME, "main"), here.pull_options)
 
 
 def test_another_revision_is_taken_as_it_is_but_must_fit(here: Here) -> None:
@@ -186,7 +187,7 @@ def test_another_revision_is_taken_as_it_is_but_must_fit(here: Here) -> None:
 
 def test_a_dataset_file_comes_by_the_same_way(here: Here) -> None:
     with pytest.raises(DataError, match=r"o/d: f\.parquet.*Set RNNZOO_DATA"):
-        hub.dataset_file("o/d", "f.parquet")
+        sources.dataset_file("o/d", "f.parquet")
 
 
 # F1 to F5: bodies
@@ -225,7 +226,7 @@ def test_f02_a_size_other_than_the_pinned_one_is_refused_before_the_body(here: H
     content[tensors.FILE] += b"more"
     with pytest.raises(CheckpointError, match=r"has [\d,]+ bytes on the Hub instead of the pinned [\d,]+"):
         pull(here)
-    assert here.hub.asked(CDN + sha256_of(content[tensors.FILE]), "GET") == []
+    assert here.hub.asked(CDN + hashlib.sha256(content[tensors.FILE]).hexdigest(), "GET") == []
 
 
 def test_f02_a_body_longer_than_it_may_be_is_stopped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,7 +490,7 @@ def test_f13_with_the_server_down_what_is_pinned_and_here_works(here: Here, monk
         monkeypatch.setattr(client, "MAX_TRIES", 1)
         with pytest.raises(NetworkError, match="cannot be reached"):
             pull(here, OTHER)
-    assert hub.pull(Reference.parse(NAME, commit), here.pull_options).verified
+    assert sources.pull(Reference.parse(NAME, commit), here.pull_options).verified
     assert here.hub.seen == []
 
 
@@ -530,8 +531,8 @@ def test_f15_part_of_a_snapshot_is_refused_offline_with_what_is_missing(here: He
 def test_f16_a_revision_that_could_be_a_path_out_is_refused(here: Here, revision: str) -> None:
     here.publish()
     for attempt in (
-        lambda: hub.pull(Reference.parse(NAME, revision), here.pull_options), lambda: pull(here, f"{ADDRESS}@{revision}"),
-        lambda: hub.pull(Reference.parse(ADDRESS, revision), here.pull_options), lambda: load(NAME, revision=revision),
+        lambda: sources.pull(Reference.parse(NAME, revision), here.pull_options), lambda: pull(here, f"{ADDRESS}@{revision}"),
+        lambda: sources.pull(Reference.parse(ADDRESS, revision), here.pull_options), lambda: load(NAME, revision=revision),
         lambda: load(ADDRESS, revision=revision),
         lambda: here.push_options(revision=revision), lambda: here.push_options(tag=revision),
     ):  # fmt: skip
@@ -666,7 +667,7 @@ def test_f30_an_endpoint_that_is_not_encrypted_is_refused(
     assert (code, out) == (2, "")
     assert "HF_ENDPOINT" in err
     monkeypatch.setenv("HF_ENDPOINT", "http://localhost:1/")
-    assert settings.current().endpoint == "http://localhost:1"
+    assert settings.endpoint() == "http://localhost:1"
 
 
 def test_f30_a_redirect_to_where_nothing_is_encrypted_is_refused(here: Here) -> None:
@@ -723,7 +724,7 @@ def test_the_client_says_once_that_it_tries_again(here: Here, monkeypatch: pytes
             endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
             monkeypatch.setenv("HF_ENDPOINT", endpoint)
             with pytest.raises(DataError):
-                hub.dataset_file("some/data", "x")
+                sources.dataset_file("some/data", "x")
     finally:
         logger.removeHandler(handler)
     waits = [f"{endpoint} does not answer as it should. Trying again in {seconds} s." for seconds in (1, 2, 4, 8, 8)]
@@ -856,14 +857,14 @@ def test_a_name_that_is_unknown_is_not_tried_again() -> None:
 
 
 def test_conversations_of_two_threads_take_turns() -> None:
-    chosen, seen = settings.Settings("http://127.0.0.1:1"), []
+    seen = []
 
     def second() -> None:
-        with client.Connection(chosen) as connection:
+        with client.Connection() as connection:
             seen.append(client._active is connection)
 
-    with client.Connection(chosen) as first:
-        with client.Connection(chosen) as inner:  # one thread may have one within another
+    with client.Connection() as first:
+        with client.Connection() as inner:  # one thread may have one within another
             assert client._active is inner
         thread = threading.Thread(target=second)
         thread.start()
@@ -887,7 +888,7 @@ def test_waits_double_as_far_as_the_patience_goes(here: Here, timeout: float, wa
 
 
 def test_another_port_is_another_origin() -> None:
-    assert guard.origin("https://h/a") == guard.origin("https://h:443/b") != guard.origin("https://h:444/b")
+    assert settings.origin("https://h/a") == settings.origin("https://h:443/b") != settings.origin("https://h:444/b")
 
 
 def test_a_token_of_a_login_is_redacted_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -915,6 +916,6 @@ def test_words_come_from_an_address_with_the_weights(here: Here, tmp_path: Path)
 def test_gc_takes_what_is_as_old_as_is_said(here: Here, run: Run) -> None:
     here.publish()
     pull(here)
-    (local.folder(REPO) / "blobs" / "x.incomplete").write_text("begun")
+    (cache.folder(REPO) / "blobs" / "x.incomplete").write_text("begun")
     assert json.loads(run("cache", "gc", "--json")[1])["removed"] == []
     assert len(json.loads(run("cache", "gc", "--older-than", "0", "--json")[1])["removed"]) == 1

@@ -310,7 +310,8 @@ def test_the_archive_of_the_hub_is_taken_where_there_is_none(folder, monkeypatch
     archive(tmp_path / "fetched.tar.gz")
     asked = []
     monkeypatch.setattr(
-        "zoo.checkpoints.hub.dataset_file", lambda repo, name: asked.append((repo, name)) or tmp_path / "fetched.tar.gz"
+        "zoo.checkpoints.sources.dataset_file",
+        lambda repo, name: asked.append((repo, name)) or tmp_path / "fetched.tar.gz",
     )
     assert len(task_data(task(), dataset()).split("test")) == 1
     assert set(asked) == {("facebook/babi_qa", "data/tasks_1-20_v1-2.tar.gz")}

@@ -14,8 +14,8 @@ from helpers import config, same
 from zoo import registry
 from zoo.cells import CELLS
 from zoo.checkpoints import tokenizer
-from zoo.checkpoints.checkpoint import resolve
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
+from zoo.checkpoints.sources import resolve
 from zoo.checkpoints.tokenizer import FILE, RESERVED, Tokenizer, split_words
 from zoo.data import task_data
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError

@@ -18,9 +18,9 @@ from hubs import NAME, OTHER, PINNED, PUSHED, REPO, Here, Run, finish
 from loopback import READ, WRITE, Seen, git_oid
 
 from zoo import load, registry
-from zoo.checkpoints import hub, results, tensors
+from zoo.checkpoints import results, sources, tensors
 from zoo.checkpoints.hub.digests import pin
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tensors import write_tensors
 from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
 from zoo.networks import loading
@@ -71,7 +71,7 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     assert after["weights"][NAME].pop("revision") == row["commit"]
     assert after == before
     shutil.rmtree(here.card)
-    assert hub.pull(Reference.parse(NAME), here.pull_options).verified
+    assert sources.pull(Reference.parse(NAME), here.pull_options).verified
 
 
 def test_the_same_bytes_again_make_no_commit(here: Here, run: Run) -> None:

@@ -13,10 +13,10 @@ from hubs import NAME, OTHER, PINNED, REPO, ROOT, Here, Run
 from huggingface_hub import constants
 
 from zoo import load, registry
-from zoo.checkpoints import hub, results, tensors
+from zoo.checkpoints import results, sources, tensors
 from zoo.checkpoints.hub import digests
 from zoo.checkpoints.hub.digests import pin
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tensors import read_tensors, write_tensors
 from zoo.errors import CheckpointError
 from zoo.networks import golden, loading
@@ -189,7 +189,7 @@ def test_verify_hashes_every_copy_once_and_loads_once(here: Here, run: Run, monk
 
 def test_every_copy_is_checked(here: Here, run: Run) -> None:
     here.publish(keep=True)
-    hub.pull(Reference.parse(NAME), replace(here.pull_options, force=True))
+    sources.pull(Reference.parse(NAME), replace(here.pull_options, force=True))
     file = here.card / tensors.FILE  # what the cache has is whole
     flip(file)
     assert str(file) in failed(run, "bytes")

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..checkpoints import hub
+from ..checkpoints import sources
 from ..errors import DataError, MissingExtraError, RequestError
 from ..registry.schema import Dataset, Task
 from .base import Split, SplitName, TaskData, refuse_layout
@@ -78,7 +78,7 @@ class MNIST(TaskData):
         if any(path.exists() for path in local):
             return local
         try:
-            return [hub.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
+            return [sources.dataset_file(self.dataset.hub, parquet)] if self.dataset.hub else []
         except DataError as error:
             raise DataError(f"MNIST's {name} was not found in {folder}. {error}") from error
 

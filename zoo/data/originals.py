@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from pathlib import Path
 
-from ..checkpoints import hub
+from ..checkpoints import sources
 from ..errors import DataError
 from ..registry.schema import Dataset
 from ..utils import paths
@@ -56,7 +56,7 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
     if dataset.hub is None or ARCHIVE not in dataset.hub_files:
         raise DataError(missing)
     try:
-        archive = hub.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
+        archive = sources.dataset_file(dataset.hub, dataset.hub_files[ARCHIVE])
     except DataError as error:
         raise DataError(f"{missing} The Hub was asked too: {error}") from error
     if (content := _content(archive, name)) is None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .. import registry
 from ..cells import CELLS, FEEDFORWARD, cell_class
-from ..checkpoints import checkpoint
-from ..checkpoints.reference import Reference
+from ..checkpoints import sources
+from ..checkpoints.references import Reference
 from ..data import task_data
 from ..errors import RequestError, UnknownNameError, first_problem
 from ..networks import loading
@@ -41,7 +41,7 @@ def config_of(name: str) -> Config:
     an invalid config.json.
     """
     reference = _reference(name)
-    return _untrained_config(name) if reference is None else checkpoint.read_config(reference)
+    return _untrained_config(name) if reference is None else sources.read_config(reference)
 
 
 def _reference(name: str) -> Reference | None:
@@ -139,7 +139,7 @@ def sample(
     trained = published and not untrained
     network: Any
     if trained and reference is not None:
-        network = loading.assemble(checkpoint.resolve(reference), device="cpu")
+        network = loading.assemble(sources.resolve(reference), device="cpu")
     else:
         network = build(config, device="cpu", seed=seed).eval()
     weights = "trained" if trained else "untrained"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..checkpoints import checkpoint
-from ..checkpoints.reference import Reference
+from ..checkpoints import sources
+from ..checkpoints.references import Reference
 from ..errors import RequestError
 from .builder import build
 from .network import Network, with_classes
@@ -39,10 +39,10 @@ def load(
     if not pretrained:
         if revision is not None:
             raise RequestError("A revision is one of weights, but pretrained=False loads none. Leave out the revision.")
-        config = checkpoint.read_config(Reference.parse(name_or_path))
+        config = sources.read_config(Reference.parse(name_or_path))
         config = config if classes is None else with_classes(config, classes)
         return build(config, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
-    resolved = checkpoint.resolve(Reference.parse(name_or_path, revision))
+    resolved = sources.resolve(Reference.parse(name_or_path, revision))
     network: Network = assemble(resolved, device=device, dtype=dtype, allow_large=allow_large)
     if classes is not None:
         network.reset_head(classes)

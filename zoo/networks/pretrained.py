@@ -8,12 +8,11 @@ from typing import Self
 import torch
 
 from ..checkpoints import configs, tensors
-from ..checkpoints.checkpoint import resolve
-from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.upload import MAIN, PushOptions, branch_head, commit_files, has_files, remote_state
-from ..checkpoints.reference import SCHEME, Reference, check_repo
+from ..checkpoints.references import SCHEME, Reference, check_repo
+from ..checkpoints.sources import resolve
 from ..errors import CheckpointError, RequestError
 from ..registry import models
 from ..utils.text import has_secret
@@ -76,7 +75,7 @@ class PretrainedMixin(ConfiguredModule):
             raise RequestError("The message seems to contain a token; nothing was pushed.")
         options = PushOptions(private=private, revision=revision, create_pr=create_pr)
         files = {**self._checkpoint_files(), configs.CARD: _card(self.config.name, repo)}
-        with Connection(settings.current()) as hub:
+        with Connection() as hub:
             state = remote_state(hub, repo, options, identity(hub))
             base = state.head or (
                 branch_head(hub, repo, MAIN) if state.exists else None

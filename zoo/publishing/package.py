@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..checkpoints import configs, results, tensors
-from ..checkpoints.hub import local
+from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import mismatch
 from ..errors import CheckpointError
 from ..registry import Entry
@@ -68,7 +67,7 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
 
     Raises CheckpointError if there is none, or if it is not the pinned file.
     """
-    copies = local.copies(model, pin, name)
+    copies = sources.copies(model, pin, name)
     if not copies:
         raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
     if problem := mismatch(copies[-1], pin.files[name]):

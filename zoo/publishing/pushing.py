@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import registry
-from ..checkpoints.hub import settings
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.errors import changed
 from ..checkpoints.hub.upload import MAIN, PushOptions, RemoteState, commit_files, has_files, remote_state
-from ..checkpoints.reference import check_repo
+from ..checkpoints.references import check_repo
 from ..errors import AccessError, ChangedError, HubError, ZooError
 from ..registry import lock
 from ..registry.schema import Weights
@@ -59,7 +58,7 @@ def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushe
     """
     options = options or PushOptions()
     packages = [pack(registry.find(name)) for name in names]
-    with Connection(settings.current(options.timeout), options.log) as hub:
+    with Connection(options.timeout, options.log) as hub:
         user = identity(hub)
         if not user.may_write:
             raise AccessError(f"The token of {user.name} can only read. Make one with write access: hf auth login.")

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from .. import registry
-from ..checkpoints import checkpoint, configs, results, tensors
+from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import pin
-from ..checkpoints.reference import Reference
+from ..checkpoints.references import Reference
 from ..data import digests_of
 from ..errors import CheckpointError, RequestError
 from ..networks import golden, loading, sizes
@@ -28,7 +28,7 @@ def release(folder: Path) -> str:
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
     with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
-        source = checkpoint.resolve(Reference.parse(folder))
+        source = sources.resolve(Reference.parse(folder))
         network = loading.assemble(source, device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
             raise CheckpointError(f"{folder}: no {configs.VOCABULARY}, and without it the network cannot read text.")

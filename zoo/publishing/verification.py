@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import registry
-from ..checkpoints import configs, results
-from ..checkpoints.checkpoint import Checkpoint, resolve
-from ..checkpoints.hub import local
+from ..checkpoints import configs, results, sources
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hub.client import LOG, Connection, Log
 from ..checkpoints.hub.digests import git_sha1, mismatch
-from ..checkpoints.hub.download import PullOptions
-from ..checkpoints.reference import Reference
+from ..checkpoints.references import Reference
+from ..checkpoints.sources import PullOptions, resolve
 from ..errors import CheckpointError, ZooError
 from ..registry import Entry
 from ..registry.metrics import METRICS
@@ -90,7 +89,7 @@ class _Checks:
     def copies(self) -> dict[str, dict[Path, str | None]]:
         """By file: the paths of its copies on this machine, and how each differs from the pin. Hashes each copy once."""
         return {
-            name: {path: mismatch(path, file) for path in local.copies(self.entry.name, self.pin, name)}
+            name: {path: mismatch(path, file) for path in sources.copies(self.entry.name, self.pin, name)}
             for name, file in self.pin.files.items()
         }
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints import results
-from ..checkpoints.checkpoint import Checkpoint, resolve
-from ..checkpoints.reference import Reference
+from ..checkpoints.checkpoint import Checkpoint
+from ..checkpoints.references import Reference
+from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
 from ..errors import CheckpointError, RequestError

@@ -1,4 +1,4 @@
-"""Look at the Hub without changing it: whose token we have, which models there are, and what a repository says of itself."""
+"""Look at the Hub without changing it: the owner of the token, the models of a namespace, the files of a repository."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +8,7 @@ from ... import registry
 from ...errors import MissingError
 from ...registry.schema import Config
 from .. import configs, results
-from . import settings
 from .client import Connection
-
-LIBRARY_NAME = "rnnzoo"
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ def identity(connection: Connection) -> Identity:
 
 def login(timeout: float | None = None) -> Identity:
     """Return the owner of the token that a push would use now. Raises AccessError and NetworkError."""
-    with Connection(settings.current(timeout)) as connection:
+    with Connection(timeout) as connection:
         return identity(connection)
 
 
@@ -60,10 +57,10 @@ class Remote:
 
 def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
     """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError."""
-    with Connection(settings.current(timeout)) as connection:
-        api = connection.api
+    with Connection(timeout) as connection:
+        list_models = connection.api.list_models
         models = connection.call(
-            f"models of {namespace}", lambda: list(api.list_models(author=namespace, full=True, cardData=True))
+            f"models of {namespace}", lambda: list(list_models(author=namespace, full=True, cardData=True))
         )
     pinned = {pin.repo for pin in registry.load_lock().weights.values()}
     ours = [_remote(info) for info in models if info.id in pinned or _names_this_library(info)]
@@ -71,18 +68,17 @@ def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
 
 
 def _names_this_library(info: Any) -> bool:
-    """Whether a repository's card or tags name this library."""
+    """Return whether a repository's card or tags name this library."""
     card = getattr(info, "card_data", None)
     libraries = (getattr(info, "library_name", None), getattr(card, "library_name", None))
-    return LIBRARY_NAME in (*libraries, *(getattr(info, "tags", None) or ()))
+    return "rnnzoo" in (*libraries, *(getattr(info, "tags", None) or ()))
 
 
 def _remote(info: Any) -> Remote:
-    modified = getattr(info, "last_modified", None)
-    return Remote(
-        info.id, getattr(info, "sha", None), getattr(info, "private", None), modified and modified.isoformat(),
-        getattr(info, "pipeline_tag", None), tuple(getattr(info, "tags", None) or ()),
-    )  # fmt: skip
+    sha, private, modified, task, tags = (
+        getattr(info, name, None) for name in ("sha", "private", "last_modified", "pipeline_tag", "tags")
+    )
+    return Remote(info.id, sha, private, modified and modified.isoformat(), task, tuple(tags or ()))
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,9 @@ class Description:
 
 def describe(repo: str, revision: str | None, timeout: float | None = None) -> Description:
     """Describe a repository without downloading its weights. Raises HubError, and CheckpointError for invalid files."""
-    with Connection(settings.current(timeout)) as connection:
-        subject = repo if revision is None else f"{repo}@{revision}"
-        api = connection.api
-        info = connection.call(subject, lambda: api.model_info(repo, revision=revision, files_metadata=True))
+    with Connection(timeout) as connection:
+        subject, model_info = repo if revision is None else f"{repo}@{revision}", connection.api.model_info
+        info = connection.call(subject, lambda: model_info(repo, revision=revision, files_metadata=True))
         commit = info.sha or connection.commit(repo, revision or "main")
 
         def download(name: str) -> Path:

@@ -1,21 +1,84 @@
-"""Our models in the Hub client's cache: list and remove them. Models of other libraries there are left alone."""
+"""The cache of the Hub's client: find a file, list our models, remove files. Models of other libraries are left alone.
+
+The layout is documented by huggingface_hub: models--ORG--NAME/ has refs/REVISION, blobs/DIGEST, and snapshots/COMMIT/ with
+links to blobs.
+"""
 
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ... import registry
 from ...errors import RequestError
+from ...utils import files
 from .. import configs
-from ..reference import Reference
+from ..references import Reference
 from .errors import storage_error
-from .local import PREFIX, cache_root, folder
+from .settings import COMMIT
 
+PREFIX = "models--"
 ABANDONED_HOURS = 1.0
 """Age, since the last write, at which a partial file is taken for that of a download that died."""
+
+
+def cache_root() -> Path:
+    """Return the client's cache, which HF_HOME or HF_HUB_CACHE moves."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def folder(repo: str) -> Path:
+    """Return the folder of a repository in the cache, whether it exists or not."""
+    return cache_root() / f"{PREFIX}{repo.replace('/', '--')}"
+
+
+def find(repo: str, name: str, commit: str | None) -> Path | None:
+    """Return the path of a file of a commit in the cache, unverified; None if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = None if commit is None else try_to_load_from_cache(repo, name, revision=commit)
+    return Path(path) if isinstance(path, str) else None
+
+
+def known_commit(repo: str, revision: str) -> str | None:
+    """Return the commit that a revision was at when the client last asked; None if it never did."""
+    if COMMIT.fullmatch(revision):
+        return revision
+    try:
+        commit = (folder(repo) / "refs" / revision).read_text().strip()
+    except OSError:
+        return None
+    return commit if COMMIT.fullmatch(commit) else None
+
+
+def discard(path: Path) -> None:
+    """Remove a file from the cache, with its blob; a link to anywhere else loses only the link."""
+    blob = path.resolve()
+    path.unlink(missing_ok=True)
+    if blob.parent.name == "blobs" and blob.is_relative_to(cache_root().resolve()):
+        blob.unlink(missing_ok=True)
+
+
+def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
+    """Copy files into the folder `target` atomically, and return their new paths by name.
+
+    Raises RequestError if another file of that name is there and not `force`; then nothing is copied. Raises StorageError.
+    """
+    contents = {name: path.read_bytes() for name, path in sources.items()}
+    try:
+        for name, content in contents.items():
+            path = target / name
+            if not force and path.exists() and path.read_bytes() != content:
+                raise RequestError(f"{path} is another file. Choose another folder, or --force to replace it.")
+        for name, content in contents.items():
+            files.atomic_write(target / name, content)
+    except OSError as error:
+        raise storage_error(error, "Choose another folder.") from error
+    return {name: target / name for name in contents}
 
 
 @dataclass(frozen=True)
@@ -59,7 +122,6 @@ def contents() -> list[Cached]:
 
 
 def _read(repo: str, place: Path, pinned_commit: str | None) -> Cached:
-    """The repository in the folder `place`, which has blobs/ and snapshots/COMMIT/ with links to them."""
     snapshots = place / "snapshots"
     revisions = tuple(sorted(path.name for path in snapshots.glob("*") if path.is_dir()))
     used = {path.resolve() for path in snapshots.rglob("*") if not path.is_dir()}
@@ -70,7 +132,7 @@ def _read(repo: str, place: Path, pinned_commit: str | None) -> Cached:
 
 
 def _names_this_library(place: Path) -> bool:
-    """Whether a config.json in a repository's folder names this library."""
+    """Return whether a config.json in a repository's folder names this library."""
     for path in (place / "snapshots").glob(f"*/{configs.FILE}"):
         try:
             if path.stat().st_size <= configs.MAX_BYTES:
@@ -97,7 +159,7 @@ def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
 
 
 def _folders(name: str) -> list[Path]:
-    """The folders of a repository in the cache: its files, and the client's locks if there are any."""
+    """Return the folders of a repository in the cache: its files, and the client's locks if there are any."""
     reference = Reference.parse(name)
     if reference.revision is not None:
         raise RequestError(f"{name}: repositories are removed whole; leave out the revision.")
@@ -109,29 +171,23 @@ def _folders(name: str) -> list[Path]:
     return [folder(repo), *([locks] if locks.is_dir() else [])]
 
 
-def _remove(paths: list[Path], dry_run: bool) -> Freed:
-    total = sum(_size(file) for path in paths for file in _files(path))
+def _remove(targets: list[Path], dry_run: bool) -> Freed:
+    """Remove files and folders. Links in the folders are removed, and not counted."""
+    inside = [file for path in targets for file in (path.rglob("*") if path.is_dir() else [path])]
+    total = sum(_size(file) for file in inside if not file.is_symlink() and not file.is_dir())
     try:
-        for path in () if dry_run else paths:
+        for path in () if dry_run else targets:
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise storage_error(error) from error
-    return Freed(tuple(paths), total)
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """The file itself, or the files in a folder, links left out."""
-    if path.is_dir():
-        yield from (file for file in path.rglob("*") if not file.is_symlink() and file.is_file())
-    else:
-        yield path
+    return Freed(tuple(targets), total)
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 if it has just been removed."""
+    """Return the bytes of a file; 0 if it has just been removed."""
     try:
         return path.stat().st_size
     except OSError:
@@ -139,7 +195,7 @@ def _size(path: Path) -> int:
 
 
 def _modified(path: Path) -> float:
-    """Time of the last write, in seconds since the epoch; now if the file has just been removed."""
+    """Return the time of the last write, in seconds since the epoch; now if the file has just been removed."""
     try:
         return path.stat().st_mtime
     except OSError:

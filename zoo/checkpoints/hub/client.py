@@ -1,13 +1,10 @@
-"""Conversations with a Hub through huggingface_hub, made safe.
-
-Every request has a time limit, the token goes to one origin only, odd responses are refused before a byte is written (see
-guard), and errors are ours and say what to do.
-"""
+"""Conversations with a Hub through huggingface_hub: `guard` checks every request and response, and errors are ours."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -16,10 +13,9 @@ from ...errors import CheckpointError, HubError, ZooError
 from ...utils.text import redact
 from ...utils.version import __version__
 from .. import configs
-from . import client_internals
+from . import client_internals, settings
 from .errors import CLIENT_ERRORS, explain
-from .guard import ExpectedFile, Guard
-from .settings import PUBLIC, Settings
+from .guard import Guard
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -39,20 +35,25 @@ MAX_BYTES = 10**9
 """Maximum size of a file that has no pinned one."""
 
 _active: "Connection | None" = None
+"""The Connection that was entered last. The client's own threads, which send files, share it without entering it."""
 _turn = threading.RLock()
-"""Held by the thread that has entered a Connection, because the client's settings and hooks belong to the process. The
-client's own threads, which send files, share the Connection without entering it."""
+"""Held by the thread that has entered a Connection, because the client's settings and hooks belong to the process."""
 
 
 class Connection:
-    """A conversation with one Hub, open between __enter__ and __exit__. Conversations of several threads take turns.
+    """A conversation with the Hub, open between __enter__ and __exit__. Conversations of several threads take turns.
 
-    `api` is huggingface_hub's HfApi; use it within `call`.
+    timeout: seconds to keep trying while the Hub fails. `api` is huggingface_hub's HfApi, for use within `call`. Raises
+    RequestError for an HF_ENDPOINT that is neither encrypted nor local.
     """
 
-    def __init__(self, chosen: Settings, log: Log = LOG):
-        self.endpoint, self.timeout, self.log = chosen.endpoint, chosen.timeout, log
-        self.guard = Guard(chosen.endpoint, chosen.timeout)
+    def __init__(self, timeout: float | None = None, log: Log = LOG):
+        self.endpoint, self.timeout, self.log = (
+            settings.endpoint(),
+            settings.TIMEOUT if timeout is None else timeout,
+            log,
+        )
+        self.guard = Guard(self.endpoint, self.timeout)
 
     def __enter__(self) -> Self:
         global _active
@@ -68,7 +69,7 @@ class Connection:
             raise
         # only the public Hub is sure to have the Xet servers
         xet_disabled = client_internals.disable_xet(True)
-        client_internals.disable_xet(xet_disabled or self.endpoint != PUBLIC)
+        client_internals.disable_xet(xet_disabled or self.endpoint != settings.PUBLIC)
         self._before = (xet_disabled, _active)
         _active = self
         return self
@@ -80,10 +81,10 @@ class Connection:
         _turn.release()
 
     def call(self, subject: str, function: Callable[[], T], once: bool = False) -> T:
-        """Return what `function`, a call of the client, returns.
+        """Return what `function`, which calls the client, returns.
 
-        A failure that may pass is tried again, unless `once`; the client itself retries many requests, but not broken
-        bodies. Raises a ZooError about `subject` for the rest.
+        Unless `once`, try again after a failure that may pass; the client itself retries many requests, but not broken
+        bodies. Raises a ZooError whose message begins with `subject`.
         """
         expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *client_internals.transport_errors())
         began, tries = time.monotonic(), 0
@@ -94,7 +95,7 @@ class Connection:
                 raise
             except expected as error:
                 problem, may_pass = explain(error, subject, self.endpoint)
-                # the client may take an error page for an answer, and stumble over it
+                # an answer that makes no sense, after failures, was probably an error page
                 may_pass |= type(problem) is HubError and self.guard.clock.failures > 0
                 self.guard.clock.broke_off()
                 if not may_pass or once:
@@ -116,14 +117,12 @@ class Connection:
         """
         from huggingface_hub import hf_hub_download
 
-        self.guard.expected = None if size is None else ExpectedFile(f"{repo}: {name}", size)
-        try:
-            return self.call(f"{repo}: {name}", lambda: Path(hf_hub_download(
+        subject = f"{repo}: {name}"
+        with self.guard.expecting(subject, size):
+            return self.call(subject, lambda: Path(hf_hub_download(
                 repo, name, revision=revision, endpoint=self.endpoint, force_download=force, repo_type=repo_type,
                 tqdm_class=_progress_class(name, limit if size is None else size, report), **LIBRARY,
             )))  # fmt: skip
-        finally:
-            self.guard.expected = None
 
     def commit(self, repo: str, revision: str) -> str:
         """Return the commit of a revision of a repository that has a config.json."""
@@ -136,7 +135,7 @@ class Connection:
         return metadata.commit_hash
 
     def listing(self, repo: str, names: list[str], commit: str | None) -> "dict[str, RepoFile]":
-        """Return what the Hub says of the files among `names` that a commit has, by name."""
+        """Return the Hub's description of each file of a commit whose name is in `names`, by name."""
         from huggingface_hub import RepoFile
 
         entries = self.call(repo, lambda: self.api.get_paths_info(repo, names, revision=commit))
@@ -154,7 +153,7 @@ def _check_response(response: Any) -> None:
 
 
 class _LogFilter(logging.Filter):
-    """Redacts the client's log, which may quote a server that repeats the token, and joins the two lines of each retry."""
+    """Redacts the client's log, since a server may have sent the token back, and joins the two lines about each retry."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), ()
@@ -176,7 +175,7 @@ def _redact_logs() -> None:
 def _progress_class(name: str, limit: int, report: Report) -> type:
     """Return a class that the client takes for tqdm: it reports progress, and stops a body longer than `limit` bytes."""
 
-    class Progress:
+    class Progress(AbstractContextManager["Progress"]):
         def __init__(self, *_: Any, total: int | None = None, initial: int = 0, **__: Any):
             self.done, self.total = initial, total or limit
 
@@ -185,9 +184,6 @@ def _progress_class(name: str, limit: int, report: Report) -> type:
             if self.done > limit:
                 raise CheckpointError(f"{name} has more than the {limit:,} bytes that it should have")
             report(self.done, self.total)
-
-        def __enter__(self) -> Self:
-            return self
 
         def __exit__(self, *_: object) -> None:
             pass

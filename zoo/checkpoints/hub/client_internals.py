@@ -1,7 +1,6 @@
-"""Every private part of huggingface_hub that rnnzoo relies on, in one place. Tried with huggingface_hub 2.4.0.
+"""Every private part of huggingface_hub that rnnzoo uses, tried with huggingface_hub 2.4.0.
 
-Each function says why no public name does. When a new release breaks one, this is the only file to change. The layout of
-the cache, which `local` and `cache` read, is documented; so are the settings in `huggingface_hub.constants`.
+Each function says why no public name does. When a new release breaks one, only this file has to change.
 """
 
 import re
@@ -16,8 +15,8 @@ BROKEN_DOWNLOAD = "Consistency check"
 def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], None]) -> None:
     """Call these for every request and response of every HTTP client that huggingface_hub makes from now on.
 
-    `set_client_factory` is public, but the factory set before, which may be the user's own, has no public getter. Hooks on
-    the client that `get_session` returns would be lost, because the library replaces that client after a failed connection.
+    `set_client_factory` is public, but the factory set before, perhaps by the user, has no public getter. Hooks on the
+    client that `get_session` returns would be lost, because the library replaces that client after a failed connection.
     """
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils import _http
@@ -28,10 +27,10 @@ def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], No
 
     def factory() -> Any:
         client = make_client()
-        hooks = client.event_hooks
+        before = client.event_hooks
         client.event_hooks = {
-            "request": [*hooks["request"], on_request],
-            "response": [*hooks["response"], on_response],
+            "request": [*before["request"], on_request],
+            "response": [*before["response"], on_response],
         }
         return client
 
@@ -73,11 +72,10 @@ def without_progress_bars() -> Iterator[None]:
     """Switch the client's own progress bars off. Its uploads draw them even if nobody sees them, and take no option."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    if are_progress_bars_disabled():
-        yield
-        return
+    enabled = not are_progress_bars_disabled()
     disable_progress_bars()
     try:
         yield
     finally:
-        enable_progress_bars()
+        if enabled:
+            enable_progress_bars()

@@ -1,4 +1,4 @@
-"""Digests of files: whether a file is, byte for byte, the one that a pin or the Hub means."""
+"""Whether a file is, byte for byte, the one that a pin or the Hub means."""
 
 import hashlib
 from pathlib import Path
@@ -26,11 +26,6 @@ def pin(path: Path) -> PinnedFile:
 def git_sha1(content: bytes) -> str:
     """Return git's name for a file with that content, which the Hub uses for files outside its large file storage."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def sha256_of(content: bytes) -> str:
-    """Return the sha256 of `content` in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def damage(path: Path) -> str | None:

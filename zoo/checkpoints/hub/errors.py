@@ -21,6 +21,33 @@ CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, Attr
 """What the client raises for a bad response, besides the errors of its HTTP library: its parsers trust the server."""
 BUSY = (408, 429, 500, 502, 503, 504)
 """Status codes of failures that may pass."""
+REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
+    "GatedRepoError": (AccessError, "gated. Ask for access on {endpoint}, then log in (hf auth login)."),
+    "RevisionNotFoundError": (MissingError, "there is no such revision on {endpoint}."),
+    "EntryNotFoundError": (MissingError, "the repository has no such file at this revision."),
+    "RepositoryNotFoundError": (
+        MissingError,
+        "no such repository on {endpoint}. It does not exist, or it is private and your token, if any, may not see it; "
+        "check with rnnzoo whoami.",
+    ),
+    401: (AccessError, "the Hub does not accept your token. Make a new one: hf auth login, or HF_TOKEN."),
+    403: (AccessError, "your token may not do that{said}. rnnzoo whoami shows whose it is."),
+    404: (MissingError, "not found on {endpoint}{said}."),
+    409: (ChangedError, "exists already, or somebody else is changing it{said}. Look at it, then try again."),
+    412: (ChangedError, "the remote has changed. Look at it, then pull, or push again with --force."),
+}
+"""Our error for a refused request, by the name of the client's error or else by the status code. The first that fits wins.
+
+said: what the server says about it, after a colon."""
+STORAGE_REASONS = {
+    errno.ENOSPC: "no space is left",
+    errno.EDQUOT: "your quota is used up",
+    errno.EROFS: "it is read-only",
+    errno.EACCES: "you may not write there",
+    errno.EPERM: "you may not write there",
+    errno.ENOTDIR: "a file is where a folder should be",
+    errno.EEXIST: "a file is where a folder should be",
+}
 
 
 def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError, bool]:
@@ -63,85 +90,50 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
 
 
 def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """Return our error for a response with an error status, and whether a retry may help.
+    """Return our error for a response with an error status, and whether trying again may help.
 
     names: of the client's error class and of its bases.
     """
-    status = getattr(response, "status_code", 0)
-    said = _server_message(response)
+    status, said = getattr(response, "status_code", 0), _server_message(response)
     if status in BUSY:
         return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
-    problem: ZooError
-    if "GatedRepoError" in names:
-        problem = AccessError(f"{subject}: gated. Ask for access on {endpoint}, then log in (hf auth login).")
-    elif "RevisionNotFoundError" in names:
-        problem = MissingError(f"{subject}: there is no such revision on {endpoint}.")
-    elif "EntryNotFoundError" in names:
-        problem = MissingError(f"{subject}: the repository has no such file at this revision.", exit_code=1)
-    elif "RepositoryNotFoundError" in names:
-        problem = MissingError(
-            f"{subject}: no such repository on {endpoint}. It does not exist, or it is private and your token, if any, may "
-            "not see it; check with rnnzoo whoami."
-        )
-    elif status == 401:
-        problem = AccessError(
-            f"{subject}: the Hub does not accept your token. Make a new one: hf auth login, or HF_TOKEN."
-        )
-    elif status == 403:
-        problem = AccessError(f"{subject}: your token may not do that{said}. rnnzoo whoami shows whose it is.")
-    elif status == 404:
-        problem = MissingError(f"{subject}: not found on {endpoint}{said}.")
-    elif status == 409:
-        problem = ChangedError(
-            f"{subject}: exists already, or somebody else is changing it{said}. Look at it, then try again."
-        )
-    elif status == 412:
-        problem = changed(subject)
-    else:
-        problem = HubError(f"{subject}: {endpoint} refuses ({status}{said}).")
-    return problem, False
+    for key, (kind, text) in REFUSALS.items():
+        if key in names or key == status:
+            problem = kind(f"{subject}: {text.format(endpoint=endpoint, said=said)}")
+            if key == "EntryNotFoundError":
+                problem.exit_code = 1
+            return problem, False
+    return HubError(f"{subject}: {endpoint} refuses ({status}{said})."), False
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes, outermost first; at most ten."""
-    cause: BaseException | None = error
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes, outermost first; at most ten."""
     for _ in range(10):
-        if cause is None:
+        if error is None:
             return
-        yield cause
-        cause = cause.__cause__
+        yield error
+        error = error.__cause__
 
 
 def _class_names(errors: list[BaseException]) -> set[str]:
-    """Names of the classes of errors and of their bases."""
+    """Return the names of the classes of errors and of their bases."""
     return {cls.__name__ for error in errors for cls in type(error).__mro__}
 
 
 def _server_message(response: object) -> str:
-    """What the server says in its error header, short and redacted, after a colon; "" if nothing."""
+    """Return what the server says in its error header, short and redacted, after a colon; "" if nothing."""
     text = getattr(response, "headers", {}).get("X-Error-Message") or ""
     return f": {redact(text)[:200].splitlines()[0].rstrip('.')}" if text.strip() else ""
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error's text, short and redacted."""
+    """Return the first line of an error's text, short and redacted."""
     return redact(first_line(error))[:200].rstrip(".")
 
 
 def changed(subject: str) -> ChangedError:
-    """Return the error for a remote repository with a commit that we do not know of."""
-    return ChangedError(f"{subject}: the remote has changed. Look at it, then pull, or push again with --force.")
-
-
-REASONS = {
-    errno.ENOSPC: "no space is left",
-    errno.EDQUOT: "your quota is used up",
-    errno.EROFS: "it is read-only",
-    errno.EACCES: "you may not write there",
-    errno.EPERM: "you may not write there",
-    errno.ENOTDIR: "a file is where a folder should be",
-    errno.EEXIST: "a file is where a folder should be",
-}
+    """Return the error for a remote repository that has a commit which our pin does not know of."""
+    return ChangedError(f"{subject}: {REFUSALS[412][1]}")
 
 
 def storage_error(
@@ -150,5 +142,5 @@ def storage_error(
     """Return the error for a file that cannot be written, usually in the client's cache."""
     from huggingface_hub import constants
 
-    reason = REASONS.get(error.errno or 0, error.strerror or str(error))
+    reason = STORAGE_REASONS.get(error.errno or 0, error.strerror or str(error))
     return StorageError(f"{error.filename or constants.HF_HUB_CACHE}: {reason}. {remedy}")

@@ -3,12 +3,13 @@
 import re
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ...errors import CheckpointError, NetworkError
-from . import settings
+from .settings import COMMIT, is_loopback, origin
 
 REQUEST_SECONDS = 30.0
 """Time limit of a request for which the client sets none."""
@@ -19,31 +20,32 @@ MAX_FAILURES = 20
 ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
 
 
-@dataclass(frozen=True)
-class ExpectedFile:
-    """A file that is being downloaded, and the size that its pin gives."""
-
-    name: str
-    size: int
-
-
 class Guard:
-    """Checks the requests and responses of one conversation with a Hub; raises an error of ours to stop it."""
+    """Checks the requests and responses of one conversation with a Hub, and stops it by raising an error of ours."""
 
     def __init__(self, endpoint: str, timeout: float):
         self.endpoint, self.timeout = endpoint, timeout
         self.clock = _Clock()
-        self.expected: ExpectedFile | None = None
+        self.expected: tuple[str, int] | None = None
+
+    @contextmanager
+    def expecting(self, subject: str, size: int | None) -> Iterator[None]:
+        """Within the block, refuse a file of another size than `size`, if that is given."""
+        self.expected = None if size is None else (subject, size)
+        try:
+            yield
+        finally:
+            self.expected = None
 
     def check_request(self, request: Any) -> None:
         """Called with every request before it is sent. Keeps the token from other origins, and limits the time.
 
         Raises NetworkError for an unencrypted address, and if the Hub has failed for too long.
         """
-        endpoint, url = urlsplit(self.endpoint), request.url
+        url = request.url
         if origin(str(url)) != origin(self.endpoint):
             request.headers.pop("authorization", None)
-            both_local = endpoint.scheme == "http" and settings.loopback(url.host)
+            both_local = urlsplit(self.endpoint).scheme == "http" and is_loopback(url.host)
             if url.scheme != "https" and not both_local:
                 raise NetworkError(f"{self.endpoint} sends us to {url.host} without encryption; refused.")
         seconds_left = self.timeout - self.clock.failing_seconds()
@@ -69,23 +71,18 @@ class Guard:
         self.clock.answered(failed)
         if self.clock.failures > MAX_FAILURES:
             raise NetworkError(f"{self.endpoint} has failed {self.clock.failures} times in a row; given up. Try later.")
-        if failed:
-            self._check_requested_wait(response)
-        describes_file = response.request.method == "HEAD" and response.status_code < 400
-        if describes_file and not self._redirects_within_hub(response):
-            self._check_file_headers(response.headers, is_redirect=response.is_redirect)
-
-    def _check_requested_wait(self, response: Any) -> None:
-        """Raise NetworkError if the Hub asks to wait longer than the time that is left."""
-        seconds = _requested_wait(response.headers)
-        if seconds > self.timeout - self.clock.failing_seconds():
+        wait = _requested_wait(response.headers) if failed else 0
+        if wait > self.timeout - self.clock.failing_seconds():
             raise NetworkError(
-                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {seconds:,} s, longer than we do. "
+                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {wait:,} s, longer than we do. "
                 "Try later, or with a longer --timeout."
             )
+        # after a redirect within the Hub the client asks again, and only the next response describes the file
+        if response.request.method != "HEAD" or response.status_code >= 400 or self._redirects_within_hub(response):
+            return
+        self._check_file_headers(response.headers, is_redirect=response.is_redirect)
 
     def _redirects_within_hub(self, response: Any) -> bool:
-        """Whether the client will ask the same origin again, whose next response is the one that counts."""
         if not response.has_redirect_location:
             return False
         return origin(urljoin(str(response.request.url), response.headers["location"])) == origin(self.endpoint)
@@ -100,14 +97,12 @@ class Guard:
             return
         etag = (headers.get("x-linked-etag") or headers.get("etag") or "").removeprefix("W/").strip('"')
         is_etag = 8 <= len(etag) <= 128 and set(etag) <= ETAG_CHARACTERS
-        if not settings.COMMIT.fullmatch(commit) or not is_etag:
+        if not COMMIT.fullmatch(commit) or not is_etag:
             raise CheckpointError(f"{self.endpoint} gives a commit or an ETag that is not hexadecimal; refused.")
         size = headers.get("x-linked-size") or (None if is_redirect else headers.get("content-length"))
-        expected = self.expected
-        if expected is not None and size is not None and size.isdigit() and int(size) != expected.size:
-            raise CheckpointError(
-                f"{expected.name} has {int(size):,} bytes on the Hub instead of the pinned {expected.size:,}."
-            )
+        subject, expected = self.expected or ("", None)
+        if expected is not None and size is not None and size.isdigit() and int(size) != expected:
+            raise CheckpointError(f"{subject} has {int(size):,} bytes on the Hub instead of the pinned {expected:,}.")
 
 
 class _Clock(threading.local):
@@ -138,13 +133,7 @@ class _Clock(threading.local):
 
 
 def _requested_wait(headers: Any) -> int:
-    """Seconds to wait by Retry-After or RateLimit, which the client obeys; 0 if neither is there."""
+    """Return the seconds to wait by Retry-After or RateLimit, which the client obeys; 0 if neither is there."""
     ratelimit = re.findall(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d+)", headers.get("ratelimit", ""))
     numbers = [headers.get("retry-after", ""), *ratelimit]
     return max((int(number) for number in numbers if number.isdigit()), default=0)
-
-
-def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of a URL, the default port filled in."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -1,9 +1,8 @@
-"""Which Hub to use and how long to try, read from the environment at every use."""
+"""Which Hub to use, read from the environment at every use. The token is read by the client when it sends a request."""
 
 import ipaddress
 import os
 import re
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ...errors import RequestError
@@ -15,25 +14,11 @@ TIMEOUT = 60.0
 COMMIT = re.compile(base.COMMIT)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Which Hub to use and how long to try. The token is not kept here: the client reads it when it sends a request."""
-
-    endpoint: str
-    timeout: float = TIMEOUT
-    """Seconds to keep trying."""
-
-
-def current(timeout: float | None = None) -> Settings:
-    """Return the settings of the environment. Raises RequestError for an HF_ENDPOINT that is neither encrypted nor local."""
-    return Settings(_endpoint(), TIMEOUT if timeout is None else timeout)
-
-
-def _endpoint() -> str:
-    """HF_ENDPOINT, checked, or the public Hub."""
-    endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or PUBLIC
+def endpoint() -> str:
+    """Return HF_ENDPOINT, or the public Hub. Raises RequestError for an address that is neither encrypted nor local."""
+    address = os.environ.get("HF_ENDPOINT", "").rstrip("/") or PUBLIC
     try:
-        url = urlsplit(endpoint)
+        url = urlsplit(address)
         host, _ = url.hostname, url.port  # an invalid port raises ValueError
     except ValueError:
         host = None
@@ -41,19 +26,23 @@ def _endpoint() -> str:
         raise RequestError("HF_ENDPOINT is not the address of a Hub. It looks like https://huggingface.co.")
     if url.username is not None or url.password is not None:
         raise RequestError("HF_ENDPOINT has a name or password in it. Leave it out; a token goes into HF_TOKEN.")
-    if url.scheme == "http" and not loopback(host):
-        raise RequestError(f"HF_ENDPOINT is {endpoint}, which is not encrypted. Use https://{host}.")
-    return endpoint
+    if url.scheme == "http" and not is_loopback(host):
+        raise RequestError(f"HF_ENDPOINT is {address}, which is not encrypted. Use https://{host}.")
+    return address
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host is this machine, where unencrypted traffic is safe."""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of a URL, the default port filled in."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def offline() -> bool:

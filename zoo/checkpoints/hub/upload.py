@@ -1,18 +1,19 @@
-"""One commit of a list of files to a repository.
+"""Send a list of files to a repository in one commit, which succeeds only on the parent commit that was read before."""
 
-Who may write is asked first. The commit is a compare-and-swap: it succeeds only on the parent that was read before.
-"""
-
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import AccessError, ChangedError, HubError, MissingError, NetworkError, RequestError
-from ..reference import check_repo, check_revision
+from ..references import check_repo, check_revision
 from . import client_internals, settings
 from .browse import Identity
 from .client import LOG, Connection, Log
-from .digests import git_sha1, sha256_of
+from .digests import git_sha1
+
+if TYPE_CHECKING:
+    from huggingface_hub import RepoFile
 
 MAIN = "main"
 
@@ -79,26 +80,21 @@ def remote_state(connection: Connection, repo: str, options: PushOptions, user: 
     except MissingError:
         namespace = repo.split("/")[0]
         if namespace not in (user.name, *user.orgs):
-            hint = f"--namespace {user.name} pushes to your own"
-            raise AccessError(f"{repo}: {user.name} is not in {namespace}; {hint}.") from None
+            raise AccessError(
+                f"{repo}: {user.name} is not in {namespace}; --namespace {user.name} pushes to your own."
+            ) from None
         return RemoteState(False, None)
-    tags = _tags(connection, repo) if options.tag else {}
-    return RemoteState(True, branch_head(connection, repo, options.branch), tags.get(options.tag or ""))
+    tags = connection.call(repo, lambda: connection.api.list_repo_refs(repo)).tags if options.tag else []
+    tagged = next((tag.target_commit for tag in tags if tag.name == options.tag), None)
+    return RemoteState(True, branch_head(connection, repo, options.branch), tagged)
 
 
 def branch_head(connection: Connection, repo: str, branch: str) -> str | None:
     """Return the commit that a branch is at; None if there is no such branch."""
     try:
-        info = connection.call(f"{repo}@{branch}", lambda: connection.api.model_info(repo, revision=branch))
-        return info.sha
+        return connection.call(f"{repo}@{branch}", lambda: connection.api.model_info(repo, revision=branch)).sha
     except MissingError:
         return None
-
-
-def _tags(connection: Connection, repo: str) -> dict[str, str]:
-    """The commit of each tag."""
-    refs = connection.call(repo, lambda: connection.api.list_repo_refs(repo))
-    return {tag.name: tag.target_commit for tag in refs.tags}
 
 
 def commit_files(
@@ -106,8 +102,8 @@ def commit_files(
 ) -> Commit:  # fmt: skip
     """Create the repository and the branch if needed, and make one commit.
 
-    If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request leaves
-    the parent as it is, so it is not tried again. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
+    If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request would
+    be made twice, so it is not tried again. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
     """
     from huggingface_hub import CommitOperationAdd
 
@@ -134,11 +130,8 @@ def commit_files(
     try:
         with client_internals.without_progress_bars():
             return connection.call(repo, commit, once=options.create_pr)
-    except (
-        ChangedError,
-        NetworkError,
-    ) as error:  # somebody else was faster, or our commit was made and the answer lost
-        lost = isinstance(error, NetworkError)
+    except (ChangedError, NetworkError) as error:
+        lost = isinstance(error, NetworkError)  # perhaps the commit was made, and only the answer was lost
         if options.create_pr and lost:
             raise NetworkError(
                 f"{error} The pull request may exist all the same: look before you try again."
@@ -156,13 +149,13 @@ def has_files(
 
     sizes_only: compare small files, whose digest is git's, only by size.
     """
-    remote_files = connection.listing(repo, list(files), commit)
-    for name, content in files.items():
-        remote = remote_files.get(name)
+
+    def is_same(remote: "RepoFile | None", content: bytes) -> bool:
         if remote is None or remote.size != len(content):
             return False
-        if remote.lfs is not None and remote.lfs.sha256 != sha256_of(content):
-            return False
-        if remote.lfs is None and not sizes_only and remote.blob_id != git_sha1(content):
-            return False
-    return True
+        if remote.lfs is not None:
+            return remote.lfs.sha256 == hashlib.sha256(content).hexdigest()
+        return sizes_only or remote.blob_id == git_sha1(content)
+
+    remote_files = connection.listing(repo, list(files), commit)
+    return all(is_same(remote_files.get(name), content) for name, content in files.items())

@@ -8,8 +8,8 @@ from hubs import NAME, PINNED, REPO, Here
 from loopback import Loopback
 
 from zoo.checkpoints import checkpoint, configs, tensors
-from zoo.checkpoints.checkpoint import read_config, resolve
-from zoo.checkpoints.reference import Reference
+from zoo.checkpoints.references import Reference
+from zoo.checkpoints.sources import read_config, resolve
 from zoo.errors import CheckpointError, RequestError, UnknownNameError
 from zoo.utils import files
 

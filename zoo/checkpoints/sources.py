@@ -1,0 +1,287 @@
+"""Decide where a checkpoint's files come from: a folder, or the cache of the Hub's client, the package's cards/, the Hub.
+
+The registry pins every published file by sha256 and size, so any copy with those bytes will do. A file without a pin (of
+another revision, or another repository) must have the digest that the Hub gives, and config.json is read as strictly.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import registry
+from ..errors import ChangedError, CheckpointError, DataError, MissingError, NetworkError, RequestError, ZooError
+from ..registry import Entry
+from ..registry.schema import Config, Weights
+from ..utils import paths
+from . import configs, tensors
+from .checkpoint import Checkpoint, files_in
+from .hub import cache, settings
+from .hub.client import LOG, MAX_BYTES, Connection, Log
+from .hub.digests import damage, mismatch
+from .references import Reference
+
+LIMITS = {configs.FILE: configs.MAX_BYTES, configs.VOCABULARY: configs.MAX_VOCABULARY_BYTES}
+"""Maximum bytes of a file whose size is not pinned; MAX_BYTES for others."""
+
+
+@dataclass(frozen=True)
+class PullOptions:
+    """How to get files that are not on this machine."""
+
+    force: bool = False
+    """Download even if the files are on this machine, and overwrite files in the folder to copy to."""
+    offline: bool = False
+    timeout: float | None = None
+    """Seconds to keep trying while the Hub fails (default: settings.TIMEOUT)."""
+    log: Log = LOG
+    report: Callable[[str, int, int], None] = lambda name, done, size: None
+    """Called with a file's name, the bytes of it so far, and its size."""
+
+    def connect(self) -> Connection:
+        return Connection(self.timeout, self.log)
+
+    @property
+    def may_connect(self) -> bool:
+        return not (self.offline or settings.offline())
+
+
+def resolve(reference: Reference, options: PullOptions | None = None) -> Checkpoint:
+    """Return the checkpoint that a reference names, downloading the files that are not on this machine.
+
+    No request is made if the pinned bytes are on this machine. Pinned bytes are verified; the weights of a folder are not
+    opened. Raises CheckpointError for a file that is missing, invalid, or not the pinned one, for a config.json that
+    disagrees with the registry, and for a model without published weights; HubError for failures of the Hub; StorageError.
+    """
+    options = options or PullOptions()
+    if reference.folder is not None:
+        return Checkpoint(reference, configs.read(reference.folder / configs.FILE), files_in(reference.folder))
+    if reference.model is None:
+        return _Unpinned(reference, reference.repo or "", None, options).pull()
+    entry = registry.find(reference.model)
+    if entry.weights is None:
+        if entry.task.absent:
+            raise CheckpointError(
+                f"{entry.name} has no weights, because its data cannot be had. See: rnnzoo compare {entry.name}"
+            )
+        raise CheckpointError(
+            f"{entry.name} has no published weights. Train some with `rnnzoo train {entry.name}`, then load or evaluate the "
+            f"folder runs/{entry.name}."
+        )
+    if reference.revision in (None, entry.weights.revision):
+        return _pull_pinned(reference, entry, entry.weights, options)
+    return _Unpinned(reference, entry.weights.repo, entry, options).pull()
+
+
+def pull(reference: Reference, options: PullOptions | None = None, *, to: Path | None = None) -> Checkpoint:
+    """As `resolve`, but refuse a folder with RequestError. to: a folder to copy the files into."""
+    options = options or PullOptions()
+    if reference.folder is not None:
+        raise RequestError(f"{reference.text} is a folder on this machine, so there is nothing to pull.")
+    checkpoint = resolve(reference, options)
+    return checkpoint if to is None else replace(checkpoint, files=cache.copy(checkpoint.files, to, options.force))
+
+
+def read_config(reference: Reference) -> Config:
+    """Return a checkpoint's config: the registry's for a model, else that of its config.json. Needs no weights."""
+    if reference.model is not None:
+        return registry.find(reference.model).config
+    if reference.folder is not None:
+        return configs.read(reference.folder / configs.FILE)
+    return _Unpinned(reference, reference.repo or "", None, PullOptions(), config_only=True).pull().config
+
+
+def dataset_file(repo: str, name: str) -> Path:
+    """Return the path of a file of a dataset repository on the Hub, downloaded if needed and not verified.
+
+    Raises DataError.
+    """
+    try:
+        with Connection() as connection:
+            return connection.download(repo, name, None, repo_type="dataset")
+    except ZooError as error:
+        raise DataError(f"{error} Set RNNZOO_DATA to a folder that has the data, or connect to the Hub.") from error
+
+
+def copies(model: str, pin: Weights, name: str) -> list[Path]:
+    """Return every copy of a pinned file on this machine, unverified: the cache's, then that of cards/MODEL."""
+    cached, packaged = cache.find(pin.repo, name, pin.revision), paths.path("cards", model, name)
+    return [path for path in (cached, packaged if packaged.is_file() else None) if path is not None]
+
+
+def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: PullOptions) -> Checkpoint:
+    """Return the checkpoint of a model at its pinned commit: good copies on this machine, and the rest from the Hub."""
+    model, refetch = entry.name, options.force and pin.revision is not None
+    problems = {name: {} if refetch else _problems(model, pin, name) for name in pin.files}
+    good = {name: path for name, found in problems.items() for path, problem in found.items() if problem is None}
+    missing = [name for name in pin.files if name not in good]
+    if missing:
+        damaged = [f"{path} {problem}" for name in missing for path, problem in problems[name].items()]
+        fetched = _fetch_missing(model, pin, missing, damaged, options)
+    else:
+        fetched = {}
+        if options.force:
+            options.log(f"{model} is not on the Hub yet. These are the files on this machine.")
+    found = {name: {**good, **fetched}[name] for name in pin.files}
+    config = configs.read(found[configs.FILE])
+    configs.must_agree(config, entry.config, found[configs.FILE])
+    return Checkpoint(reference, config, found, entry, pin.repo, pin.revision, True, tuple(fetched))
+
+
+def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
+    """Return what is wrong with each copy of a pinned file, up to the first good copy, whose problem is None."""
+    problems: dict[Path, str | None] = {}
+    for path in copies(model, pin, name):
+        problems[path] = mismatch(path, pin.files[name])
+        if problems[path] is None:
+            break
+    return problems
+
+
+def _fetch_missing(
+    model: str, pin: Weights, missing: list[str], damaged: list[str], options: PullOptions
+) -> dict[str, Path]:
+    """Download the missing files of a pinned commit. damaged: what is wrong with the copies that are not good."""
+    failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
+    if pin.revision is None:
+        raise CheckpointError(f"{failure}{'' if damaged else 'not found; '}it is not on the Hub yet.")
+    if not options.may_connect:
+        raise NetworkError(f"{failure}this is offline. With a network, and without HF_HUB_OFFLINE: rnnzoo pull {model}")
+    for problem in damaged:
+        options.log(f"{problem}; fetching it from the Hub.")
+    # the Hub counts downloads by config.json, so config.json is fetched along with any other file
+    uncounted = configs.FILE not in missing and cache.find(pin.repo, configs.FILE, pin.revision) is None
+    try:
+        with options.connect() as connection:
+            names = [configs.FILE, *missing] if uncounted else missing
+            return {name: _fetch_pinned(connection, pin, name, options) for name in names}
+    except MissingError as error:  # the user asked for a model, not for a file, so the request was right
+        raise MissingError(f"{failure}{error}", exit_code=1) from error
+    except CheckpointError as error:
+        raise type(error)(f"{failure}{error}") from error
+
+
+def _fetch_pinned(connection: Connection, pin: Weights, name: str, options: PullOptions) -> Path:
+    file, cached = pin.files[name], cache.find(pin.repo, name, pin.revision)
+    if cached is not None and not options.force and mismatch(cached, file) is None:
+        return cached  # another process has just downloaded it
+    force = options.force or cached is not None  # without force the client returns a damaged file as it is
+    check = lambda path: mismatch(path, file)  # noqa: E731
+    return _download(connection, pin.repo, name, pin.revision or "", check, options, force, size=file.size)
+
+
+def _download(
+    connection: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], options: PullOptions,
+    force: bool, size: int | None = None, limit: int = MAX_BYTES,
+) -> Path:  # fmt: skip
+    """Download a file. If `check` returns a problem, delete the file and download it once more; then CheckpointError."""
+    for last_try in (False, True):
+        path = connection.download(
+            repo, name, revision, size=size, limit=limit, force=force or last_try,
+            report=lambda done, total: options.report(name, done, total),
+        )  # fmt: skip
+        problem = check(path)
+        if problem is None:
+            return path
+        cache.discard(path)
+        if not last_try:
+            options.log(f"{repo}: the {name} that came {problem}; fetching it once more.")
+    raise CheckpointError(f"{repo} on the Hub: {name} {problem}. Nothing of it was kept; do not trust that server.")
+
+
+@dataclass(frozen=True)
+class _Unpinned:
+    """A repository at a revision that the registry does not pin."""
+
+    reference: Reference
+    repo: str
+    entry: Entry | None
+    """The registry's entry, with which config.json must agree; None for a repository outside the registry."""
+    options: PullOptions
+    config_only: bool = False
+    """Pull config.json and nothing else."""
+
+    @property
+    def revision(self) -> str:
+        return self.reference.revision or "main"
+
+    def pull(self) -> Checkpoint:
+        """Return the checkpoint: from the cache if that is known to be current, or the Hub cannot be asked."""
+        options, repo, revision = self.options, self.repo, self.revision
+        known = cache.known_commit(repo, revision)
+        if known == revision and not options.force and (checkpoint := self.from_cache(known)):
+            return checkpoint  # a commit never changes, so no request is needed
+        options.log(
+            f"{self.reference.text}: {repo}@{revision} has no pin in the registry. Only the Hub vouches for it."
+        )
+        if not options.may_connect:
+            if checkpoint := self.from_cache(known):
+                return checkpoint
+            names = [name for name in (configs.FILE, tensors.FILE) if cache.find(repo, name, known) is None]
+            lacking = f"no {', no '.join(names)}" if names else "damaged"
+            raise NetworkError(
+                f"{self.reference.text}: {repo}@{revision} is not, or not whole, in the cache ({lacking}), and this is "
+                "offline. Run the same command with a network."
+            )
+        with options.connect() as connection:
+            try:
+                commit = connection.commit(repo, revision)
+            except NetworkError as error:
+                if options.force or not (checkpoint := self.from_cache(known)):
+                    raise
+                options.log(f"{error} Using the copy in the cache, of commit {known}; it may be old.")
+                return checkpoint
+            if known not in (None, commit):
+                options.log(f"{repo}: {revision} is at commit {commit} now; the copy in the cache was of {known}.")
+            return self.from_hub(connection, commit)
+
+    def from_cache(self, commit: str | None) -> Checkpoint | None:
+        """Return the checkpoint of a commit in the cache; None unless all its files are there and undamaged."""
+
+        def find(name: str) -> Path | None:
+            path = cache.find(self.repo, name, commit)
+            return None if path is None or damage(path) else path
+
+        config_path = find(configs.FILE)
+        if commit is None or config_path is None:
+            return None
+        config = self.read_config(config_path)
+        found = {configs.FILE: config_path, **{name: find(name) for name in self.other_files(config)}}
+        whole = {name: path for name, path in found.items() if path is not None}
+        return self.checkpoint(commit, config, whole, ()) if len(whole) == len(found) else None
+
+    def from_hub(self, connection: Connection, commit: str) -> Checkpoint:
+        """Return the checkpoint of a commit, whose files are downloaded unless they are in the cache."""
+        in_cache = {file for file in (*LIMITS, tensors.FILE) if cache.find(self.repo, file, commit)}
+        # config.json is asked for by the revision, which makes the client remember that revision's commit
+        found = {configs.FILE: self.fetch(connection, configs.FILE, self.revision, commit)}
+        config = self.read_config(found[configs.FILE])
+        found |= {name: self.fetch(connection, name, commit, commit) for name in self.other_files(config)}
+        fetched = tuple(name for name in found if self.options.force or name not in in_cache)
+        return self.checkpoint(commit, config, found, fetched)
+
+    def fetch(self, connection: Connection, name: str, revision: str, commit: str) -> Path:
+        """Return the path of a file at `revision`, downloaded. Raises ChangedError if that is not `commit` any more."""
+        options, limit = self.options, LIMITS.get(name, MAX_BYTES)
+        path = _download(connection, self.repo, name, revision, damage, options, options.force, limit=limit)
+        if commit not in path.parts:  # .../snapshots/COMMIT/config.json
+            raise ChangedError(
+                f"{self.repo}: {self.revision} has moved on from {commit} meanwhile. Run the same command again."
+            )
+        return path
+
+    def read_config(self, path: Path) -> Config:
+        config = configs.read(path)
+        if self.entry is not None:
+            configs.must_agree(config, self.entry.config, path)
+        return config
+
+    def other_files(self, config: Config) -> list[str]:
+        """Return the names of the files to pull besides config.json."""
+        if self.config_only:
+            return []
+        return [tensors.FILE] if config.interface.vocabulary is None else [tensors.FILE, configs.VOCABULARY]
+
+    def checkpoint(self, commit: str, config: Config, found: dict[str, Path], fetched: tuple[str, ...]) -> Checkpoint:
+        if tensors.FILE in found:
+            tensors.header(found[tensors.FILE])  # raises CheckpointError for a malformed file
+        return Checkpoint(self.reference, config, found, self.entry, self.repo, commit, False, fetched)
