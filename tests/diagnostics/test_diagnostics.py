@@ -32,7 +32,7 @@ from zoo.diagnostics.noh import noh
 from zoo.diagnostics.saturation import saturation
 from zoo.errors import RequestError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
-from zoo.training.optimizers import make_optimizer
+from zoo.training.loop import make_optimizer
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,6 +1,6 @@
-"""From a recipe to a checkpoint, and from a checkpoint to a result: one run, many runs, evaluation."""
+"""Train one model or many, and evaluate checkpoints."""
 
 from collections.abc import Callable, Sequence
 
 Recorder = Callable[..., Sequence[float | None]]
-"""What training calls after every epoch to record a diagnostic: (network, x, y, lengths, target) to one number a layer."""
+"""Computes a diagnostic after every epoch: called with (network, x, y, lengths, target), it returns a number per layer."""

@@ -1,6 +1,6 @@
-"""The one training step of the project: `Updater.update` takes a batch to new weights.
+"""One training step: a recipe's optimizer and learning rate, the processes of a run, and `Updater`, which makes the step.
 
-The trainer and the diagnostics that train share it. The order of the batches and the learning rate are theirs.
+The trainer and the diagnostics that train networks share it; they choose the batches and set the learning rate.
 """
 
 import math
@@ -9,40 +9,114 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..errors import MissingExtraError, TrainingError
+from ..networks.devices import resolve_device
 from ..networks.network import Network
 from ..registry.metrics import Target
-from ..registry.schema import Optimizer
+from ..registry.schema import Optimizer, Recipe, Schedule
 from .evaluation import score
-from .optimizers import make_optimizer
-from .processes import OneProcess
 from .regularisers import gradient_flow_penalty
+
+
+def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
+    """Return a recipe's optimizer for all trainable parameters, with the learning rate `spec.lr`."""
+    weights = [p for p in network.parameters() if p.requires_grad]
+    if spec.name == "adam":
+        b1, b2 = spec.betas
+        return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)
+    if spec.name == "rmsprop":
+        return torch.optim.RMSprop(weights, spec.lr, spec.alpha, momentum=spec.momentum, weight_decay=spec.weight_decay)
+    return torch.optim.SGD(weights, spec.lr, spec.momentum, weight_decay=spec.weight_decay)
+
+
+def schedule(spec: Schedule, step: int, total: int) -> float:
+    """Return the factor of the learning rate at a step (0-based) of `total`: a linear warm-up, then the decay.
+
+    One-cycle (Smith & Topin 2018) rises and falls along a cosine; with a warm-up of 0 it rises for 30 % of the steps.
+    """
+    one_cycle = spec.name == "one-cycle"
+    warmup = (spec.warmup or math.ceil(0.3 * total)) if one_cycle else spec.warmup
+    if step < warmup:
+        rise = (step + 1) / warmup
+        return (1 - math.cos(math.pi * rise)) / 2 if one_cycle else rise
+    if spec.name == "constant":
+        return 1.0
+    past = min(1.0, (step - warmup) / max(1, total - warmup))
+    fall = (1 - past) ** spec.power if spec.name == "polynomial" else (1 + math.cos(math.pi * past)) / 2
+    return spec.final_factor + (1 - spec.final_factor) * fall
+
+
+def make_accelerator(recipe: Recipe, device: str | None) -> Any:
+    """Return an accelerate.Accelerator with the recipe's precision on `device` (default: the best available).
+
+    Raises MissingExtraError without accelerate; TrainingError if the device lacks the precision, or if a batch cannot be
+    divided equally among the processes.
+    """
+    try:
+        from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
+    except ImportError as error:
+        raise MissingExtraError("accelerate", "train") from error
+    chosen = resolve_device(device)
+    if not torch.distributed.is_initialized():
+        # an earlier run in this process may have had another precision or device
+        AcceleratorState._reset_state(reset_partial_state=True)
+    if chosen.index is not None:
+        torch.accelerator.set_device_index(chosen.index)
+    accelerator = Accelerator(mixed_precision=recipe.precision, cpu=chosen.type == "cpu")
+    precision, batch, processes = recipe.precision, recipe.batch_size, accelerator.num_processes
+    if precision != "no" and not accelerator.native_amp:  # accelerate would train in full precision
+        raise TrainingError(f"Precision {precision!r} is not available on {chosen}. Choose another device or recipe.")
+    if batch % processes:
+        raise TrainingError(f"A batch of {batch} cannot be shared equally by {processes} processes.")
+    return accelerator
+
+
+class OneProcess:
+    """The methods of accelerate.Accelerator that a training step calls, for one process in full precision."""
+
+    num_processes = 1
+    scaler = None
+
+    def prepare(self, *parts: Any) -> tuple[Any, ...]:
+        return parts
+
+    def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
+        return tensor
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float) -> Tensor:
+        return nn.utils.clip_grad_norm_(parameters, max_norm)
 
 
 @dataclass(frozen=True)
 class Update:
-    """Metrics of one optimizer step, before the weights changed: scalars over the batch of all processes."""
+    """What an optimizer step measured before it changed the weights: scalars over the batch of all processes."""
 
     loss: Tensor
-    """Sum over the targets; the mean, `loss / targets`, is what is minimised."""
+    """Sum of the loss over the targets. The step minimises the mean, `loss / targets`."""
     metric: Tensor
-    """Sum over the targets, see zoo.registry.metrics."""
+    """Sum of the metric over the targets; see zoo.registry.metrics."""
     targets: Tensor
     """Number of targets."""
     gradient_norm: Tensor
-    """Global norm before clipping; with fp16 it may be infinite, and the update was skipped."""
+    """Global norm of the gradient before clipping. With fp16 it may be infinite: the step is then skipped."""
 
 
 class Updater:
-    """A network and its optimizer; `update` makes one step on a batch.
+    """A network and its optimizer; `update` makes one optimizer step on a batch.
 
         updater = Updater(network, recipe.optimizer, target, max_grad_norm=recipe.max_grad_norm)
         for x, y, lengths in batches:
             updater.update(x, y, lengths)
 
-    max_grad_norm: bound on the global gradient norm. gradient_flow_penalty: weight of the regulariser of that name.
-    accelerator: an accelerate.Accelerator, for mixed precision and several processes.
+    max_grad_norm: bound on the global gradient norm.
+    gradient_flow_penalty: weight of the penalty of zoo.training.regularisers; None leaves it out.
+    accelerator: an accelerate.Accelerator, for mixed precision or several processes.
     """
 
     def __init__(
@@ -57,7 +131,7 @@ class Updater:
         self._fresh_scaler = None if scaler is None else scaler.state_dict()
 
     def reset_optimizer(self) -> None:
-        """Forget all moments, and the scale of fp16, as at the start of a run."""
+        """Reset the optimizer's moments, and the gradient scaler of fp16, to their values at the start of a run."""
         self.optimizer.state.clear()
         if self._fresh_scaler is not None:
             self.accelerator.scaler.load_state_dict(self._fresh_scaler)
@@ -81,13 +155,13 @@ class Updater:
     ) -> Update:
         """Make one optimizer step, in train mode, on the mean loss of a batch.
 
-        before_clipping: called when the parameters' gradients are complete.
+        before_clipping: called after the backward pass, before the gradients are clipped.
         """
         self.model.train()
         loss, metric, targets = score(self.target, self.model(x, lengths), y)
         sums = self.accelerator.reduce(torch.stack([loss.detach(), metric, targets]), "sum")
         self.optimizer.zero_grad()
-        loss = loss * self.accelerator.num_processes / sums[2]  # gradients are averaged over the processes
+        loss = loss * self.accelerator.num_processes / sums[2]  # the processes' gradients are averaged
         if self.gradient_flow_penalty is not None:
             penalty = gradient_flow_penalty(self.network, x, y, lengths, self.target)
             loss = loss + self.gradient_flow_penalty * penalty

@@ -1,4 +1,4 @@
-"""Terms that are added to a loss so that a network stays trainable."""
+"""The penalty that a recipe can add to the loss so that gradients neither vanish nor explode."""
 
 import torch
 from torch import Tensor
@@ -17,14 +17,14 @@ def gradient_flow_penalty(
     lengths: Tensor | None = None,  # (batch,)
     target: Target = "class",
 ) -> Tensor:
-    """Return the regulariser Omega, a scalar, which keeps errors from vanishing or growing on their way back in time.
+    """Return the regulariser Omega, a scalar, which keeps errors from vanishing or exploding on their way back in time.
 
     Pascanu, Mikolov & Bengio 2013, eq. 9 and 10: the mean, over layers, sequences and all time steps but the first, of
     (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, where g_t is the gradient of the loss with respect to h_t. As in the paper, h and g
-    are constants: Omega depends on the weights through the step from h_{t-1} to h_t only.
+    are constants: Omega depends on the weights only through the step from h_{t-1} to h_t.
 
-    Raises RequestError for a network that does not read one sequence, for two directions, for a cell with more states than
-    h, and for zoneout or recurrent dropout, because then that step is not the cell's alone.
+    Raises RequestError for a network that does not read one sequence, is bidirectional, has a cell with more states than h,
+    or uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t.
     """
     recurrent = _suitable(network)
     logits, records = recurrent.trace(x, lengths)
@@ -43,7 +43,7 @@ def gradient_flow_penalty(
         (carried,) = torch.autograd.grad(states_after[0], previous, error, create_graph=True)
         has_error = error.flatten(2).any(
             2
-        )  # (time - 1, batch): False beyond a sequence's end, where no ratio is defined
+        )  # (time - 1, batch); False after a sequence's end: no ratio is defined there
         ratios_by_layer.append(carried[has_error].flatten(1).norm(dim=1) / error[has_error].flatten(1).norm(dim=1))
     ratios = torch.cat(ratios_by_layer)
     return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())
@@ -65,12 +65,10 @@ def _suitable(network: Network) -> RecurrentNetwork:
     raise RequestError(f"{network.config.name} cannot be trained with gradient_flow_penalty: {reason}.")
 
 
-def _rescaled(
-    error: Tensor,  # (time, batch, ...)
-) -> Tensor:
-    """Divide each error, by step and sequence, by the power of two that makes its largest value 1 to 2.
+def _rescaled(error: Tensor) -> Tensor:
+    """Scale `error`, (time, batch, ...), by a power of two per step and sequence, so that its largest value is in [1, 2).
 
-    An error that has vanished to 1e-30 still has a direction, but no norm: its squares are 0 in single precision.
+    Without this, the norm of an error of 1e-30 would be 0, because its squares underflow in single precision.
     """
     largest = error.flatten(2).abs().amax(2)
     scale = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)

@@ -1,4 +1,4 @@
-"""The stored state of a training run: one safetensors file with all that it takes to go on to the same result."""
+"""The state of a training run: one safetensors file with everything that is needed to continue the run exactly."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,41 +21,41 @@ PROCESSES = "number of processes"
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands after a step."""
+    """A run after `step` updates of its weights."""
 
     identity: Mapping[str, Any]
-    """The settings that must be the same when the run is continued; see `changed_setting`."""
+    """The settings that a run must be continued with; see `changed_setting`."""
     step: int
-    """Number of updates made."""
     seconds: float
-    """Time spent on training."""
+    """Training time so far."""
     sums: Tensor
     """(4,), float64: loss, metric, targets and gradient norm, summed over the current epoch."""
     history: Sequence[results.Epoch]
     weights_sha256: str | None
-    """Digest of the best weights so far."""
+    """Digest of the best weights so far, in model.safetensors."""
     scaler: Mapping[str, Any] | None
     """State of fp16's gradient scaler."""
     network: Mapping[str, Tensor]
     optimizer: Mapping[int, Mapping[str, Tensor]]
-    """Moments and the like, by the index of the parameter."""
+    """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
 
     def write(self, path: Path) -> None:
-        """Replace the state in `path` atomically."""
+        """Replace the file `path` atomically."""
         facts = {
             "identity": self.identity, "step": self.step, "seconds": self.seconds, "scaler": self.scaler,
             "history": [row.model_dump() for row in self.history], "weights": self.weights_sha256,
         }  # fmt: skip
-        tensors = {f"network.{name}": _on_cpu(value) for name, value in self.network.items()}
+        named = {f"network.{name}": value for name, value in self.network.items()}
         for index, slots in self.optimizer.items():
-            tensors |= {f"optimizer.{index}.{name}": _on_cpu(value) for name, value in slots.items()}
+            named |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
+        tensors = {name: torch.as_tensor(value).detach().cpu().contiguous() for name, value in named.items()}
         tensors["sums"] = self.sums
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
         write_tensors(path, tensors)
 
     @classmethod
     def read(cls, path: Path) -> "State":
-        """Read the state in `path`. Raises TrainingError for a file that is damaged or has another layout."""
+        """Return the state in the file `path`. Raises TrainingError if it is damaged or has another layout."""
         try:
             tensors = read_tensors(path)
             facts = json.loads(bytes(tensors["facts"].tolist()))
@@ -75,26 +75,30 @@ class State:
 
 
 def not_a_state(path: Path) -> TrainingError:
-    """The error for a file that is no state of the run in its folder."""
+    """Return the error for a file that is not the state of the run in its folder."""
     return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin it again.")
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def identity(
     config: Config, recipe: Recipe, digests: Mapping[str, str], examples: int, processes: int
 ) -> dict[str, Any]:
-    """The settings that must be the same when a run is continued, as JSON has them."""
+    """Return the settings that a run must be continued with, as JSON stores them."""
     return {
-        "config": config.model_dump(mode="json"),
-        "recipe": recipe.settings,
-        "data": {**digests, "examples": examples},
+        "config": config.model_dump(mode="json"), "recipe": recipe.settings, "data": {**digests, "examples": examples},
         PROCESSES: {"processes": processes},
-    }
+    }  # fmt: skip
 
 
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """The first setting in which two identities differ, None if they are equal.
+    """Return the name of the first setting in which two identities differ, or None if they are equal.
 
-    An option that the stored one does not mention had its default, and so had the number of processes the current one.
+    An option that `stored` lacks, because an older version wrote it, had its default; a missing number of processes
+    counts as equal.
     """
     validators: dict[str, Callable[[Any], Any]] = {"config": Config.model_validate, "recipe": Recipe.model_validate}
     stored = {PROCESSES: current[PROCESSES], **stored}
@@ -106,12 +110,3 @@ def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> st
         except (KeyError, ValidationError):  # another version wrote it
             return setting
     return None
-
-
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _on_cpu(value: Any) -> Tensor:
-    return torch.as_tensor(value).detach().cpu().contiguous()

@@ -1,14 +1,14 @@
-"""Recipe to checkpoint: training that can be killed at any moment and goes on as if it had not been.
+"""Train a model by its recipe. A run can be killed at any moment, and the same call then continues it to the same result.
 
-Nothing random is carried from step to step: the order of an epoch comes from (seed, epoch), everything else that is
-drawn in a step from (seed, step, process). So the state is the weights, the optimizer and a few sums, written atomically
-to one file (zoo.training.state), and a run that is interrupted and continued computes what an uninterrupted one does.
+No random state is carried from step to step: the order of an epoch's examples comes from (seed, epoch), and everything
+else that is drawn in a step from (seed, step, process). So the state of a run is its weights, the optimizer's tensors and a
+few sums, which zoo.training.state writes atomically to one file.
 """
 
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from torch import Tensor
 from ..checkpoints import results, tensors
 from ..checkpoints.checkpoint import FILES
 from ..data import task_data
-from ..data.base import Split
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..networks import loading
 from ..networks.builder import build
@@ -28,33 +27,30 @@ from ..networks.sequence_network import SequenceNetwork
 from ..networks.sizes import parameters
 from ..registry import Entry
 from ..registry.metrics import TARGETS
-from ..registry.schema import Recipe
 from ..utils import files
-from ..utils.files import interruptions
 from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
-from .loop import Updater
-from .optimizers import schedule
-from .processes import make_accelerator
+from .loop import Updater, make_accelerator, schedule
 from .state import State
 
 SAVE_SECONDS = 60.0
 RECORDED_EXAMPLES = 64
-"""Number of validation examples that recorders see."""
+"""Number of validation examples that recorders get."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is, reported after every step; loss and metric (see zoo.registry.metrics) are means over the epoch so far."""
+    """The progress of a run, reported after every step. Loss and metric are means over the epoch so far."""
 
     epoch: int
     epochs: int
     step: int
     steps: int
-    """The step that this call ends with."""
+    """The last step of this call of `train`."""
     loss: float
     metric: float
+    """See zoo.registry.metrics."""
     rate: float
     """Steps per second since this process began."""
     finished: results.Epoch | None = None
@@ -71,39 +67,32 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
     stop_after: int | None = None, recorders: Mapping[str, Recorder] = {},
 ) -> results.Training:  # fmt: skip
-    """Train `entry` by its recipe into the folder `out`, continuing a run that is there; return how it went so far.
+    """Train `entry` by its recipe in the folder `out`, or continue the run that is there; return how it went so far.
 
     `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
-    the state to continue from.
+    the state from which the run is continued, which is saved after every epoch and every `save_seconds`.
 
-    overrides: recipe fields to change, such as {"epochs": 3}; a run can only be continued with the settings it began with.
-    stop_after: the epoch to stop after for now; a call without it goes on from there.
-    recorders: diagnostics that are recorded into the history after every epoch, by name, of the first validation examples.
+    overrides: recipe fields to change, such as {"epochs": 3}. A run can only be continued with the settings it began with.
+    stop_after: the epoch to stop after. A later call without it continues the run.
+    recorders: diagnostics by name; after every epoch, their values on the first validation examples go into the history.
 
     Raises TrainingError; RequestError if `out` cannot be a folder or a recorder refuses the network; StorageError if another
-    process trains in `out`; and, after saving, KeyboardInterrupt on SIGINT or SIGTERM.
+    process trains in `out`; and KeyboardInterrupt on SIGINT or SIGTERM, after saving.
     """
     torch.set_flush_denormal(True)  # before anything runs in parallel; see builder.build
     if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
         raise RequestError(f"{out} is a file or lies below one. Choose a folder for the run.")
     if stop_after is not None and stop_after < 1:
         raise RequestError(f"The epoch to stop after is 1 or more, not {stop_after}.")
-    recipe = entry.recipe_with(overrides or {})
-    accelerator = make_accelerator(recipe, device)
-    data = task_data(entry.task, entry.dataset)
-    run = TrainingRun(
-        entry, recipe, overrides or {}, out, accelerator, data.split("train"), data.split("validation"), recorders
-    )
-    data.attach_tokenizer(run.network)
-    run.record_diagnostics()  # what cannot be recorded is better refused now than after an epoch
+    run = TrainingRun(entry, out, overrides or {}, device, recorders)
     out.mkdir(parents=True, exist_ok=True)
-    lock = files.exclusive_lock(out, wait=False) if accelerator.is_main_process else nullcontext()
-    with interruptions(most=1) as interrupted, lock:
+    lock = files.exclusive_lock(out, wait=False) if run.is_main else nullcontext()
+    with files.interruptions(most=1) as interrupted, lock:
         run.resume()
         run.go(report, save_seconds, interrupted, stop_after)
-    accelerator.wait_for_everyone()
-    if accelerator.num_processes > 1:
-        accelerator.end_training()
+    run.accelerator.wait_for_everyone()
+    if run.accelerator.num_processes > 1:
+        run.accelerator.end_training()
     return results.read(out).training or run.summary()
 
 
@@ -111,13 +100,16 @@ class TrainingRun:
     """One run: its parts, the counters that change from step to step, and how they are saved and restored."""
 
     def __init__(
-        self, entry: Entry, recipe: Recipe, overrides: dict[str, Any], out: Path, accelerator: Any, train: Split,
-        validation: Split, recorders: Mapping[str, Recorder],
-    ):  # fmt: skip
-        self.entry, self.recipe, self.overrides, self.out = entry, recipe, overrides, out
-        self.accelerator, self.train, self.validation, self.recorders = accelerator, train, validation, recorders
-        self.device: torch.device = accelerator.device
+        self, entry: Entry, out: Path, overrides: dict[str, Any], device: str | None, recorders: Mapping[str, Recorder]
+    ):
+        self.entry, self.out, self.overrides, self.recorders = entry, out, overrides, recorders
+        self.recipe = recipe = entry.recipe_with(overrides)
+        self.accelerator = make_accelerator(recipe, device)
+        self.is_main: bool = self.accelerator.is_main_process
+        self.device: torch.device = self.accelerator.device
         self.target = entry.task.target
+        data = task_data(entry.task, entry.dataset)
+        self.train, self.validation = data.split("train"), data.split("validation")
         self.network = build(entry.config, device=self.device, seed=recipe.seed)
         if isinstance(self.network, SequenceNetwork):
             self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
@@ -127,16 +119,17 @@ class TrainingRun:
             )
         self.updater = Updater(
             self.network, recipe.optimizer, self.target, max_grad_norm=recipe.max_grad_norm,
-            gradient_flow_penalty=recipe.gradient_flow_penalty, accelerator=accelerator,
+            gradient_flow_penalty=recipe.gradient_flow_penalty, accelerator=self.accelerator,
         )  # fmt: skip
-        self.steps_per_epoch = len(train) // recipe.batch_size
+        examples, processes = len(self.train), self.accelerator.num_processes
+        self.steps_per_epoch = examples // recipe.batch_size
         if self.steps_per_epoch == 0:
-            raise TrainingError(f"A batch of {recipe.batch_size} is larger than the {len(train)} training examples.")
-        if train.image is None and any(stage.augments for stage, _ in recipe.timeline):
+            raise TrainingError(f"A batch of {recipe.batch_size} is larger than the {examples} training examples.")
+        if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
             raise TrainingError(
                 f"The recipe of {entry.name} augments images, but its training examples are not images."
             )
-        self.identity = state.identity(entry.config, recipe, train.digests, len(train), accelerator.num_processes)
+        self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
         self.step = 0
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
@@ -144,8 +137,10 @@ class TrainingRun:
         self.diverged_epoch: int | None = None
         self.threads: int | None = torch.get_num_threads()
         self.devices = device_name(self.device)
-        self.earlier_seconds = 0.0  # of training before this process took over
+        self.earlier_seconds = 0.0  # training time of the processes that worked on the run before this one
         self.began = time.monotonic()
+        data.attach_tokenizer(self.network)
+        self.record_diagnostics()  # a recorder that refuses the network does so now, not after an epoch
 
     # from step to step
 
@@ -157,14 +152,19 @@ class TrainingRun:
         first_step, saved = self.step, time.monotonic()
         last_step = min(stop_after or self.recipe.epochs, self.recipe.epochs) * self.steps_per_epoch
         while self.step < last_step and not results.converged(self.history, self.recipe):
-            epoch = self.step // self.steps_per_epoch
-            for indices in self._remaining_batches(epoch):
-                stop = self._any_process(interrupted() > 0)
+            epoch, steps_done = divmod(self.step, self.steps_per_epoch)
+            generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
+            order = torch.randperm(len(self.train), generator=generator)
+            # a last incomplete batch is left out
+            for indices in order.split(self.recipe.batch_size)[steps_done : self.steps_per_epoch]:
+                stop = interrupted() > 0
+                if self.accelerator.num_processes > 1:  # if one process has to stop, all stop after the same step
+                    stop = bool(self.accelerator.reduce(torch.tensor(float(stop), device=self.device), "sum") > 0)
                 self._update(indices, epoch)
                 rate = (self.step - first_step) / (time.monotonic() - self.began)
                 loss, metric, _ = self._means()
                 finished = self._end_epoch(epoch) if self.step % self.steps_per_epoch == 0 else None
-                if self.accelerator.is_main_process:
+                if self.is_main:
                     report(Progress(epoch + 1, self.recipe.epochs, self.step, last_step, loss, metric, rate, finished))
                 if finished is not None or stop or time.monotonic() - saved > save_seconds:
                     self.save()
@@ -172,21 +172,8 @@ class TrainingRun:
                 if stop:
                     raise KeyboardInterrupt
 
-    def _remaining_batches(self, epoch: int) -> Iterator[Tensor]:
-        """Indices of the examples of each batch of an epoch that is still to come; a last incomplete batch is left out."""
-        generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
-        order = torch.randperm(len(self.train), generator=generator)
-        batches = order.split(self.recipe.batch_size)[: self.steps_per_epoch]
-        return iter(batches[self.step % self.steps_per_epoch :])
-
-    def _any_process(self, stop: bool) -> bool:
-        """True if any process wants to stop, so that all stop after the same step."""
-        if self.accelerator.num_processes == 1:
-            return stop
-        return bool(self.accelerator.reduce(torch.tensor(float(stop), device=self.device), "sum") > 0)
-
     def _update(self, indices: Tensor, epoch: int) -> None:
-        """Make one optimizer step on a batch, of which this process takes its share."""
+        """Make one optimizer step on this process's share of a batch."""
         stage, schedule_epochs = self.recipe.stage(epoch)
         stage_step = self.step - stage.start_epoch * self.steps_per_epoch
         if stage_step == 0:
@@ -197,17 +184,16 @@ class TrainingRun:
         update = self.updater.update(*self.train.batch(share, self.device, stage))
         measured = torch.stack([update.loss, update.metric, update.targets, update.gradient_norm]).cpu().double()
         self.step += 1
-        scaled = self.recipe.precision == "fp16"  # its scaler meets infinite gradients now and then, and skips them
+        scaled = self.recipe.precision == "fp16"  # its scaler skips the steps whose gradients are infinite
         if not measured[: 3 if scaled else 4].isfinite().all():
             raise self._diverged("the loss or its gradient")
         self.sums += measured.nan_to_num(posinf=0.0)
         self.diverged_epoch = None
 
     def _diverged(self, value: str) -> TrainingError:
-        """Note in the results that this step's epoch diverged; return the error to raise."""
+        """Write to the results that this epoch diverged; return the error to raise. value: what is not finite."""
         self.diverged_epoch = (self.step - 1) // self.steps_per_epoch + 1
-        if self.accelerator.is_main_process:
-            self._write_results()
+        self._write_results()
         best = ", and so are the best weights so far" if self.history else ""
         return TrainingError(
             f"{self.entry.name} diverged in step {self.step} (epoch {self.diverged_epoch}): {value} is not finite. "
@@ -220,7 +206,7 @@ class TrainingRun:
         return loss / targets, metric / targets, norms / ((self.step - 1) % self.steps_per_epoch + 1)
 
     def _end_epoch(self, epoch: int) -> results.Epoch:
-        """Validate, keep the weights if they are the best yet, and add a row to the history."""
+        """Validate, write the weights if they are the best yet, and add a row to the history; return that row."""
         loss, metric, norm = self._means()
         measured = measure(self.network, self.validation, self.target, BATCH_SIZE)
         if not math.isfinite(measured.loss):
@@ -233,14 +219,14 @@ class TrainingRun:
         best = min((past.validation_loss for past in self.history), default=math.inf)
         self.history.append(row)
         self.sums.zero_()
-        # weights first, state second: killed in between, the epoch's end is computed again to the same bytes
-        if row.validation_loss < best and self.accelerator.is_main_process:
+        # weights first, state second: if the process is killed in between, the epoch's end is computed again, to the same bytes
+        if row.validation_loss < best and self.is_main:
             loading.save(self.network, self.out)
             self.weights_sha256 = files.sha256(self.out / tensors.FILE)
         return row
 
     def record_diagnostics(self) -> dict[str, tuple[float | None, ...]]:
-        """What each recorder says of the network as it is."""
+        """Return the values of each recorder for the present weights, one per layer."""
         if not self.recorders:
             return {}
         indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
@@ -251,61 +237,66 @@ class TrainingRun:
 
     @property
     def seconds(self) -> float:
-        """Time spent on training, in all processes that took their turn."""
+        """Training time so far, that of earlier processes included."""
         return self.earlier_seconds + time.monotonic() - self.began
 
     # saved and restored
 
     def save(self) -> None:
-        """Write the results and then the state, which is what makes them count; only the main process writes."""
-        if not self.accelerator.is_main_process:
-            return
+        """Write the results, then the state. A run that is killed in between continues from the state before."""
         self._write_results()
-        scaler = self.accelerator.scaler
-        State(
-            self.identity, self.step, self.seconds, self.sums, self.history, self.weights_sha256,
-            scaler=None if scaler is None else scaler.state_dict(), network=self.network.state_dict(),
-            optimizer=self.updater.optimizer.state_dict()["state"],
-        ).write(self.out / state.FILE)  # fmt: skip
+        if self.is_main:
+            scaler = self.accelerator.scaler
+            State(
+                self.identity, self.step, self.seconds, self.sums, self.history, self.weights_sha256,
+                scaler=None if scaler is None else scaler.state_dict(), network=self.network.state_dict(),
+                optimizer=self.updater.optimizer.state_dict()["state"],
+            ).write(self.out / state.FILE)  # fmt: skip
 
     def _write_results(self) -> None:
-        """Write how the run went so far, beside the evaluations of the weights that are in the folder."""
-        measured, _ = results.read_current(self.out)
-        results.write(self.out, measured.model_copy(update={"training": self.summary()}))
+        """Write how the run went so far, and keep the evaluations of the weights that are in the folder."""
+        if self.is_main:
+            measured, _ = results.read_current(self.out)
+            results.write(self.out, measured.model_copy(update={"training": self.summary()}))
 
     def resume(self) -> None:
-        """Continue from the state in the folder, or write the first one. Raises TrainingError if it belongs to another run."""
-        path = self.out / state.FILE
-        for name in (*FILES, results.FILE, state.FILE) if self.accelerator.is_main_process else ():
+        """Continue the run in the folder, or save the first state of a new one. Raises TrainingError if neither can be."""
+        for name in (*FILES, results.FILE, state.FILE) if self.is_main else ():
             files.remove_partials(self.out / name)
+        path = self.out / state.FILE
         if path.exists():
             stored = State.read(path)
-            if stored.step > 0:  # a run that made no step has nothing to lose, so any other may begin here
+            if stored.step > 0:  # a run without a step is replaced: it has nothing to lose
                 self._restore(stored)
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
                 f"{self.out} has weights but no state that their training could go on from. Choose another --out, or "
                 "remove that folder."
             )
-        previous = self._previous_summary()
-        if self.step == 0 or previous is None:
-            self.save()
+        try:  # damaged results are better found now than after an epoch
+            previous = results.read(self.out).training
+        except CheckpointError as error:
+            raise TrainingError(f"{error} Remove it to go on.") from error
+        if self.step > 0 and previous is not None:
+            self.diverged_epoch, self.threads = previous.diverged, previous.threads
+            last_device = previous.device.rpartition(", then ")[2]
+            same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
+            self.devices = previous.device if same_device else f"{previous.device}, then {self.devices}"
         else:
-            self._restore_summary(previous)
+            self.save()
         self.accelerator.wait_for_everyone()
         own_step = torch.tensor([self.step if path.exists() else -1], device=self.device)
         if self.accelerator.gather(own_step).unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
 
     def _restore(self, stored: State) -> None:
-        """Take over a stored state. Raises TrainingError if it is not of this run or its best weights are missing."""
-        path = self.out / state.FILE
+        """Continue from a stored state. Raises TrainingError if it is of another run or its best weights are missing."""
         if setting := state.changed_setting(self.identity, stored.identity):
             raise TrainingError(
                 f"{self.out} holds a run with another {setting}. Choose another --out, or remove that folder."
             )
         if tensors.differences(self.network.state_dict(), stored.network):
-            raise state.not_a_state(path)
+            raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():
             raise TrainingError(
                 f"{self.out} has lost its best weights: model.safetensors is missing. Delete the folder to begin the run again."
@@ -317,23 +308,10 @@ class TrainingRun:
             self.accelerator.scaler.load_state_dict(stored.scaler)
         self.step, self.sums, self.history = stored.step, stored.sums, list(stored.history)
         self.earlier_seconds, self.weights_sha256 = stored.seconds, stored.weights_sha256
-        self.threads = None  # unknown unless the results have it
-
-    def _previous_summary(self) -> results.Training | None:
-        try:  # damage is better found now than after an epoch
-            return results.read(self.out).training
-        except CheckpointError as error:
-            raise TrainingError(f"{error} Remove it to go on.") from error
-
-    def _restore_summary(self, previous: results.Training) -> None:
-        """Take over what only the results know of a run: whether it diverged, its threads, and where it ran before."""
-        self.diverged_epoch, self.threads = previous.diverged, previous.threads
-        last_device = previous.device.rpartition(", then ")[2]
-        moved = last_device not in (self.devices, self.device.type)  # older results say only "cpu"
-        self.devices = f"{previous.device}, then {self.devices}" if moved else previous.device
+        self.threads = None  # the state does not have it; the results may
 
     def summary(self) -> results.Training:
-        """How the checkpoint came about, so far."""
+        """Return how the run went so far, as results.json stores it."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.target].metric, recipe_name=self.entry.model.recipe,
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),
@@ -344,5 +322,5 @@ class TrainingRun:
 
 
 def _seed(*numbers: int) -> int:
-    """One 63-bit seed from several numbers, different for different ones."""
+    """Return a 63-bit seed that is another one for other numbers."""
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
