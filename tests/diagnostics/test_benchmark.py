@@ -22,13 +22,11 @@ from zoo.diagnostics.benchmark import (
     Workload,
     contenders,
     in_bfloat16,
-    measuring,
     ours,
     passes,
     peers,
     products,
     stack,
-    workers,
 )
 from zoo.publishing import speed
 from zoo.registry.schema import Config
@@ -228,14 +226,14 @@ def test_a_median_is_of_the_rounds_after_the_warm_up(monkeypatch: pytest.MonkeyP
         def stop(self) -> None:
             pass
 
-    monkeypatch.setattr(measuring, "Worker", Worker)
+    monkeypatch.setattr(benchmark, "Worker", Worker)
     (row,) = benchmark.measure(ours(SMALL)[:1], WORK, rounds=3)
     assert (row.seconds, row.memory) == (dict.fromkeys(PASSES, 2.0), 5)
 
 
 def test_a_time_is_that_of_one_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
-    assert workers.timed(lambda: 4, torch.device("cpu")) == 0.5
+    monkeypatch.setattr(benchmark, "time", type("", (), {"perf_counter": iter([1.0, 3.0]).__next__}))
+    assert benchmark.timed(lambda: 4, torch.device("cpu")) == 0.5
     assert passes.network_passes(Contender("rnnzoo", SMALL), WORK)[STREAMING]() == passes.STREAM_STEPS
 
 
@@ -254,10 +252,10 @@ def test_a_worker_has_the_settings_of_its_contender(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(torch, "set_flush_denormal", told.append)
-    monkeypatch.setattr(workers, "peak_memory", lambda device: next(peaks))
-    monkeypatch.setattr(workers, "timed", lambda run, device: 0.5)
-    monkeypatch.setattr(workers, "passes", lambda contender, work: {FORWARD: lambda: 1})
-    workers.serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
+    monkeypatch.setattr(benchmark, "peak_memory", lambda device: next(peaks))
+    monkeypatch.setattr(benchmark, "timed", lambda run, device: 0.5)
+    monkeypatch.setattr(benchmark, "passes_of", lambda contender, work: {FORWARD: lambda: 1})
+    benchmark.serve(Contender("torch", SMALL, flushed=False), replace(WORK, threads=3), Pipe())  # type: ignore[arg-type]
     assert told == [3, False, (None, 30), (0.5, 70)]
 
 

@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -20,16 +21,11 @@ from zoo.cells import CELLS
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.diagnostics import ANALYSES, drawing, subject
 from zoo.diagnostics.base import Array, Axis, StoredResult, histograms
-from zoo.diagnostics.dependency import dependency
-from zoo.diagnostics.eigenvalues import eigenvalues
-from zoo.diagnostics.estimation import estimation
-from zoo.diagnostics.feedforward import feedforward
-from zoo.diagnostics.gates import gates
-from zoo.diagnostics.gradients import Gradients, evolution, gradients
-from zoo.diagnostics.jacobian import jacobian, jacobian_at
+from zoo.diagnostics.gradients import Gradients, evolution, feedforward, gradients
+from zoo.diagnostics.jacobian import eigenvalues, jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
-from zoo.diagnostics.noh import noh
-from zoo.diagnostics.saturation import saturation
+from zoo.diagnostics.noh import dependency, gates, noh
+from zoo.diagnostics.outputs import estimation, saturation
 from zoo.errors import RequestError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.training.loop import make_optimizer
@@ -164,7 +160,7 @@ def test_the_matrix_of_rin_is_with_its_identity() -> None:
 
 @pytest.mark.parametrize("what", ANALYSES)
 def test_the_document_of_an_analysis_is_in_the_registry(what: str) -> None:
-    assert getattr(ANALYSES[what].module, ANALYSES[what].result).paper in registry.load_registry().papers
+    assert get_type_hints(ANALYSES[what].function)["return"].paper in registry.load_registry().papers
 
 
 def test_dependency_replaces_the_end_of_every_sequence() -> None:

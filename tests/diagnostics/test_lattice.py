@@ -18,8 +18,7 @@ from zoo.cells.projections import ProjectionFactory
 from zoo.diagnostics import ensemble
 from zoo.diagnostics.base import StoredResult
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
-from zoo.diagnostics.lattice import lattice, lattice_rows
-from zoo.diagnostics.node_gradients import node_gradients
+from zoo.diagnostics.lattice import lattice, node_gradients
 from zoo.diagnostics.subject import config_of, without_task
 from zoo.errors import RequestError
 from zoo.networks import initialisers
@@ -68,7 +67,7 @@ def test_every_node_has_the_gradient_of_its_own_parameters(cell: str) -> None:
     networks = draw(f"{cell}-2x{UNITS}")
     layers_inside = CELLS[cell].layers_inside
     for biases in (True, False):
-        norms = node_gradients(networks, lattice_rows(config_of(f"{cell}-2x{UNITS}")), biases)
+        norms = node_gradients(networks, layers_inside, biases)
         assert norms.shape == (RUNS, 2, 2, STEPS)
         for run in range(RUNS):
             for i, loss in enumerate(("last", "all")):
@@ -87,7 +86,7 @@ def test_means_spreads_and_ratios_are_those_of_the_runs() -> None:
     networks = ensemble.draw(
         without_task(config.architecture, 4), 7, 4, torch.Generator().manual_seed(5), torch.float64
     )
-    norms = node_gradients(networks, lattice_rows(config)).numpy()
+    norms = node_gradients(networks).numpy()
     assert [axis.name for axis in result.mean.axes] == ["loss", "layer", "step"]
     np.testing.assert_allclose(result.mean.values, norms.mean(0))
     np.testing.assert_allclose(result.spread.values, norms.std(0, ddof=1) / norms.mean(0))

@@ -1,36 +1,27 @@
-"""Why a recurrent network trains or does not: the analyses of the papers, one file each, for any network and any cell.
+"""Why a recurrent network trains or does not: the analyses of the papers, for any network and any cell.
 
-ANALYSES lists them. Each returns arrays with named axes (zoo.diagnostics.base); drawing.py draws them.
+ANALYSES lists them. Each returns arrays with named axes (zoo.diagnostics.base), and zoo.diagnostics.drawing draws those.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import RequestError, UnknownNameError
 from ..utils import import_object
 
 if TYPE_CHECKING:
     from ..training import Recorder
-    from .base import Array, Axis, Result
+    from .base import Result
 
-__all__ = ["ANALYSES", "Analysis", "Array", "Axis", "Needs", "Result", "analysis", "recorder"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import Array, Axis and Result when they are asked for: they need numpy, which the table does not."""
-    if name not in ("Array", "Axis", "Result"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.base"), name)
-
+__all__ = ["ANALYSES", "Analysis", "Needs", "analysis", "recorder"]
 
 Needs = Literal["architecture", "network", "data", "labels", "training"]
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis: where its function is, what it needs, and how its result is drawn."""
+    """One analysis: where its function is, what the function needs, and how the result is drawn."""
 
     path: str
     """`module.function` within zoo.diagnostics."""
@@ -41,13 +32,10 @@ class Analysis:
     "training": a fresh network, the training split, a recipe and the kind of target."""
     plot: str
     """Key of zoo.diagnostics.drawing.PLOTS."""
-    result: str
-    """Class of the result, in the function's module."""
     epoch: bool = False
     """True if training can record it after every epoch: the module has `per_epoch(network, x, y, lengths, target)`."""
-
     feedforward: bool = False
-    """True if it takes feed-forward networks; all others take recurrent ones."""
+    """True if the function takes feed-forward networks; all others take recurrent ones."""
 
     @property
     def function(self) -> "Callable[..., Result]":
@@ -55,43 +43,27 @@ class Analysis:
         function: Callable[..., Result] = import_object(self.path, __name__)
         return function
 
-    @property
-    def module(self) -> Any:
-        """The module that has the function."""
-        return import_module(f"{__name__}.{self.path.rpartition('.')[0]}")
-
 
 ANALYSES: dict[str, Analysis] = {
-    "lattice": Analysis("lattice.lattice", "gradient norm at every node", "architecture", "maps", "Lattice"),
+    "lattice": Analysis("lattice.lattice", "gradient norm at every node", "architecture", "maps"),
     "jacobian": Analysis(
-        "jacobian.jacobian", "singular values of one step at the zero state", "architecture", "curves", "Jacobian"
+        "jacobian.jacobian", "singular values of one step at the zero state", "architecture", "curves"
     ),
     "jacobian-at": Analysis(
-        "jacobian.jacobian_at", "singular values of one step at the end of a sequence", "data", "curves", "Jacobian"
+        "jacobian.jacobian_at", "singular values of one step at the end of a sequence", "data", "curves"
     ),
-    "gradients": Analysis(
-        "gradients.gradients", "gradient norm of each layer", "labels", "curves", "Gradients", epoch=True
-    ),
-    "aee": Analysis("estimation.estimation", "average estimation error over steps", "data", "curves", "Estimation"),
-    "noh": Analysis("noh.noh", "what the memory owes to its start, over steps", "data", "curves", "Noh", epoch=True),
-    "gates": Analysis("gates.gates", "gradient of the memory by each gate's weights", "data", "curves", "Gates"),
-    "saturation": Analysis(
-        "saturation.saturation", "histograms of outputs, saturated gates", "data", "histograms", "Saturation"
-    ),
-    "dependency": Analysis(
-        "dependency.dependency", "what is left when one end says nothing", "labels", "curves", "Dependency"
-    ),
-    "eigenvalues": Analysis(
-        "eigenvalues.eigenvalues", "eigenvalues of the recurrent matrices", "network", "curves", "Eigenvalues"
-    ),
-    "evolution": Analysis(
-        "gradients.evolution", "gradient norms through the first 30 updates", "training", "curves", "Evolution"
-    ),
+    "gradients": Analysis("gradients.gradients", "gradient norm of each layer", "labels", "curves", epoch=True),
+    "aee": Analysis("outputs.estimation", "average estimation error over steps", "data", "curves"),
+    "noh": Analysis("noh.noh", "what the memory owes to its start, over steps", "data", "curves", epoch=True),
+    "gates": Analysis("noh.gates", "gradient of the memory by each gate's weights", "data", "curves"),
+    "saturation": Analysis("outputs.saturation", "histograms of outputs, saturated gates", "data", "histograms"),
+    "dependency": Analysis("noh.dependency", "what is left when one end says nothing", "labels", "curves"),
+    "eigenvalues": Analysis("jacobian.eigenvalues", "eigenvalues of the recurrent matrices", "network", "curves"),
+    "evolution": Analysis("gradients.evolution", "gradient norms through the first 30 updates", "training", "curves"),
     "feedforward": Analysis(
-        "feedforward.feedforward", "diagnostics A-C of a feed-forward network", "training", "curves", "Feedforward",
-        feedforward=True,
+        "gradients.feedforward", "diagnostics A-C of a feed-forward network", "training", "curves", feedforward=True
     ),
-}  # fmt: skip
+}
 
 
 def analysis(name: str) -> Analysis:
@@ -110,5 +82,5 @@ def recorder(name: str) -> "Recorder":
     if not row.epoch:
         recordable = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
         raise RequestError(f"{name!r} cannot be recorded while training. Choose from: {recordable}.")
-    per_epoch: Recorder = row.module.per_epoch
+    per_epoch: Recorder = import_object(f"{row.path.partition('.')[0]}.per_epoch", __name__)
     return per_epoch

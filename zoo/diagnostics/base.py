@@ -1,6 +1,5 @@
-"""What every analysis returns: arrays whose axes have names, and the setting they were computed in. No torch."""
+"""What every analysis returns: arrays whose axes have names, and the setting in which they were computed. No torch."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
@@ -21,7 +20,7 @@ class Axis:
 
     @classmethod
     def counted(cls, name: str, count: int) -> Self:
-        """An axis with the ticks 1, 2, ..., count, since the papers count layers and time steps from one."""
+        """Return an axis with the ticks 1, 2, ..., count, since the papers count layers and time steps from one."""
         return cls(name, tuple(range(1, count + 1)))
 
 
@@ -44,7 +43,7 @@ class Array:
             raise ValueError(f"values of shape {self.values.shape} do not fit axes of {sizes}")
 
     def axis(self, name: str) -> Axis:
-        """Return the axis called `name`; raise KeyError if there is none."""
+        """Return the axis called `name`; raise KeyError if the array has no such axis."""
         return {axis.name: axis for axis in self.axes}[name]
 
     def at(self, **ticks: Tick) -> "Array":
@@ -62,39 +61,27 @@ class Array:
         return Array(values, tuple(axes), self.unit, self.log)
 
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
-        """Split the array into slices of its last `dimensions` axes, each headed by its ticks on the other axes."""
+        """Return every slice along the last `dimensions` axes, with a title: its ticks on the other axes."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
-        names = [axis.name for axis in outer]
-        slices: list[tuple[str, Array]] = []
-        for ticks in product(*(axis.ticks for axis in outer)):
-            place: dict[str, Tick] = dict(zip(names, ticks, strict=True))
-            slices.append((", ".join(f"{name} {tick}" for name, tick in place.items()), self.at(**place)))
-        return slices
+        places = [
+            dict(zip((a.name for a in outer), ticks, strict=True)) for ticks in product(*(a.ticks for a in outer))
+        ]
+        return [(", ".join(f"{name} {tick}" for name, tick in p.items()), self.at(**p)) for p in places]
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data with values of six significant digits; those that are not finite become null."""
+        """Return JSON data with values of six significant digits; infinite values and NaN become null."""
         numbers = [float(f"{v:.6g}") if np.isfinite(v) else None for v in self.values.ravel()]
         return {
             "axes": {axis.name: list(axis.ticks) for axis in self.axes}, "unit": self.unit, "log": self.log,
-            "values": _nested(numbers, self.values.shape),
+            "values": np.array(numbers, dtype=object).reshape(self.values.shape).tolist(),
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_json` returned; null becomes NaN."""
+        """Return the array that `to_json` described, with NaN for null."""
         axes = tuple(Axis(name, tuple(ticks)) for name, ticks in data["axes"].items())
         values = np.array(data["values"], dtype=np.float64)
         return cls(values.reshape([len(axis.ticks) for axis in axes]), axes, data["unit"], data["log"])
-
-
-def _nested(flat: list[Any], shape: Sequence[int]) -> Any:
-    """Shape a flat list into nested lists."""
-    if not shape:
-        return flat[0]
-    if len(shape) == 1:
-        return flat
-    size = len(flat) // shape[0]
-    return [_nested(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
 
 
 def histograms(
@@ -103,7 +90,7 @@ def histograms(
     """Return the share of each sample's values in bins of equal width, (samples, bins), and the axis of the bins.
 
     The bins cover `usual_range` or, if any value lies outside it, the range from the smallest value to the largest. The
-    ticks of their axis, "from", are their left edges.
+    axis is called "from", and its ticks are the left edges of the bins.
     """
     low, high = min(float(v.min()) for v in samples), max(float(v.max()) for v in samples)
     if usual_range[0] <= low and high <= usual_range[1]:
@@ -142,20 +129,13 @@ class Result:
         return "; ".join(f"{key} {value}" for key, value in self.setting.items())
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "setting": dict(self.setting),
-            "lines": self.lines,
-            **{name: array.to_json() for name, array in self.arrays.items()},
-        }
-
-    def digest_text(self) -> str:
-        """Return a text that is equal for equal results, from which pictures get the digest that shows them stale."""
-        return json.dumps(self.to_json(), sort_keys=True)
+        arrays = {name: array.to_json() for name, array in self.arrays.items()}
+        return {"setting": dict(self.setting), "lines": self.lines, **arrays}
 
 
 @dataclass(frozen=True)
 class StoredResult(Result):
-    """A result of any analysis, read from the JSON it was stored in."""
+    """A result of any analysis, read from the JSON in which it was stored."""
 
     stored_arrays: Mapping[str, Array]
     stored_lines: tuple[str, ...]
@@ -170,15 +150,10 @@ class StoredResult(Result):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `Result.to_json` returned."""
+        """Return the result that `Result.to_json` described."""
         arrays = {key: Array.from_json(value) for key, value in data.items() if key not in ("setting", "lines")}
         return cls(data["setting"], arrays, tuple(data["lines"]))
 
-    def only(self, *names: str, **ticks: Tick) -> "StoredResult":
-        """Return the result with the arrays called `names` alone, sliced at `ticks` as by Array.at."""
-        return replace(self, stored_arrays={name: self.stored_arrays[name].at(**ticks) for name in names})
-
-
-def three_digits(value: float) -> str:
-    """Format a number to three significant digits: 1.23, 456, 4.5e-07."""
-    return f"{value:.3g}"
+    def only(self, *names: str) -> "StoredResult":
+        """Return the result without the arrays that are not in `names`."""
+        return replace(self, stored_arrays={name: self.stored_arrays[name] for name in names})

@@ -1,14 +1,14 @@
 """Draw the results of analyses: legible in greyscale, axes and units named, the setting below. Needs the extra `plots`."""
 
 import hashlib
+import json
 import textwrap
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, cycle, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..utils.figures import STYLE, picture_format, save
 from .base import Array, Axis, Result
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
+
+T = TypeVar("T")
 
 LINE_STYLES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
@@ -30,7 +32,7 @@ COLOUR_MAP = "cividis"
 TitledResults = Sequence[tuple[str, Result]]
 """What one picture shows: results of one analysis, each with a title."""
 Panel = tuple[str, Array]
-"""A title and an array of as many dimensions as one panel can show."""
+"""A title and an array of as many dimensions as one pair of axes can show."""
 
 
 def draw(results: TitledResults, plot: str, path: Path) -> None:
@@ -45,30 +47,55 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = PLOTS[plot](results)
-        figure.supxlabel(_caption(results, figure.get_figwidth()), fontsize=6.5, color="0.3")
+        settings = [dict(result.setting) for _, result in results]
+        shared = {k: v for k, v in settings[0].items() if all(setting.get(k) == v for setting in settings)}
+        caption = "; ".join(f"{key}: {value}" for key, value in shared.items())
+        figure.supxlabel(textwrap.fill(caption, int(19 * figure.get_figwidth())), fontsize=6.5, color="0.3")
         save(figure, path, digest(results), dpi=130)
 
 
 def digest(results: TitledResults) -> str:
     """Return sixteen hexadecimal digits that change with the content of a picture of these results."""
-    text = "\n".join(f"{title}: {result.digest_text()}" for title, result in results)
+    text = "\n".join(f"{title}: {json.dumps(result.to_json(), sort_keys=True)}" for title, result in results)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _caption(results: TitledResults, width: float) -> str:
-    """The part of the setting that all results share, wrapped to a figure of `width` inches."""
-    settings = [dict(result.setting) for _, result in results]
-    shared = {k: v for k, v in settings[0].items() if all(setting.get(k) == v for setting in settings)}
-    return textwrap.fill("; ".join(f"{key}: {value}" for key, value in shared.items()), int(19 * width))
+def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
+    """Return the slices of the last `dimensions` axes, titled by the array's name and the ticks on its other axes."""
+    return [
+        (f"{name}, {place}" if place else name, part)
+        for name, array in arrays.items()
+        for place, part in array.parts(dimensions)
+    ]
 
 
-def _figure(rows: int, columns: int, panel: tuple[float, float], **options: Any) -> tuple["Figure", Any]:
-    """A figure with a grid of axes, each `panel` (width, height) inches large."""
+def _side_by_side(results: TitledResults, columns: Sequence[Sequence[Panel]]) -> list[list[Panel | None]]:
+    """Return rows of panels: a column for each result, headed by its title; None fills up a shorter column."""
+    headed = [
+        [(name if i else f"{title}\n{name}", array) for i, (name, array) in enumerate(panels)]
+        for (title, _), panels in zip(results, columns, strict=True)
+    ]
+    return [list(row) for row in zip_longest(*headed)]
+
+
+def _in_pairs(panels: Sequence[T]) -> list[Sequence[T]]:
+    return [panels[i : i + 2] for i in range(0, len(panels), 2)]
+
+
+def _figure(
+    rows: Sequence[Sequence[T | None]], width: float, height: float, **options: Any
+) -> tuple["Figure", list[list[tuple["Axes", T]]]]:
+    """Return a figure and, row by row, every panel with axes of `width` x `height` inches."""
     from matplotlib.figure import Figure
 
-    size = (max(3.6, 0.7 + panel[0] * columns), 0.7 + panel[1] * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+    columns = max(map(len, rows))
+    figure = Figure(figsize=(max(3.6, 0.7 + width * columns), 0.7 + height * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False, **options)
+    cells = [list(zip_longest(line, row)) for line, row in zip(grid, rows, strict=True)]
+    for axes, panel in chain(*cells):
+        if panel is None:
+            axes.remove()
+    return figure, [[(axes, panel) for axes, panel in line if panel is not None] for line in cells]
 
 
 # maps: a colour for each number
@@ -80,47 +107,27 @@ def maps(results: TitledResults) -> "Figure":
     There is a column for each result and a row for each array and tick of its other axes. The maps of a row share one
     colour scale. The maps of a single result stand two in a row.
     """
-    titles = [title for title, _ in results]
-    columns = [_map_panels(result) for _, result in results]
-    rows = list(zip(*columns, strict=True)) if len(results) > 1 else _pairs(columns[0])
-    ticks_up = len(rows[0][0][1].axes[0].ticks)
-    figure, grid = _figure(len(rows), len(rows[0]), (2.1, 0.75 + max(0.75, 0.12 * ticks_up)))
-    for i, panels in enumerate(rows):
-        norm = _colour_scale([array for _, array in panels])
-        for j, (name, array) in enumerate(panels):
-            axes = grid[i][j]
+    columns = [_panels({k: v for k, v in result.arrays.items() if len(v.axes) >= 2}, 2) for _, result in results]
+    rows = _in_pairs(columns[0]) if len(results) == 1 else _side_by_side(results, columns)
+    layers = len(columns[0][0][1].axes[0].ticks)
+    figure, cells = _figure(rows, 2.1, 0.75 + max(0.75, 0.12 * layers))
+    for i, row in enumerate(cells):
+        norm = _colour_scale([array for _, (_, array) in row])
+        for j, (axes, (title, array)) in enumerate(row):
             mesh = axes.pcolormesh(array.values, cmap=COLOUR_MAP, norm=norm, rasterized=True)
             vertical, horizontal = array.axes
             axes.set_yticks(*_ticks(vertical))
             axes.set_xticks(*_ticks(horizontal))
-            axes.set_xlabel(horizontal.name if i == len(rows) - 1 else "")
+            axes.set_xlabel(horizontal.name if i == len(cells) - 1 else "")
             axes.set_ylabel(vertical.name if j == 0 else "")
-            axes.set_title(f"{titles[j]}\n{name}" if i == 0 and len(results) > 1 else name)
-        bar = figure.colorbar(mesh, ax=list(grid[i]), aspect=14, pad=0.01)
+            axes.set_title(title)
+        bar = figure.colorbar(mesh, ax=[axes for axes, _ in row], aspect=14, pad=0.01)
         bar.ax.tick_params(labelsize=6)
     return figure
 
 
-def _map_panels(result: Result) -> list[Panel]:
-    arrays = {name: array for name, array in result.arrays.items() if len(array.axes) >= 2}
-    return _panels(arrays, 2)
-
-
-def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
-    """Slices of the last `dimensions` axes, titled by the array's name and the ticks on its other axes."""
-    return [
-        (f"{name}, {place}" if place else name, part)
-        for name, array in arrays.items()
-        for place, part in array.parts(dimensions)
-    ]
-
-
-def _pairs(panels: list[Panel]) -> list[tuple[Panel, ...]]:
-    return [tuple(panels[i : i + 2]) for i in range(0, len(panels), 2)]
-
-
 def _colour_scale(arrays: list[Array]) -> "Normalize":
-    """One scale for all finite values, logarithmic if the first array is."""
+    """Return one scale for all finite values, logarithmic if the first array is."""
     from matplotlib.colors import LogNorm, Normalize
 
     log = arrays[0].log
@@ -131,18 +138,17 @@ def _colour_scale(arrays: list[Array]) -> "Normalize":
 
 
 def _ticks(axis: Axis) -> tuple[list[float], list[str]]:
-    """Positions and labels of a map's ticks, in the middle of its cells."""
-    chosen = _few(len(axis.ticks))
+    """Return positions and labels of at most eight ticks in the middle of a map's cells: 1, 3, 5, ... or 1, 5, 10, ..."""
+    count = len(axis.ticks)
+    step = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if count <= 7 * n)
+    chosen = list(range(0, count, step)) if step <= 2 else [0, *range(step - 1, count, step)]
     return [i + 0.5 for i in chosen], [str(axis.ticks[i]) for i in chosen]
 
 
-def _few(count: int) -> list[int]:
-    """Indices of at most eight of `count` ticks. Counted from one they are 1, 3, 5, ... or 1, 5, 10, ..."""
-    step = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if count <= 7 * n)
-    return list(range(0, count, step)) if step <= 2 else [0, *range(step - 1, count, step)]
-
-
 # curves: a line for each row of numbers
+
+LinePanel = tuple[str, str | None, list[tuple[str | None, Array]]]
+"""A title, the title of its legend, and a label and an array of one dimension for each line."""
 
 
 def curves(results: TitledResults) -> "Figure":
@@ -151,116 +157,69 @@ def curves(results: TitledResults) -> "Figure":
     The panels of a single result stand two in a row. Several results stand side by side, a column each, on one scale in
     every row. If each of them has one line in every panel, they share the panels instead, a line each.
     """
-    titles = [title for title, _ in results]
     columns = [_curve_panels(result) for _, result in results]
+    rows: Sequence[Sequence[LinePanel | None]]
+    side_by_side = False
     if len(results) == 1:
-        return _curves_of_one(columns[0])
-    if all(len(array.axes) == 1 for panels in columns for _, array in panels):
-        return _curves_in_shared_panels(titles, columns)
-    return _curves_side_by_side(titles, columns)
+        rows = _in_pairs([_line_panel(panel) for panel in columns[0]])
+    elif all(len(array.axes) == 1 for panels in columns for _, array in panels):
+        titles = [title for title, _ in results]
+        shared = zip(*columns, strict=True)
+        rows = _in_pairs([(p[0][0], None, list(zip(titles, [array for _, array in p], strict=True))) for p in shared])
+    else:
+        rows = [[panel and _line_panel(panel) for panel in row] for row in _side_by_side(results, columns)]
+        side_by_side = True
+    width = 2.3 if max(map(len, rows)) > 2 else 3.1
+    figure, cells = _figure(rows, width, 1.8, sharey="row" if side_by_side else False)
+    for axes, (title, _, lines) in chain(*cells):
+        for look, (label, array) in zip(cycle(LOOKS), lines, strict=False):
+            _plot_line(axes, array, label, look)
+        first = lines[0][1]
+        values = np.concatenate([array.values for _, array in lines])
+        if first.log and (values[np.isfinite(values)] > 0).all():
+            axes.set_yscale("log")
+        axes.set(title=title, xlabel=first.axes[0].name, ylabel=first.unit)
+        axes.grid(axis="y", color="0.9", linewidth=0.6)
+    _add_legend(figure, list(chain(*cells)))
+    return figure
 
 
 def _curve_panels(result: Result) -> list[Panel]:
-    """Panels of one or two dimensions. Single numbers are left out, unless there is nothing else."""
+    """Return panels of one or two dimensions, without single numbers unless there is nothing else."""
     arrays = {name: array for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"}
-    lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1}
-    return _panels({name: _without_single_layer(array) for name, array in (lines or arrays).items()}, 2)
+    lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1} or arrays
+    single = Axis.counted("layer", 1)
+    return _panels({k: v.at(layer=1) if single in v.axes[:-1] else v for k, v in lines.items()}, 2)
 
 
-def _without_single_layer(array: Array) -> Array:
-    single = any(axis.name == "layer" and axis.ticks == (1,) for axis in array.axes[:-1])
-    return array.at(layer=1) if single else array
-
-
-def _curve_grid(rows: int, columns: int, **options: Any) -> tuple["Figure", Any]:
-    return _figure(rows, columns, (2.3 if columns > 2 else 3.1, 1.8), **options)
-
-
-def _curves_of_one(panels: list[Panel]) -> "Figure":
-    """Panels of one result, two in a row."""
-    figure, grid = _curve_grid(-(-len(panels) // 2), min(2, len(panels)))
-    every_axes = list(grid.flat)
-    for axes, (name, array) in zip(every_axes, panels, strict=False):
-        _plot_panel(axes, name, array)
-    _remove(every_axes[len(panels) :])
-    _add_legend(figure, [array for _, array in panels])
-    return figure
-
-
-def _curves_side_by_side(titles: list[str], columns: list[list[Panel]]) -> "Figure":
-    """A column for each result, on one scale in every row."""
-    figure, grid = _curve_grid(max(map(len, columns)), len(columns), sharey="row")
-    for j, (title, panels) in enumerate(zip(titles, columns, strict=True)):
-        for i, (name, array) in enumerate(panels):
-            _plot_panel(grid[i][j], f"{title}\n{name}" if i == 0 else name, array)
-    _remove([grid[i][j] for i in range(len(grid)) for j, panels in enumerate(columns) if i >= len(panels)])
-    _add_legend(figure, [array for _, array in chain(*columns)])
-    return figure
-
-
-def _curves_in_shared_panels(titles: list[str], columns: list[list[Panel]]) -> "Figure":
-    """Panels two in a row, in each of them one line for each result."""
-    figure, grid = _curve_grid(-(-len(columns[0]) // 2), min(2, len(columns[0])))
-    every_axes = list(grid.flat)
-    for axes, panels in zip(every_axes, zip(*columns, strict=True), strict=False):
-        for look, title, (name, array) in zip(LOOKS, titles, panels, strict=False):
-            _plot_line(axes, array.axes[-1], array.values, title, look)
-            _label(axes, array)
-            axes.set_title(name)
-    _remove(every_axes[len(columns[0]) :])
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize=6)
-    return figure
-
-
-def _remove(unused: "Sequence[Axes]") -> None:
-    for axes in unused:
-        axes.remove()
-
-
-def _plot_panel(axes: "Axes", name: str, array: Array) -> None:
-    """Plot an array of one line, or of one for each tick of its first axis."""
+def _line_panel(panel: Panel) -> LinePanel:
+    """Return the lines of an array: one, or one for each tick of its first axis."""
+    title, array = panel
     if len(array.axes) == 1:
-        _plot_line(axes, array.axes[0], array.values, None, LOOKS[0])
+        return title, None, [(None, array)]
+    name, ticks = array.axes[0].name, array.axes[0].ticks
+    return title, name, [(str(tick), array.at(**{name: tick})) for tick in ticks]
+
+
+def _plot_line(axes: "Axes", array: Array, label: str | None, look: dict[str, Any]) -> None:
+    ticks = array.axes[0].ticks
+    marker: dict[str, Any] = {"marker": "o", "markersize": 3} if len(ticks) <= 8 else {}
+    if all(isinstance(tick, int | float) for tick in ticks):
+        axes.plot(list(ticks), array.values, label=label, **look, **marker)
     else:
-        lines, along = array.axes
-        for i, (tick, row) in enumerate(zip(lines.ticks, array.values, strict=True)):
-            _plot_line(axes, along, row, str(tick), LOOKS[i % len(LOOKS)])
-    _label(axes, array)
-    axes.set_title(name)
+        axes.plot(range(len(ticks)), array.values, label=label, **look, **marker)
+        axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
 
 
-def _plot_line(axes: "Axes", along: Axis, values: NDArray[np.float64], label: str | None, look: dict[str, Any]) -> None:
-    marker: dict[str, Any] = {"marker": "o", "markersize": 3} if len(along.ticks) <= 8 else {}
-    positions: Any = along.ticks if _is_numeric(along) else range(len(along.ticks))
-    axes.plot(list(positions), values, label=label, **look, **marker)
-
-
-def _is_numeric(axis: Axis) -> bool:
-    return all(isinstance(tick, int | float) for tick in axis.ticks)
-
-
-def _label(axes: "Axes", array: Array) -> None:
-    """Set ticks, scale, labels and grid for the lines of an array."""
-    along = array.axes[-1]
-    if not _is_numeric(along):
-        axes.set_xticks(range(len(along.ticks)), [str(tick) for tick in along.ticks])
-    if array.log and (array.values[np.isfinite(array.values)] > 0).all():
-        axes.set_yscale("log")
-    axes.set(xlabel=along.name, ylabel=array.unit)
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-
-
-def _add_legend(figure: "Figure", arrays: list[Array]) -> None:
+def _add_legend(figure: "Figure", cells: list[tuple["Axes", LinePanel]]) -> None:
     """Add one legend if the lines of all panels have the same labels, else one below each panel."""
-    labelled = [axes for axes in figure.axes if axes.get_legend_handles_labels()[0]]
-    line_axes = {array.axes[0] for array in arrays if len(array.axes) == 2}
-    if len(line_axes) == 1:
-        handles, labels = labelled[0].get_legend_handles_labels()
-        title = line_axes.pop().name
-        figure.legend(handles, labels, title=title, loc="outside right upper", fontsize=6, title_fontsize=6)
+    labelled = [(axes, (what, [label for label, _ in lines])) for axes, (_, what, lines) in cells if lines[0][0]]
+    if labelled and all(legend == labelled[0][1] for _, legend in labelled):
+        axes, (what, _) = labelled[0]
+        options: dict[str, Any] = {"title": what, "loc": "outside right upper", "fontsize": 6, "title_fontsize": 6}
+        figure.legend(*axes.get_legend_handles_labels(), **options)
     else:
-        for axes in labelled:
+        for axes, _ in labelled:
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6)
 
 
@@ -272,26 +231,21 @@ def histograms(results: TitledResults) -> "Figure":
 
     There is a column for each result and a row for each tick of the other axes.
     """
-    columns = [_histogram_panels(result) for _, result in results]
-    figure, grid = _figure(max(map(len, columns)), len(results), (2.6, 1.35))
-    for j, ((title, _), panels) in enumerate(zip(results, columns, strict=True)):
-        for i, (name, array) in enumerate(panels):
-            axes, edges = grid[i][j], np.array(array.axes[-1].ticks, dtype=float)
-            width = edges[1] - edges[0]
-            axes.bar(edges, array.values, width=width, align="edge", color="0.45", edgecolor="white", linewidth=0.4)
-            axes.set_title(f"{title}\n{name}" if i == 0 else name)
-            axes.set_ylabel("share")
-            if i == len(panels) - 1:
-                axes.set_xlabel(array.unit or "value")
-    return figure
-
-
-def _histogram_panels(result: Result) -> list[Panel]:
-    return [
-        (place or name, part)
-        for name, array in result.arrays.items() if array.axes and array.axes[-1].name == "from"
-        for place, part in array.parts(1)
+    columns = [
+        [(place or name, part)
+         for name, array in result.arrays.items() if array.axes and array.axes[-1].name == "from"
+         for place, part in array.parts(1)]
+        for _, result in results
     ]  # fmt: skip
+    figure, cells = _figure(_side_by_side(results, columns), 2.6, 1.35)
+    for axes, (title, array) in chain(*cells):
+        edges = np.array(array.axes[-1].ticks, dtype=float)
+        width = edges[1] - edges[0]
+        axes.bar(edges, array.values, width=width, align="edge", color="0.45", edgecolor="white", linewidth=0.4)
+        axes.set(title=title, ylabel="share")
+        if any(array is panels[-1][1] for panels in columns):  # the lowest of its column
+            axes.set_xlabel(array.unit or "value")
+    return figure
 
 
 PLOTS: dict[str, Callable[[TitledResults], "Figure"]] = {"maps": maps, "curves": curves, "histograms": histograms}

@@ -4,13 +4,12 @@ This works for any cell, because vmap runs the cell's own `step` with the parame
 """
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from ..cells import FEEDFORWARD, cell_class
+from ..cells import cell_class
 from ..cells.base import Cell, State
 from ..errors import RequestError
 from ..networks.configured import meta_network, refuse_large
@@ -52,26 +51,20 @@ class Ensemble:
     errors: Tensor
     """Gradient of the loss at every output of the top layer, (runs, time, channels, ...), each of length 1."""
 
-    @property
-    def runs(self) -> int:
-        return len(self.x)
-
     def zero_state(self, node: Node) -> State:
         """Return zero states of a layer, (runs, 1, channels, ...) each."""
         like = torch.empty(1, *self.x.shape[2:], device="meta")
         return tuple(
-            self.x.new_zeros(self.runs, *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
+            self.x.new_zeros(len(self.x), *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
             for s in node.direction.initial_state(like)
         )
 
 
 def layers_of(config: Config) -> list[Node]:
-    """Return the layers of a network on the meta device, in eval mode.
+    """Return the layers of a recurrent network on the meta device, in eval mode.
 
-    Raises RequestError for networks without time steps or with two directions, and SizeError for large networks.
+    Raises RequestError for a bidirectional network, and SizeError for a large one.
     """
-    if config.architecture.cell in FEEDFORWARD:
-        raise RequestError(f"{config.name} has no time steps. To analyse feed-forward networks, use `feedforward`.")
     require_one_direction(config)
     network = meta_network(config).eval()
     refuse_large(network)
@@ -94,9 +87,8 @@ def draw(
     CELLS) and for parameters that belong to no map (`Cell.reset_parameters`). Raises what `layers_of` raises.
     """
     nodes = layers_of(config)
-    roles = _initialisers(config)
     input_shape = config.interface.input
-    weights = [_draw_weights(node, roles, runs, steps, generator, dtype) for node in nodes]
+    weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
     x = random_inputs((runs, steps, *input_shape), generator, dtype, correlation)
     top = nodes[-1].direction
     channels = top.cell.channels(top.cell.states[0], top.units)
@@ -106,18 +98,17 @@ def draw(
 
 
 def _initialisers(config: Config) -> dict[str, str]:
-    """Initialiser of the "input" and the "recurrent" maps."""
+    """Return the initialiser of the "input" and of the "recurrent" maps."""
     return Init(input="orthogonal").resolved(config.architecture.cell)
 
 
 def start_values(config: Config) -> str:
-    """Describe the start values of `draw` in words."""
+    """Return the start values of `draw` in words."""
     roles = _initialisers(config)
     same = len(set(roles.values())) == 1
-    names = [*roles.values()][:1] if same else [f"{role} {name}" for role, name in roles.items()]
+    names = roles["input"] if same else ", ".join(f"{role} {name}" for role, name in roles.items())
     sets_parameters = cell_class(config.architecture.cell).reset_parameters is not Cell.reset_parameters
-    own = ", and the cell's own" if sets_parameters else ""
-    return f"{', '.join(names)}, biases zero{own}"
+    return f"{names}, biases zero" + (", and the cell's own" if sets_parameters else "")
 
 
 def random_inputs(
@@ -137,17 +128,10 @@ def random_inputs(
 def _draw_weights(
     node: Node, roles: dict[str, str], runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype
 ) -> Weights:
-    """Draw the parameters of one layer, one entry of their leading dimension for each run."""
+    """Return random parameters of one layer by name, each (runs, ...)."""
     node = copy.deepcopy(node)
     for module in node.modules():
         for name, p in list(module.named_parameters(recurse=False)):
             setattr(module, name, nn.Parameter(torch.empty(runs, *p.shape, dtype=dtype), requires_grad=False))
     initialise_direction(node.direction, roles, steps, generator, leading=1)
     return {name: p.detach() for name, p in node.named_parameters()}
-
-
-def chunk_sizes(total: int, largest: int) -> Iterator[int]:
-    """Yield sizes that add up to `total`, none above `largest`."""
-    while total > 0:
-        yield min(largest, total)
-        total -= largest

@@ -1,20 +1,32 @@
-"""How large a gradient each layer's parameters get, now and through training: "Gating revisited", Fig. 3."""
+"""How large a gradient each layer's parameters get, now and through training.
 
-from collections.abc import Callable
+Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with learning curves and hidden outputs: Chen
+2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..data.base import Split
+from ..errors import RequestError
+from ..networks.feedforward import FeedForward
+from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from ..training.evaluation import score
 from ..training.loop import Updater
-from .base import Array, Axis, Result, three_digits
+from .base import Array, Axis, Result, histograms
 from .subject import describe, requires_recurrent
+
+BINS = 40
+EARLY = 60
+"""Epochs in which the thesis sees little improvement of its sigmoid network."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,8 @@ class Gradients(Result):
     def lines(self) -> list[str]:
         first, last = self.norm.values[0], self.norm.values[-1]
         if len(self.norm.values) == 1 or last == 0:
-            return [f"Gradient norm of the layer: {three_digits(first)}."]
-        ratio = three_digits(first / last)
-        return [f"Gradient norms: layer 1 {three_digits(first)}, last layer {three_digits(last)}; ratio {ratio}."]
+            return [f"Gradient norm of the layer: {first:.3g}."]
+        return [f"Gradient norms: layer 1 {first:.3g}, last layer {last:.3g}; ratio {first / last:.3g}."]
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Evolution(Result):
     @property
     def lines(self) -> list[str]:
         first, last = self.loss.values[0], self.loss.values[-1]
-        return [f"Loss {three_digits(first)} at the first update recorded, {three_digits(last)} at the last."]
+        return [f"Loss {first:.3g} at the first update recorded, {last:.3g} at the last."]
 
 
 def gradients(
@@ -84,7 +95,7 @@ def per_epoch(
 
 
 def _norm(tensors: list[Tensor]) -> float:
-    """The Euclidean norm of all values together."""
+    """Return the Euclidean norm of the values of all tensors together."""
     return float(torch.stack([t.detach().double().square().sum() for t in tensors]).sum().sqrt())
 
 
@@ -116,12 +127,100 @@ def evolution(
             recorded.append(i + 1)
         report(i + 1, updates)
     axis = Axis("update", tuple(recorded))
-    setting = {
-        "of": describe(network.config), "batch": recipe.batch_size,
-        "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}", "seed": recipe.seed,
-    }  # fmt: skip
     return Evolution(
-        setting,
+        {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed},
         Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), log=True),
         Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
     )
+
+
+def _optimization(recipe: Recipe) -> dict[str, Any]:
+    optimizer = f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}"
+    return {"batch": recipe.batch_size, "optimizer": optimizer}
+
+
+@dataclass(frozen=True)
+class Feedforward(Result):
+    """Diagnostics after every epoch of training.
+
+    A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
+    averaged over the examples.
+    B, loss and accuracy: (epoch,), on the training data after each epoch, in nats and as a fraction.
+    C, outputs: (layer, epoch), mean absolute hidden outputs. means: (layer,), the means of the hidden outputs with their
+    signs after the last epoch. last: (layer, from), the share of those outputs in each bin of equal width, whose left edge
+    is `from`.
+    """
+
+    gradient: Array
+    loss: Array
+    accuracy: Array
+    outputs: Array
+    means: Array
+    last: Array
+
+    paper = "chen"
+    section = "sections 3.3 and 3.4, Fig. 3.3-3.10"
+
+    @property
+    def lines(self) -> list[str]:
+        medians = np.median(self.gradient.values, axis=1)
+        loss, accuracy = self.loss.values, 100 * self.accuracy.values
+        early = min(EARLY, len(loss)) - 1
+        return [
+            f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(f'{m:.3g}' for m in medians)}.",
+            f"B: loss {loss[0]:.3g} after epoch 1, {loss[early]:.3g} after {early + 1}, {loss[-1]:.3g} after {len(loss)}; "
+            f"accuracy {accuracy[0]:.1f}, {accuracy[early]:.1f} and {accuracy[-1]:.1f} %.",
+            f"C: mean absolute hidden outputs at the end: {', '.join(f'{h:.3g}' for h in self.outputs.values[:, -1])}.",
+        ]
+
+
+def feedforward(
+    network: Network, data: Split, recipe: Recipe, target: Target = "class",
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> Feedforward:  # fmt: skip
+    """Train a feed-forward classifier by a recipe, at its full learning rate, and record A, B and C after every epoch.
+
+    The order of the examples is drawn from the recipe's seed, and a last incomplete batch is used too. The network is
+    changed. report: called with the epochs done and their total. Raises RequestError for other networks.
+    """
+    if not isinstance(network, FeedForward) or target != "class":
+        raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
+    updater = Updater(network, recipe.optimizer, target)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    x, y, _ = data.batch(torch.arange(len(data)), network.device)
+    slopes, losses, accuracies, outputs = [], [], [], []
+    for epoch in range(recipe.epochs):
+        for batch in torch.randperm(len(x), generator=generator).split(recipe.batch_size):
+            updater.update(x[batch], y[batch])
+        network.eval()
+        hidden = network.features(x)
+        logits = network.head(hidden[-1])
+        weights = [layer.map.weight for layer in network.hidden] + [network.head.weight]
+        slopes.append(_mean_sizes(torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)))
+        loss, correct, n = score("class", logits.detach(), y)
+        losses.append(float(loss / n))
+        accuracies.append(float(correct / n))
+        outputs.append(_mean_sizes(hidden))
+        report(epoch + 1, recipe.epochs)
+    hidden = [h.detach().flatten().cpu() for h in hidden]
+    shares, edges = histograms([h.numpy() for h in hidden], BINS, (0.0, 1.0))
+    epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(hidden))
+    layers_and_head = Axis("layer", (*layers.ticks, "output"))
+    setting = {
+        "of": network.config.name, "epochs": recipe.epochs, **_optimization(recipe), "examples": len(x),
+        "seed": recipe.seed,
+    }  # fmt: skip
+    return Feedforward(
+        setting,
+        gradient=Array(np.array(slopes).T, (layers_and_head, epochs), "mean |dy/dW|", log=True),
+        loss=Array(np.array(losses), (epochs,), "nats"),
+        accuracy=Array(np.array(accuracies), (epochs,), "fraction"),
+        outputs=Array(np.array(outputs).T, (layers, epochs), "mean |h|"),
+        means=Array(np.array([float(h.mean()) for h in hidden]), (layers,), "mean h"),
+        last=Array(shares, (layers, edges), "hidden output"),
+    )
+
+
+def _mean_sizes(tensors: Sequence[Tensor]) -> list[float]:
+    """Return the mean absolute value of each tensor."""
+    return [float(t.detach().abs().mean()) for t in tensors]

@@ -1,5 +1,10 @@
-"""Singular values of a cell's Jacobians: "Gating revisited", sections 3.1 and 4."""
+"""What one step does to an error: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
 
+The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues have two sources: Pascanu, Mikolov &
+Bengio 2013 as the RNN overview retells it (section 3.1, eq. 17 and 18), and the lecture on h_t = W^T h_{t-1}.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,14 +13,19 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from ..cells.base import State
+from ..cells.projections import Dense
+from ..cells.rin import RIN
+from ..errors import RequestError
+from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, start_values
-from .subject import describe, requires_recurrent, without_task
-from .unrolled import layer_inputs, unroll
+from .subject import describe, layer_inputs, requires_recurrent, unroll, without_task
 
 WHICH = ("input", "state")
+GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
+"""Bounds of the derivatives of activation functions."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,10 @@ class Jacobian(Result):
 
 
 def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
-    """Compute them at x = h = 0, with the random weights of ensemble.draw, in float64; inputs are as wide as the layers.
+    """Compute the singular values at x = h = 0, with the random weights of ensemble.draw, in float64.
 
-    A ReLU has no derivative at zero. torch takes 0 for it, so cells with a ReLU have singular values of 0 here. Raises
-    RequestError for networks without time steps or with two directions.
+    Inputs are as wide as the layers. A ReLU has no derivative at zero. torch takes 0 for it, so cells with a ReLU have
+    singular values of 0 here. Raises RequestError for networks without time steps or with two directions.
     """
     config = without_task(config.architecture, name=config.name)
     ensemble = draw(config, 1, 1, torch.Generator().manual_seed(seed), torch.float64)
@@ -67,7 +77,7 @@ def jacobian_at(
     lengths: Tensor | None = None,  # (batch,)
     step: int = -1,
 ) -> Jacobian:
-    """Compute them for a network with its weights, at the states that it has at one time step.
+    """Compute the singular values for a network with its weights, at the states that it has at one time step.
 
     step: index of the time step, from the end of the shortest sequence if negative. The singular values of each sequence
     are sorted before their mean over the batch is taken. Of a bidirectional network, the forward direction is analysed.
@@ -84,13 +94,11 @@ def jacobian_at(
     return Jacobian(setting, values=_array(layers))
 
 
-def _singular_values(
-    node: Node,
-    weights: Weights,
-    x: Tensor,  # (batch, channels, ...)
-    state: State,  # (batch, channels, ...) each
-) -> list[Tensor]:
-    """Return the singular values of J and of H, (index,) each, means over the batch."""
+def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
+    """Return the singular values of J and of H, (index,) each, means over the batch.
+
+    x and every part of the state are (batch, channels, ...).
+    """
 
     def output(x: Tensor, h: Tensor, other_states: State) -> Tensor:
         state = (h.unsqueeze(0), *(s.unsqueeze(0) for s in other_states))
@@ -104,10 +112,97 @@ def _singular_values(
     return values
 
 
-def _array(
-    layers: list[list[Tensor]],  # singular values of J and of H for each layer
-) -> Array:
+def _array(layers: list[list[Tensor]]) -> Array:
+    """Return the array of the singular values of J and of H of each layer."""
     longest = max(len(values) for pair in layers for values in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
     axes = (Axis("which", WHICH), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
     return Array(np.array(padded).swapaxes(0, 1), axes, "singular value")
+
+
+@dataclass(frozen=True)
+class Eigenvalues(Result):
+    """Spectra of every square block (a gate's) of every dense recurrent map; RIN's include its identity. Pure numbers.
+
+    modulus: (matrix, index), |lambda| in descending order. norm: (matrix,), the largest singular value.
+    powers: (matrix, step), the mean of |(W^T)^t h_0| / |h_0| over random h_0; in the long run its logarithm grows by the
+    logarithm of the spectral radius per step.
+
+    An error that passes through the matrix alone vanishes for sure if norm < 1 / gamma, where gamma bounds the derivative
+    of the activation function: 1 for tanh and 1/4 for the sigmoid (eq. 17). It can only explode if the norm is larger. The
+    overview calls the quantity both the largest eigenvalue and the largest singular value; the bound holds for the
+    singular value.
+    """
+
+    modulus: Array
+    norm: Array
+    powers: Array
+
+    paper = "pascanu"
+    section = "eq. 17-18 of the overview, section 3.1"
+
+    @property
+    def lines(self) -> list[str]:
+        lines = []
+        for i, name in enumerate(self.norm.axis("matrix").ticks[:8]):
+            radius, norm = self.modulus.values[i, 0], self.norm.values[i]
+            functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
+            verdict = (
+                f"errors vanish for sure through it alone and {functions}"
+                if functions
+                else "no bound says that errors vanish"
+            )
+            lines.append(f"{name}: spectral radius {radius:.3g}, norm {norm:.3g}; {verdict}.")
+        return lines
+
+
+@requires_recurrent
+@torch.no_grad()
+def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
+    """Compute the spectra of a network's matrices, and the growth of h_t = W^T h_{t-1} from `starts` random h_0.
+
+    Maps that are not dense, or have no square blocks, are left out. Raises RequestError if no map is left.
+    """
+    matrices = {
+        label: matrix
+        for depth, layer in enumerate(network.layers, start=1)
+        for direction, side in zip(layer.directions, ("", " backward"), strict=False)
+        for label, matrix in _square_blocks(direction, f"{depth}{side}")
+    }
+    if not matrices:
+        raise RequestError(f"{network.config.name} has no recurrent map that is a matrix of square blocks.")
+    width = max(map(len, matrices.values()))
+    generator = torch.Generator().manual_seed(seed)
+    modulus, powers = np.full((len(matrices), width), np.nan), np.empty((len(matrices), steps))
+    for i, matrix in enumerate(matrices.values()):
+        moduli = torch.linalg.eigvals(matrix).abs().sort(descending=True).values
+        modulus[i, : len(moduli)] = moduli.numpy()
+        h = torch.randn(len(matrix), starts, generator=generator, dtype=torch.float64)
+        first_norms = h.norm(dim=0)
+        for t in range(steps):
+            h = matrix.T @ h
+            powers[i, t] = float((h.norm(dim=0) / first_norms).mean())
+    norms = np.array([float(torch.linalg.matrix_norm(matrix, 2)) for matrix in matrices.values()])
+    axis = Axis("matrix", tuple(matrices))
+    setting = {"of": describe(network.config), "linear model": "h_t = W^T h_{t-1}", "starts": starts}
+    return Eigenvalues(
+        setting, Array(modulus, (axis, Axis.counted("index", width))), Array(norms, (axis,)),
+        Array(powers, (axis, Axis.counted("step", steps)), "|h_t| / |h_0|", log=True),
+    )  # fmt: skip
+
+
+def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield a label and a matrix, (units, units), float64, for every square block of every dense recurrent map."""
+    cell = direction.cell
+    adds_identity = isinstance(cell, RIN)  # to h, where other cells have their matrix alone
+    suffix = " + I" if adds_identity else ""
+    for name, module in cell.named_modules():
+        if not isinstance(module, Dense) or module.matrix.dim() != 2 or module.matrix.shape[0] % module.matrix.shape[1]:
+            continue
+        matrix = module.matrix.double().cpu()
+        if adds_identity:
+            matrix = matrix + torch.eye(*matrix.shape)
+        blocks = matrix.split(matrix.shape[1])
+        gates = cell.inputs if len(blocks) == len(cell.inputs) else range(1, len(blocks) + 1)
+        for gate, block in zip(gates, blocks, strict=True):
+            yield f"{prefix} {name}{f' {gate}' if len(blocks) > 1 else ''}{suffix}", block

@@ -1,21 +1,31 @@
-"""How large a gradient every node of the unrolled network gets: "Gating revisited", section 3.1, Fig. 2, 6 and 7."""
+"""How large a gradient every node of the unrolled network gets: "Gating revisited", section 3.1, Fig. 2, 6 and 7.
 
+A node is one layer at one time step. Two backward passes, one for each loss, compute the gradients of all nodes of all
+networks, because every tensor has a leading dimension of runs.
+"""
+
+import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 from ..cells import cell_row
+from ..cells.base import State
+from ..cells.projections import Dense
 from ..errors import RequestError
 from ..registry.schema import Config
-from .base import Array, Axis, Result, three_digits
-from .ensemble import chunk_sizes, draw, layers_of, start_values
-from .node_gradients import LOSSES, RowOf, node_gradients
+from .base import Array, Axis, Result
+from .ensemble import Ensemble, Node, Weights, draw, layers_of, start_values
 from .subject import describe, without_task
 
 BYTES = 30_000_000
 """Memory for the parameters drawn at a time. More is no faster; changing it changes the random numbers."""
+LOSSES = ("last", "all")
+"""The loss on the output at the last step, and on the outputs at all steps."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,10 @@ class Lattice(Result):
         for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
             ratio, depth = (float(array.at(loss=loss).values) for array in (self.ratio, self.depth))
             spread = float(self.spread.at(loss=loss).values.max())
-            same_step = f", layer 1 at step {steps}: {three_digits(depth)}" if layers > 1 else ""
+            same_step = f", layer 1 at step {steps}: {depth:.3g}" if layers > 1 else ""
             lines.append(
                 f"Loss {text}, gradient norms relative to layer {layers} at step {steps}: "
-                f"layer 1 at step 1: {three_digits(ratio)}{same_step}; "
+                f"layer 1 at step 1: {ratio:.3g}{same_step}; "
                 f"standard deviation over networks: at most {100 * spread:.0f} % of the mean."
             )
         return lines
@@ -68,13 +78,15 @@ def lattice(
     if runs < 2 or steps < 1:
         raise RequestError(f"A lattice needs two runs and one step at least; got {runs} and {steps}.")
     config = without_task(config.architecture, steps, config.name)
+    layers_inside = cell_row(config.architecture.cell).layers_inside
+    parameters = sum(p.numel() for node in layers_of(config) for p in node.parameters())
+    at_once = max(1, BYTES // (parameters * dtype.itemsize))
     generator = torch.Generator().manual_seed(seed)
     chunks = []
-    done = 0
-    for size in chunk_sizes(runs, _runs_at_once(config, dtype)):
-        chunks.append(node_gradients(draw(config, size, steps, generator, dtype), lattice_rows(config), biases))
-        done += size
-        report(done, runs)
+    for done in range(0, runs, at_once):
+        drawn = draw(config, min(at_once, runs - done), steps, generator, dtype)
+        chunks.append(node_gradients(drawn, layers_inside, biases))
+        report(done + len(drawn.x), runs)
     norms = torch.cat(chunks)  # (runs, loss, layer, step)
     mean, std = norms.mean(0), norms.std(0)
     tiny = torch.finfo(torch.float64).tiny
@@ -94,18 +106,133 @@ def lattice(
     )
 
 
-def lattice_rows(config: Config) -> RowOf:
-    """Return the function from a parameter to its row: its layer, or its index in a cell that has all layers inside."""
-    layers_inside = cell_row(config.architecture.cell).layers_inside
+def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool = True) -> Tensor:
+    """Return |dL/dw| for every node's own copy of the parameters w, (runs, loss, layer, step), float64.
 
-    def row_of(layer: int, parameter: str) -> int:
-        index = re.search(r"\.(\d+)\.", parameter) if layers_inside else None
-        return int(index[1]) if index else layer
+    layers_inside: True for a cell that has all layers inside; a number in a parameter's name then tells its layer.
+    biases: True to count them among the parameters.
+    """
+    places = {  # layer of every parameter
+        (depth, name): int(inside[1]) if layers_inside and (inside := re.search(r"\.(\d+)\.", name)) else depth
+        for depth, weights in enumerate(ensemble.weights) for name in weights
+    }  # fmt: skip
+    runs, steps = ensemble.x.shape[:2]
+    norms = NormRecorder(runs, 1 + max(places.values()), steps)
+    outputs = [
+        x.unsqueeze(1) for x in ensemble.x.unbind(1)
+    ]  # of the layer below, (runs, 1, channels, ...) at every step
+    for depth, (node, weights) in enumerate(zip(ensemble.nodes, ensemble.weights, strict=True)):
+        layer_of = {name: places[depth, name] for name in weights}
+        outputs = _unroll_layer(node, weights, outputs, ensemble.zero_state(node), norms, layer_of, biases)
+    errors = [error.unsqueeze(1) for error in ensemble.errors.unbind(1)]
+    last = norms.backward(outputs[-1:], errors[-1:], retain_graph=True)
+    every = norms.backward(outputs, errors)
+    return torch.stack([last, every], 1).sqrt()
 
-    return row_of
+
+def _unroll_layer(
+    node: Node, weights: Weights, inputs: Sequence[Tensor], state: State, norms: "NormRecorder",
+    layer_of: dict[str, int], biases: bool,
+) -> list[Tensor]:  # fmt: skip
+    """Return a layer's outputs, (runs, 1, channels, ...) at every step, and have the gradient of every step recorded.
+
+    At every step the parameters are copied, so that each copy has a gradient of its own. A map with a Tap needs no copy.
+    """
+    node = copy.deepcopy(node)  # the taps stay on the copy
+    taps = _add_taps(node)
+    copied = [name for name in weights if name.rpartition(".")[0] not in taps and (biases or not name.endswith("bias"))]
+
+    def step_of_one_run(
+        weights: Weights, offsets: dict[str, Tensor], x: Tensor, state: State
+    ) -> tuple[State, dict[str, Tensor]]:
+        for name, tap in taps.items():
+            tap.offset = offsets[name]
+        state = functional_call(node, weights, (x, state))
+        return state, {name: tap.input for name, tap in taps.items()}
+
+    step_of_all_runs = vmap(step_of_one_run)
+    outputs: list[Tensor] = []
+    for t, x in enumerate(inputs):
+        copies = {name: weights[name].detach().requires_grad_() for name in copied}
+        shapes = {name: weights[f"{name}.weight"].shape for name in taps}  # (runs, out, in)
+        offsets = {name: x.new_zeros(runs, 1, out, requires_grad=True) for name, (runs, out, _) in shapes.items()}
+        state, map_inputs = step_of_all_runs(weights | copies, offsets, x, state)
+        outputs.append(state[0])
+        for name, parameter in copies.items():
+            norms.record(parameter, layer_of[name], t)
+        for name, offset in offsets.items():
+            # |error input^T|^2 = |error|^2 |input|^2 for the matrix, and |error|^2 more for the bias
+            factor = map_inputs[name].detach().flatten(1).double().square().sum(1)
+            has_bias = biases and f"{name}.bias" in weights
+            norms.record(offset, layer_of[f"{name}.weight"], t, factor + has_bias)
+    return outputs
 
 
-def _runs_at_once(config: Config, dtype: torch.dtype) -> int:
-    """Number of runs whose parameters fit in BYTES."""
-    parameters = sum(p.numel() for node in layers_of(config) for p in node.parameters())
-    return max(1, BYTES // (parameters * torch.finfo(dtype).bits // 8))
+class Tap:
+    """A forward hook of a dense map: keeps the input of the last call, and adds `offset` to the output.
+
+    The gradient of a dense map's matrix is the outer product of the error at its output and its input. Its norm is the
+    product of their norms, so the gradient itself is never formed. The error is the gradient of an offset of zero.
+    """
+
+    offset: Tensor
+    input: Tensor
+
+    def __call__(self, module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        self.input = arguments[0]
+        return output + self.offset
+
+
+def _add_taps(node: Node) -> dict[str, Tap]:
+    """Put a Tap on every map whose gradient is one outer product a step; return the taps by the names of the maps.
+
+    Such maps are dense, have no normalisation or parametrization, and are called once a step. A step on the meta device
+    counts the calls.
+    """
+    if node.direction.cell.axis != -1:  # convolutional
+        return {}
+    plain = {
+        name: module
+        for name, module in node.named_modules()
+        if isinstance(module, Dense) and module.norm is None and module.parametrization is None
+    }
+    called: list[nn.Module] = []
+    counters = [module.register_forward_hook(lambda module, *_: called.append(module)) for module in plain.values()]
+    x = torch.empty(1, node.direction.input.weight.shape[1], device="meta")
+    node(x, node.direction.initial_state(x))
+    for counter in counters:
+        counter.remove()
+    taps = {name: Tap() for name, module in plain.items() if called.count(module) == 1}
+    for name, tap in taps.items():
+        plain[name].register_forward_hook(tap)
+    return taps
+
+
+class NormRecorder:
+    """Adds up squared gradient norms of many tensors during a backward pass.
+
+    A tensor's gradient is dropped as soon as it is complete, so that the gradients of two nodes never exist at once.
+    """
+
+    def __init__(self, runs: int, layers: int, steps: int):
+        self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)
+
+    def record(self, parameter: Tensor, layer: int, step: int, factor: Tensor | float = 1.0) -> None:
+        """Have every later backward pass add factor |gradient of parameter|^2 to the sum at (layer, step).
+
+        parameter: (runs, ...). factor: a number, or one for each run.
+        """
+
+        def add(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            norm = torch.linalg.vector_norm(parameter.grad.flatten(1), dim=1).double()
+            self.squares[:, layer, step] += factor * norm.square()
+            parameter.grad = None
+
+        parameter.register_post_accumulate_grad_hook(add)
+
+    def backward(self, outputs: Sequence[Tensor], errors: Sequence[Tensor], retain_graph: bool = False) -> Tensor:
+        """Return the sums, (runs, layers, steps), for errors that arrive at outputs."""
+        self.squares.zero_()
+        torch.autograd.backward(outputs, errors, retain_graph=retain_graph)
+        return self.squares.clone()

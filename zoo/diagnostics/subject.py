@@ -1,4 +1,4 @@
-"""What is analysed: a model, a checkpoint's folder, an address on the Hub, or CELL-LxH; as a config, a network and data."""
+"""What is analysed: a model, a checkpoint's folder, an address on the Hub, or CELL-LxH; its config, network, data and states."""
 
 import re
 from collections.abc import Callable
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
 from .. import registry
 from ..cells import CELLS, FEEDFORWARD, cell_class
+from ..cells.base import State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import task_data
@@ -20,6 +22,7 @@ from ..networks import loading
 from ..networks.builder import build
 from ..networks.configured import network_class
 from ..networks.feedforward import FeedForward
+from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Architecture, Config, Interface
@@ -40,41 +43,35 @@ def config_of(name: str) -> Config:
     Raises UnknownNameError with near matches, RequestError for sizes that no network can have, and CheckpointError for
     an invalid config.json.
     """
-    reference = _reference(name)
-    return _untrained_config(name) if reference is None else sources.read_config(reference)
-
-
-def _reference(name: str) -> Reference | None:
-    """Parse the name of a checkpoint; return None for `[bi][conv]CELL-LxH`."""
-    try:
-        return Reference.parse(name)
-    except UnknownNameError:
-        spelling = SPELLING.fullmatch(name)
-        if spelling is not None and spelling["cell"] in CELLS:
-            return None
-        hint = "It can also be CELL-LxH, such as lstm-12x32."
-        known = [*registry.models(), *(f"{cell}-12x32" for cell in CELLS)]
-        raise UnknownNameError("model", name, known, hint) from None
-
-
-def _untrained_config(name: str) -> Config:
-    """Return the config that `[bi][conv]CELL-LxH` spells out."""
-    spelling = SPELLING.fullmatch(name)
-    assert spelling is not None
+    found = _parse(name)
+    if isinstance(found, Reference):
+        return sources.read_config(found)
     try:
         architecture = Architecture(
-            cell=spelling["cell"], layers=int(spelling["layers"]), units=int(spelling["units"]),
-            kernel=3 if spelling["conv"] else None, bidirectional="concat" if spelling["bi"] else None,
+            cell=found["cell"], layers=int(found["layers"]), units=int(found["units"]),
+            kernel=3 if found["conv"] else None, bidirectional="concat" if found["bi"] else None,
         )  # fmt: skip
         return without_task(architecture, name=name)
     except ValidationError as error:
         raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error
 
 
+def _parse(name: str) -> Reference | re.Match[str]:
+    """Return the checkpoint that `name` refers to, or the parts of `[bi][conv]CELL-LxH`."""
+    try:
+        return Reference.parse(name)
+    except UnknownNameError:
+        spelling = SPELLING.fullmatch(name)
+        if spelling is not None and spelling["cell"] in CELLS:
+            return spelling
+        known = [*registry.models(), *(f"{cell}-12x32" for cell in CELLS)]
+        raise UnknownNameError("model", name, known, "It can also be CELL-LxH, such as lstm-12x32.") from None
+
+
 def without_task(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:
     """Return a config of an architecture without a task, whose first layer reads as many numbers as the others.
 
-    So all nodes of its lattice are alike. Embedding, standardisation and convolutional head are left out. Raises
+    Then all nodes of its lattice are alike. Embedding, standardisation and convolutional head are left out. Raises
     RequestError for a feed-forward architecture.
     """
     if architecture.cell in FEEDFORWARD:
@@ -88,16 +85,15 @@ def without_task(architecture: Architecture, steps: int = 10, name: str = "untra
 
 
 def describe(config: Config) -> str:
-    """Describe an architecture in words: `lstm, 12 layers of 32 units`."""
+    """Return an architecture in words: `lstm, 12 layers of 32 units`."""
     spec = config.architecture
-    kind = "convolutional " if spec.kernel else ""
-    both = "bidirectional " if spec.bidirectional else ""
-    return f"{both}{kind}{spec.cell}, {spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
+    kind = ("bidirectional " if spec.bidirectional else "") + ("convolutional " if spec.kernel else "")
+    return f"{kind}{spec.cell}, {spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A network, and sequences to analyse it with."""
+    """A network, and sequences with which to analyse it."""
 
     network: RecurrentNetwork
     x: Tensor
@@ -112,10 +108,8 @@ class Sample:
 
     def arguments(self, needs: str) -> list[Any]:
         """Return the arguments of an analysis with these needs, see Analysis.needs."""
-        data: dict[str, list[Any]] = {
-            "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
-        }  # fmt: skip
-        return [self.network, *data[needs]]
+        labels: list[Any] = [self.x, self.y, self.lengths, self.target]
+        return [self.network, *{"network": [], "data": [self.x, self.lengths], "labels": labels}[needs]]
 
 
 def sample(
@@ -125,36 +119,31 @@ def sample(
     """Return the network called `name`, with its weights if it has any, and the first examples of its task's test data.
 
     config: what `config_of` returns for the name. steps: length to which sequences are cut (default: whole). untrained:
-    True for random weights, from `seed`. needs: those of the analysis. "labels" requires that the head fits the task, and
-    "network" reads no data.
+    True for random weights, from `seed`. needs: the needs of the analysis, see Analysis.needs; "labels" requires that
+    the head fits the task, and "network" reads no data.
 
     A network without a task reads random_inputs over `steps` (default: 10) steps, and its targets are random classes.
     Raises RequestError unless the network reads one sequence, DataError if the data are missing, and what `load` raises.
     """
     _require_recurrent(config)
-    reference = _reference(name)
-    published = reference is not None and (
-        reference.model is None or registry.find(reference.model).weights is not None
-    )
-    trained = published and not untrained
-    network: Any
-    if trained and reference is not None:
-        network = loading.assemble(sources.resolve(reference), device="cpu")
-    else:
+    found = _parse(name)
+    network: Any = None
+    if isinstance(found, Reference) and not untrained and (found.model is None or registry.find(found.model).weights):
+        network = loading.assemble(sources.resolve(found), device="cpu")
+    weights = "untrained" if network is None else "trained"
+    if network is None:
         network = build(config, device="cpu", seed=seed).eval()
-    weights = "trained" if trained else "untrained"
     if config.task in registry.load_registry().all_tasks and needs != "network":
         task = task_of(config, outputs=needs == "labels")
         data = task_data(task, registry.load_registry().datasets[task.dataset])
-        if not trained:
+        if weights == "untrained":
             data.attach_tokenizer(network)
         split = data.split("test")
         x, y, lengths = split.batch(torch.arange(min(examples, len(split))), network.device)
         if steps is not None:
             x, lengths = x[:, :steps], None if lengths is None else lengths.clamp(max=steps)
             y = y[:, :steps] if task.readout == "every" else y
-        description = f"{weights}; {len(x)} test examples of {task.title}"
-        return Sample(network, x, y, lengths, task.target, description)
+        return Sample(network, x, y, lengths, task.target, f"{weights}; {len(x)} test examples of {task.title}")
     generator = torch.Generator().manual_seed(seed)
     x = random_inputs((examples, steps or 10, *config.interface.input), generator)
     y = torch.randint(config.interface.outputs, (examples,), generator=generator)
@@ -176,7 +165,7 @@ def requires_recurrent(analysis: F) -> F:
 def require_network_of(analysis: Analysis, config: Config) -> None:
     """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes.
 
-    An analysis of an architecture checks it itself.
+    An analysis of an architecture makes this check itself.
     """
     if analysis.feedforward:
         if not issubclass(network_class(config), FeedForward):
@@ -206,3 +195,54 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
     data.attach_tokenizer(network)
     changes = {"seed": seed, **({} if epochs is None else {"epochs": epochs})}
     return [network, data.split("train"), entry.recipe_with(changes), entry.task.target]
+
+
+def unroll(
+    direction: Direction,
+    x: Tensor,  # (time, batch, channels, ...)
+    state: State,
+) -> list[State]:
+    """Return the first state and the states after every step, time + 1 in all; scans of zoo.networks keep only the last."""
+    prepared = [part.unbind(0) for part in direction.cell.prepare(direction.input(x))]
+    states = [state]
+    with direction.hold_projections(x[0]):
+        for x_t in zip(*prepared, strict=True):
+            states.append(direction.step(x_t, states[-1]))
+    return states
+
+
+@torch.no_grad()
+def layer_inputs(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    lengths: Tensor | None = None,  # (batch,)
+) -> list[Tensor]:
+    """Return the input of every layer, bottom to top, each (time, batch, channels, ...)."""
+    return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
+
+
+def sequence_lengths(
+    x: Tensor,  # (batch, time, ...)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Return the number of steps of each sequence, (batch,), on the CPU."""
+    return torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
+
+
+def valid_steps(
+    x: Tensor,  # (batch, time, ...)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Return a mask of the steps within each sequence's length, (batch, time), on the CPU."""
+    return torch.arange(x.shape[1]) < sequence_lengths(x, lengths)[:, None]
+
+
+def evenly_spread(steps: int, points: int) -> list[int]:
+    """Return up to `points` of the steps 1, 2, ..., steps, the first and the last among them."""
+    return sorted({int(t) for t in np.linspace(1, steps, min(points, steps)).round()})
+
+
+def memory_index(direction: Direction) -> int:
+    """Return the index of the state that carries the memory: c if the cell has one, else h (Chen 2022, for the LSTM)."""
+    names = direction.cell.states
+    return next((names.index(name) for name in ("c", "h") if name in names), 0)

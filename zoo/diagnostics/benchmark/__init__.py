@@ -7,6 +7,24 @@ the rounds after one warm-up. Memory is the peak of the process, or on a GPU of 
 the first pass.
 """
 
+import multiprocessing
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import BenchmarkError, first_line
+from ...utils import provenance
+from ...utils.files import handled
 from .contenders import (
     PEERS,
     TORCHRECURRENT,
@@ -21,11 +39,163 @@ from .contenders import (
     products,
     stack,
 )
-from .measuring import Measurement, machine, measure
-from .passes import FORWARD, PASSES, STREAMING, TRAINING, failure
+from .passes import FORWARD, PASSES, STREAMING, TRAINING, failure, passes_of
 
 __all__ = [
     "FORWARD", "PASSES", "PEERS", "STREAMING", "TORCHRECURRENT", "TRAINING", "Contender", "Measurement", "Workload",
     "counterpart", "failure", "in_bfloat16", "installed", "machine", "measure", "missing_peers", "ours", "peers",
     "products", "stack",
 ]  # fmt: skip
+
+Report = Callable[[int, int, str], None]
+"""Called before every pass with the passes done, their total, and the contender and pass that come next."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Median seconds of every pass and peak memory in bytes; None where a contender has no such pass or figure."""
+
+    contender: Contender
+    work: Workload
+    seconds: dict[str, float | None]
+    memory: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        contender, spec = self.contender, self.contender.config.architecture
+        return {
+            "contender": contender.name, "library": contender.library, "cell": spec.cell, "layers": spec.layers,
+            "units": spec.units, "steps": self.work.steps, "batch": self.work.batch, "backend": contender.backend,
+            "flushed": contender.flushed, "precision": contender.precision, "seconds": self.seconds,
+            "peak_memory_bytes": self.memory,
+        }  # fmt: skip
+
+
+def measure(
+    contenders: Sequence[Contender], work: Workload, rounds: int, report: Report | None = None
+) -> list[Measurement]:
+    """Run every pass of every contender in a warm-up and `rounds` rounds. Raise BenchmarkError if one fails.
+
+    A run with a bidirectional contender leaves out streaming.
+    """
+    streams = not any(contender.config.architecture.bidirectional for contender in contenders)
+    names = [name for name in PASSES if streams or name != STREAMING]
+    turns = [(name, i) for _ in range(rounds + 1) for name in names for i in range(len(contenders))]
+    warm_up = len(turns) // (rounds + 1)
+    seconds: list[dict[str, list[float]]] = [{name: [] for name in PASSES} for _ in contenders]
+    memory: list[int | None] = [None] * len(contenders)
+    workers: list[Worker] = []
+    try:
+        workers += (Worker(contender, work) for contender in contenders)
+        for worker in workers:
+            worker.ask("")  # returns when it is ready, so that none is timed while another is being built
+        for done, (name, i) in enumerate(turns):
+            if report is not None:
+                report(done, len(turns), f"{contenders[i].name}: {name}")
+            taken, memory[i] = workers[i].ask(name)
+            if taken is not None and done >= warm_up:
+                seconds[i][name].append(taken)
+    finally:
+        for worker in workers:
+            worker.stop()
+    medians = [{name: statistics.median(t) if t else None for name, t in times.items()} for times in seconds]
+    return [Measurement(c, work, s, m) for c, s, m in zip(contenders, medians, memory, strict=True)]
+
+
+def machine(work: Workload, contenders: Sequence[Contender]) -> dict[str, Any]:
+    """Return the processor, the device, and the versions of the libraries that were measured."""
+    libraries = sorted({contender.library for contender in contenders} - {"rnnzoo", "torch", "products"})
+    return {
+        "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
+        "device": provenance.device_name(torch.device(work.device)), **provenance.versions(),
+        **{library: _version(library) for library in libraries}, "date": provenance.today(),
+    }  # fmt: skip
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # imported from a checkout
+        return "unknown"
+
+
+class Worker:
+    """The process of one contender, which runs a pass when it is asked to."""
+
+    def __init__(self, contender: Contender, work: Workload):
+        self.name = contender.name
+        context = multiprocessing.get_context("spawn")
+        self.pipe, child_pipe = context.Pipe()
+        self.process = context.Process(target=serve, args=(contender, work, child_pipe), daemon=True)
+        with handled(signal.SIG_IGN, signal.SIGINT):  # inherited: the parent handles an interruption
+            self.process.start()
+        child_pipe.close()  # only the child has it open now, so its death ends the pipe
+
+    def ask(self, name: str) -> tuple[float | None, int | None]:
+        """Run the pass `name`, and return its seconds and the peak memory in bytes.
+
+        The seconds are None for a pass that the contender does not have, the memory where it is not known. Raises
+        BenchmarkError if the contender fails or its process dies.
+        """
+        try:
+            with suppress(OSError):  # a dead process may have left its last answer in the pipe
+                self.pipe.send(name)
+            answer = self.pipe.recv()
+        except (EOFError, OSError) as error:
+            self.process.join()
+            code = self.process.exitcode
+            raise BenchmarkError(f"{self.name} died with exit code {code}; was there enough memory?") from error
+        if isinstance(answer, str):
+            raise BenchmarkError(f"{self.name} failed: {answer}")
+        return answer
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def serve(contender: Contender, work: Workload, pipe: Connection) -> None:
+    """Build a contender, then answer every request for a pass with its seconds and memory, or with a text if it fails."""
+    try:
+        # threads inherit flush-to-zero when they start, so the settings come before the first work
+        torch.set_num_threads(work.threads)
+        torch.set_flush_denormal(contender.flushed)
+        torch.manual_seed(0)
+        device = torch.device(work.device)
+        functions = passes_of(contender, work)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+        memory_before = peak_memory(device)
+        while True:
+            name = pipe.recv()
+            seconds = timed(functions[name], device) if name in functions else None
+            memory = peak_memory(device) if contender.library != "products" else None
+            pipe.send((seconds, None if memory_before is None or memory is None else memory - memory_before))
+    except EOFError:
+        return  # the parent has closed the pipe
+    except Exception as error:  # other libraries raise what they like, and the parent reports it
+        pipe.send(f"{type(error).__name__}: {first_line(error)}")
+
+
+def timed(function: Callable[[], int], device: torch.device) -> float:
+    """Return the seconds that a pass takes, divided by how many times it repeats its work."""
+    _synchronize(device)
+    start = time.perf_counter()
+    repeats = function()
+    _synchronize(device)
+    return (time.perf_counter() - start) / repeats
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Return the peak bytes of this process, resident or allocated on a GPU, or None if the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")
+    if device.type != "cpu" or not status.exists():
+        return None
+    return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))

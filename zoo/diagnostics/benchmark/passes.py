@@ -16,15 +16,13 @@ from .contenders import PEERS, Contender, Workload, counterpart
 
 FORWARD, TRAINING, STREAMING = PASSES = ("forward", "forward + backward", "streamed step")
 """Inference on a batch, a training step without its optimizer, and one step of one stream."""
-
 STREAM_STEPS = 1000
 """Time steps of one streaming pass, over which its time is averaged."""
-
 Passes = dict[str, Callable[[], int]]
 """Function for each pass. It returns how many times it repeats the work, by which its time is divided."""
 
 
-def passes(contender: Contender, work: Workload) -> Passes:
+def passes_of(contender: Contender, work: Workload) -> Passes:
     """Build a contender and return its passes; the matrix products have none for streaming."""
     return product_passes(contender, work) if contender.library == "products" else network_passes(contender, work)
 
@@ -95,11 +93,8 @@ class PeerNetwork(nn.Module):
         self.bidirectional = bool(spec.bidirectional)
         self.head = nn.Linear(spec.units * (2 if spec.bidirectional else 1), self.interface.outputs)
 
-    def forward(
-        self,
-        x: Tensor,  # (batch, time, features)
-    ) -> Tensor:
-        """Return logits, (batch, outputs) or (batch, time, outputs)."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits, (batch, outputs) or (batch, time, outputs), for x, (batch, time, features)."""
         outputs: Tensor = self.stack(x)[0]
         if self.interface.readout == "every":
             return self.head(outputs)
@@ -110,12 +105,8 @@ class PeerNetwork(nn.Module):
         forward, backward = outputs.chunk(2, -1)  # the backward direction ends at the first step
         return self.head(torch.cat([forward[:, -1], backward[:, 0]], -1))
 
-    def step(
-        self,
-        x: Tensor,  # (batch, features)
-        state: Any,
-    ) -> tuple[Tensor, Any]:
-        """Return logits, (batch, outputs), and the new state after one time step."""
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return logits, (batch, outputs), and the new state after one time step x, (batch, features)."""
         outputs, state = self.stack(x[:, None], state)
         return self.head(outputs[:, -1]), state
 
@@ -127,7 +118,7 @@ def product_passes(contender: Contender, work: Workload) -> Passes:
     """
     network = builder.build(contender.config, device="meta", allow_large=True)
 
-    @cache  # maps of one shape share it: reading and writing other memory is not what is measured
+    @cache  # maps of one shape share a buffer: reading and writing other memory is not what is measured
     def buffer(role: str, rows: int, columns: int) -> Tensor:
         return torch.rand(rows, columns, device=work.device)
 
@@ -141,10 +132,9 @@ def product_passes(contender: Contender, work: Workload) -> Passes:
             products.append((repeats, buffer("in", rows, inputs), weight, buffer("out", rows, outputs)))
 
     def multiply(passes: int) -> int:
-        for _ in range(passes):
-            for repeats, x, weight, out in products:
-                for _ in range(repeats):
-                    torch.mm(x, weight, out=out)
+        for repeats, x, weight, out in products * passes:
+            for _ in range(repeats):
+                torch.mm(x, weight, out=out)
         return 1
 
     return {FORWARD: lambda: multiply(1), TRAINING: lambda: multiply(3)}

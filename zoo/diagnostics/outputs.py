@@ -1,0 +1,184 @@
+"""What the outputs of the layers look like: how they approach their end, how they are spread, and what saturates.
+
+Average estimation error: "Overcoming the vanishing gradient problem in plain recurrent networks", eq. 1 and 3, Fig. 1
+and 4. Histograms and saturation: Chen 2022, section 3.3, diagnostic C, Fig. 3.6 and 3.9, here for every layer of a
+recurrent network.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..cells.base import State
+from ..networks.layer import Direction
+from ..networks.recurrent import RecurrentNetwork
+from .base import Array, Axis, Result, histograms
+from .subject import describe, layer_inputs, requires_recurrent, sequence_lengths, valid_steps
+
+AGAINST = ("last", "previous")
+BINS = 40
+SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
+"""Functions that saturate, and the two values at which they do."""
+NEAR = 0.05
+"""A value is saturated if it is within this part of the range of either end."""
+
+
+@dataclass(frozen=True)
+class Estimation(Result):
+    """Differences of a layer's outputs, over sequences and units, in the units of the activations.
+
+    mean: (against, layer, step), E[h_t - h_T] ("last", eq. 1) and E[h_t - h_{t-1}] ("previous", eq. 3, with h_0 = 0).
+    variance: (against, layer, step), of the same differences. With lengths, T is each sequence's own last step, and
+    steps beyond it do not count.
+    """
+
+    mean: Array
+    variance: Array
+
+    paper = "rin"
+    section = "eq. 1-3, Fig. 1 and 4"
+
+    @property
+    def lines(self) -> list[str]:
+        lines = []
+        for against, text in (("last", "h_t - h_T"), ("previous", "h_t - h_{t-1}")):
+            mean, variance = (array.at(against=against).values for array in (self.mean, self.variance))
+            bound, largest = np.nanmax(np.abs(mean)), np.nanmax(variance)
+            lines.append(f"E[{text}] is within {bound:.3g} of zero; its variance is at most {largest:.3g}.")
+        return lines
+
+
+@requires_recurrent
+@torch.no_grad()
+def estimation(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    lengths: Tensor | None = None,  # (batch,)
+) -> Estimation:
+    """Compute the average estimation errors of every layer's outputs, in eval mode."""
+    ends, valid = sequence_lengths(x, lengths) - 1, valid_steps(x, lengths)
+    moments = []
+    for outputs in network.features(x, lengths):
+        h = outputs.double().cpu().flatten(2)  # (batch, time, units)
+        last = h[torch.arange(len(h)), ends].unsqueeze(1)
+        previous = torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], 1)
+        moments.append([_moments(h - other, valid) for other in (last, previous)])
+    axes = (Axis("against", AGAINST), Axis.counted("layer", len(moments)), Axis.counted("step", x.shape[1]))
+    mean, variance = np.array(moments).transpose(2, 1, 0, 3)
+    return Estimation({"of": describe(network.config), "sequences": len(x)}, Array(mean, axes), Array(variance, axes))
+
+
+def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and variance over the valid sequences and all units, (time,) each.
+
+    difference: (batch, time, units). valid: (batch, time).
+    """
+    weights = valid.double().unsqueeze(2).expand_as(difference)
+    n = weights.sum((0, 2))
+    mean = (difference * weights).sum((0, 2)) / n
+    variance = ((difference - mean[:, None]).square() * weights).sum((0, 2)) / n
+    return mean.numpy(), variance.numpy()
+
+
+@dataclass(frozen=True)
+class Saturation(Result):
+    """Shares of the values at all steps. Pure numbers.
+
+    outputs: (layer, from), the share of hidden outputs in each bin of equal width, whose left edge is `from`.
+    saturated: (layer, function), the share of values of each squashing function within 5 % of its range of either end.
+    Functions are numbered in the order in which a step calls them; those of the input alone begin with x.
+    """
+
+    outputs: Array
+    saturated: Array
+
+    paper = "chen"
+    section = "section 3.3, Fig. 3.6 and 3.9"
+
+    @property
+    def lines(self) -> list[str]:
+        if not self.saturated.values.size:
+            return ["Nothing in its steps saturates."]
+        shares = zip(self.saturated.axis("function").ticks, np.nanmean(self.saturated.values, 0), strict=True)
+        return [
+            f"Saturated, mean over the layers: {', '.join(f'{name} {100 * share:.3g} %' for name, share in shares)}."
+        ]
+
+
+class SquashingRecorder(TorchFunctionMode):
+    """Keeps, while it is entered, the result of every sigmoid and tanh, in the order of the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, Tensor]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "").removesuffix("_")
+        if name in SQUASHING and isinstance(result, Tensor):
+            self.calls.append((name, result))
+        return result
+
+
+@requires_recurrent
+@torch.no_grad()
+def saturation(
+    network: RecurrentNetwork,
+    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+    lengths: Tensor | None = None,  # (batch,)
+    bins: int = BINS,
+) -> Saturation:
+    """Compute the shares over all steps of all sequences, in eval mode; padding is left out.
+
+    Of a bidirectional network, the functions are those of the forward direction, the outputs those of both.
+    """
+    valid = valid_steps(x, lengths)
+    outputs = [h.cpu()[valid].flatten() for h in network.features(x, lengths)]
+    shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
+    functions = [
+        _function_shares(layer.forward_direction, inputs, layer.initial_state(inputs[0]), valid)
+        for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
+    ]
+    names = tuple(functions[-1])
+    table = np.array([[layer.get(name, np.nan) for name in names] for layer in functions])
+    layers = Axis.counted("layer", len(outputs))
+    setting = {"of": describe(network.config), "sequences": len(x)}
+    return Saturation(
+        setting, Array(shares, (layers, edges), "hidden output"),
+        Array(table.reshape(len(outputs), len(names)), (layers, Axis("function", names))),
+    )  # fmt: skip
+
+
+def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: Tensor) -> dict[str, float]:
+    """Return the saturated share of each function: `1 sigmoid`, `2 tanh`, ..., and `x1 tanh` of the input alone.
+
+    inputs: (time, batch, channels, ...). state: (batch, channels, ...) each; those of a backward direction are not used.
+    valid: (batch, time).
+    """
+    saturated: Counter[str] = Counter()
+    values_seen: Counter[str] = Counter()
+
+    def count(prefix: str, calls: list[tuple[str, Tensor]], valid: Tensor) -> None:
+        for i, (name, values) in enumerate(calls, start=1):
+            low, high = SQUASHING[name]
+            margin = NEAR * (high - low)
+            counted = values[valid.to(values.device)]
+            saturated[f"{prefix}{i} {name}"] += int(((counted < low + margin) | (counted > high - margin)).sum())
+            values_seen[f"{prefix}{i} {name}"] += counted.numel()
+
+    state = state[: len(direction.cell.states)]
+    with SquashingRecorder() as recorder:
+        prepared = direction.cell.prepare(direction.input(inputs))  # all steps at once
+    count("x", recorder.calls, valid.T)
+    with direction.hold_projections(inputs[0]):  # so that functions that make a matrix are not recorded
+        for t, x_t in enumerate(zip(*(part.unbind(0) for part in prepared), strict=True)):
+            with SquashingRecorder() as recorder:
+                state = direction.step(x_t, state)
+            count("", recorder.calls, valid[:, t])
+    return {name: saturated[name] / max(total, 1) for name, total in values_seen.items()}
