@@ -40,7 +40,7 @@ def bench(
     import torch
 
     from zoo.diagnostics import benchmark
-    from zoo.networks.devices import resolve_device
+    from zoo.networks.base import resolve_device
 
     config, target = entry.config, resolve_device(device)
     flushed = (False,) if target.type != "cpu" else (True, False) if unflushed else (True,)

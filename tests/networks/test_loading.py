@@ -11,9 +11,9 @@ from helpers import config, network, normal, same
 from zoo import load
 from zoo.checkpoints.tensors import FILE
 from zoo.errors import CheckpointError, RequestError
-from zoo.networks import golden, weights
+from zoo.networks import golden, loading
+from zoo.networks.base import NETWORKS, meta_network, network_class
 from zoo.networks.builder import build
-from zoo.networks.configured import NETWORKS, meta_network, network_class
 from zoo.networks.feedforward import FeedForward
 from zoo.networks.network import Network
 from zoo.networks.recurrent import RecurrentNetwork
@@ -29,7 +29,7 @@ def of_words(trainable: bool) -> Config:
 
 
 def saved(net: Network, folder: Path) -> Path:
-    weights.save(net, folder)
+    loading.save(net, folder)
     return folder
 
 
@@ -73,7 +73,7 @@ def test_weights_that_do_not_fit_leave_a_network_as_it_was(tmp_path: Path) -> No
     net = build(config(units=5), device="cpu")
     before = {name: p.clone() for name, p in net.state_dict().items()}
     with pytest.raises(CheckpointError, match="does not fit small"):
-        weights.load_weights(net, saved(build(config(), device="cpu"), tmp_path) / FILE)
+        loading.load_weights(net, saved(build(config(), device="cpu"), tmp_path) / FILE)
     same(dict(net.state_dict()), before, 0)
 
 

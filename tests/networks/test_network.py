@@ -33,7 +33,7 @@ from zoo import load, registry
 from zoo.cells import CELLS
 from zoo.cells.projections import Projection
 from zoo.errors import RequestError, SizeError
-from zoo.networks import builder, configured, sizes
+from zoo.networks import base, builder, sizes
 from zoo.networks.layer import Direction
 from zoo.networks.network import Network
 from zoo.registry.schema import Architecture, Config, Init, Interface
@@ -1070,7 +1070,7 @@ def test_parameters_of_the_headline_model() -> None:
 def test_every_registered_model_can_be_counted() -> None:
     for name in registry.models():
         size = sizes.counts(name)
-        assert 0 < size.parameters <= configured.MAX_PARAMETERS, name
+        assert 0 < size.parameters <= base.MAX_PARAMETERS, name
         assert size.multiply_adds > size.parameters / 2, name
 
 
@@ -1081,9 +1081,9 @@ def test_huge_networks_are_refused_before_memory_is_taken() -> None:
 
 def test_large_networks_are_built_and_loaded_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     size = sizes.parameters(network())
-    monkeypatch.setattr(configured, "MAX_PARAMETERS", size)
+    monkeypatch.setattr(base, "MAX_PARAMETERS", size)
     network()
-    monkeypatch.setattr(configured, "MAX_PARAMETERS", size - 1)
+    monkeypatch.setattr(base, "MAX_PARAMETERS", size - 1)
     with pytest.raises(SizeError, match=f"small has {size} parameters, more than {size - 1}; pass allow_large"):
         network()
     large = builder.build(config(), device="cpu", allow_large=True)
@@ -1102,7 +1102,7 @@ def test_frozen_embeddings_count_against_the_limit(monkeypatch: pytest.MonkeyPat
     words = Interface(vocabulary=100, steps=6, outputs=4, readout="last")
     frozen = Architecture(cell="rnn", layers=1, units=3, embedding=Embedding(size=50, trainable=False))
     spec = Config(name="small", task="none", architecture=frozen, interface=words)
-    monkeypatch.setattr(configured, "MAX_PARAMETERS", sizes.parameters(builder.build(spec, device="meta")))
+    monkeypatch.setattr(base, "MAX_PARAMETERS", sizes.parameters(builder.build(spec, device="meta")))
     with pytest.raises(SizeError, match="small has"):
         builder.build(spec, device="cpu")
 

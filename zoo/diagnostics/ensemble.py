@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..cells import cell_class
 from ..cells.base import Cell, State
 from ..errors import RequestError
-from ..networks.configured import meta_network, refuse_large
+from ..networks.base import meta_network, refuse_large
 from ..networks.initialisers import initialise_direction
 from ..networks.layer import Direction
 from ..registry.schema import Config, Init

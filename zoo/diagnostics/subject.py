@@ -19,8 +19,8 @@ from ..checkpoints.references import Reference
 from ..data import task_data
 from ..errors import RequestError, UnknownNameError, first_problem
 from ..networks import loading
+from ..networks.base import network_class
 from ..networks.builder import build
-from ..networks.configured import network_class
 from ..networks.feedforward import FeedForward
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork

@@ -6,11 +6,9 @@ from .. import registry
 from ..errors import RequestError
 from ..registry import Entry
 from ..registry.schema import Config
-from .configured import meta_network, refuse_large
-from .devices import resolve_device, resolve_dtype
+from .base import meta_network, refuse_large, resolve_device, resolve_dtype
 from .initialisers import initialise, one_thread
 from .network import Network
-from .weights import avoid_denormals
 
 
 def build(
@@ -41,7 +39,9 @@ def build(
         refuse_large(network, "; pass allow_large=True to build it")
     target = resolve_device(device, meta=True)
     if target.type == "cpu":
-        avoid_denormals()
+        # gradients that vanish through many layers and steps end as denormal numbers, on which a CPU is many times slower;
+        # torch's worker threads inherit the setting when they start
+        torch.set_flush_denormal(True)
     if target.type != "meta":
         network.to_empty(device="cpu")
         with one_thread(), torch.device("cpu"):  # whatever torch's default device is

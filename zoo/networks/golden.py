@@ -13,7 +13,7 @@ from torch import Tensor
 from ..checkpoints import configs
 from ..checkpoints.tensors import read_tensors, write_tensors
 from ..errors import CheckpointError, first_line
-from .configured import ConfiguredModule
+from .base import ConfiguredModule
 
 FILE = configs.GOLDEN
 BATCH, STEPS = 2, 1000

@@ -10,7 +10,7 @@ from ..checkpoints.references import Reference
 from ..errors import RequestError
 from .builder import build
 from .network import Network, with_classes
-from .weights import assemble, load_weights, save
+from .pretrained import assemble, load_weights, save
 
 __all__ = ["assemble", "load", "load_weights", "save"]
 

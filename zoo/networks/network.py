@@ -1,19 +1,51 @@
-"""The base of all networks: a body that subclasses make, a readout and a linear head."""
+"""The base of all networks: a body that subclasses make, a readout and a linear head; masks and means over time."""
 
+import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..cells.projections import Projection
 from ..checkpoints.tokenizer import PADDING
 from ..errors import RequestError, first_problem
 from ..registry import load_registry
-from ..registry.schema import Config, Embedding, Interface
-from .conv_head import ConvolutionalHead
+from ..registry.schema import Config, ConvHead, Interface
 from .pretrained import PretrainedMixin
-from .sequences import mask
+
+
+class ConvolutionalHead(nn.Module):
+    """Maps an image of states to a vector: convolutions with rectifiers, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
+    the mean over the image. Without a specification it takes the mean only."""
+
+    convolutions: Sequence[nn.Conv2d]
+
+    def __init__(self, spec: ConvHead | None, channels: int):
+        super().__init__()
+        widths = [channels, *(spec.filters if spec else ())]
+        kernel, stride = (spec.kernel, spec.stride) if spec else (1, 1)
+        self.convolutions = nn.ModuleList(  # type: ignore[assignment]
+            nn.Conv2d(*pair, kernel, stride, padding=kernel // 2) for pair in pairwise(widths)
+        )
+        self.width = widths[-1]
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return the mean over the image after the last convolution, (..., self.width), for h, (..., channels, height, width)."""
+        leading, h = h.shape[:-3], h.flatten(0, -4)
+        for convolution in self.convolutions:
+            h = F.relu(convolution(h))
+        return h.mean((-2, -1)).unflatten(0, leading)
+
+    def multiply_adds(self, image: Sequence[int]) -> int:
+        """Return the multiply-adds of the convolutions for one image, whose height and width `image` gives."""
+        total = 0
+        for convolution in self.convolutions:
+            image = [(side - 1) // convolution.stride[0] + 1 for side in image]
+            total += math.prod(image) * convolution.weight.numel()
+        return total
 
 
 class Network(PretrainedMixin):
@@ -33,9 +65,12 @@ class Network(PretrainedMixin):
         self.config = config
 
     def _add_head(self) -> None:
-        """Register what follows the layers; subclasses call it after registering theirs, whose parameters come first."""
-        spec = self.config.architecture
-        self.embedding = _make_embedding(spec.embedding, self.interface.vocabulary)
+        """Register the embedding and the head. Subclasses call it after they register layers, to keep the order of parameters."""
+        spec, vocabulary = self.config.architecture, self.interface.vocabulary
+        self.embedding = None
+        if spec.embedding is not None and vocabulary is not None:
+            self.embedding = nn.Embedding(vocabulary, spec.embedding.size, padding_idx=PADDING)
+            self.embedding.weight.requires_grad_(spec.embedding.trainable)
         self.neck = ConvolutionalHead(spec.head, self.width)
         self.head = nn.Linear(self.neck.width, self.interface.outputs)
 
@@ -61,19 +96,15 @@ class Network(PretrainedMixin):
         return self._pooled(x, lengths)[0]
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return what `pooled` returns, and the lengths of the sequences that it is of, (batch,)."""
+        """Return what `pooled` returns, and the length of each sequence in it, (batch,)."""
         raise NotImplementedError
 
-    def _logits(
-        self,
-        pooled: Tensor,  # (batch, width) or (batch, time, width)
-        lengths: Tensor | None,  # (batch,)
-    ) -> Tensor:
+    def _logits(self, pooled: Tensor, lengths: Tensor | None) -> Tensor:
         logits = self.head(pooled)
         return mask(logits, lengths) if self.interface.readout == "every" else logits
 
     def projections_per_step(self) -> Iterable[Projection]:
-        """The linear maps that act once on every time step of the input, for counting multiply-adds."""
+        """Return the linear maps that act once on every time step of the input, for counting multiply-adds."""
         raise NotImplementedError
 
     @property
@@ -98,7 +129,7 @@ class Network(PretrainedMixin):
 
     def _check_dtype(self, x: Tensor) -> None:
         """Raise RequestError unless x is a tensor of the dtype that the network reads."""
-        name = self.config.name
+        name, dtype = self.config.name, self.dtype
         if not isinstance(x, Tensor):
             raise RequestError(
                 f"{name} takes a tensor, padded, with lengths if the sequences differ; got {type(x).__name__}."
@@ -106,7 +137,7 @@ class Network(PretrainedMixin):
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
                 raise RequestError(f"{name} takes tokens, torch.int64; got {x.dtype}.")
-        elif x.dtype != (dtype := self.dtype) and not torch.is_autocast_enabled(x.device.type):
+        elif x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
             raise RequestError(f"{name} takes {dtype}; got {x.dtype}. Try x.to({dtype}).")
 
     def _shape_text(self, leading: str) -> str:
@@ -116,10 +147,8 @@ class Network(PretrainedMixin):
 
 def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     """Return the config with that many outputs, or with outputs of these names. Raises RequestError."""
-    names: tuple[str, ...] = ()
-    outputs = classes
-    if isinstance(classes, Sequence) and not isinstance(classes, str):
-        names, outputs = tuple(classes), len(classes)
+    named = isinstance(classes, Sequence) and not isinstance(classes, str)
+    names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
@@ -127,10 +156,48 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     return config.model_copy(update={"interface": interface})
 
 
-def _make_embedding(spec: Embedding | None, vocabulary: int | None) -> nn.Embedding | None:
-    """Return the vectors of the tokens, that of padding zero; they require gradients only if they are trainable."""
-    if spec is None or vocabulary is None:
+def shape_text(x: Tensor) -> str:
+    """Return the shape of x in words, with a remark if x is empty."""
+    return f"{tuple(x.shape)}{'' if x.numel() else ', which is empty'}"
+
+
+def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
+    """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
+
+    Valid lengths are integers from 1 on, and those of one sequence add up to at most `time`.
+    """
+    try:
+        tensor = torch.as_tensor(lengths, device=x.device)
+    except (TypeError, ValueError, RuntimeError):
         return None
-    embedding = nn.Embedding(vocabulary, spec.size, padding_idx=PADDING)
-    embedding.weight.requires_grad_(spec.trainable)
-    return embedding
+    odd = tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex()
+    if odd or tensor.shape != (*x.shape[:1], *parts):
+        return None
+    tensor = tensor.long()
+    if torch.compiler.is_exporting():  # lengths have no values during an export
+        return tensor
+    fits = tensor.min() >= 1 and tensor.reshape(len(x), -1).sum(1).max() <= x.shape[1]
+    return tensor if fits else None
+
+
+def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return x, (batch, time, ...), with zeros beyond each sequence's end, whatever x has there, NaN included."""
+    if lengths is None:
+        return x
+    inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+    return torch.where(inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), x, 0)
+
+
+def sum_over_time(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the sum of x, (batch, time, ...), over time, and the number of steps in the sum, (batch,), in float32 or more.
+
+    x must be zero beyond each sequence's end.
+    """
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    total = x.sum(1, dtype=dtype)
+    return total, total.new_full(x.shape[:1], x.shape[1]) if lengths is None else lengths.to(dtype)
+
+
+def mean_of_sum(total: Tensor, count: Tensor) -> Tensor:
+    """Return total, (batch, ...), divided by count, (batch,)."""
+    return total / count.reshape(-1, *[1] * (total.dim() - 1))

@@ -1,13 +1,15 @@
-"""`from_pretrained`, `save_pretrained` and `push_to_hub` of a network, as users of transformers know them."""
+"""A network's weights from and to files and the Hub: strict reading, and methods named as in transformers."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 
-from ..checkpoints import configs, tensors
+from ..checkpoints import configs, tensors, tokenizer
+from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hub.browse import identity
 from ..checkpoints.hub.client import Connection
 from ..checkpoints.hub.upload import MAIN, PushOptions, branch_head, commit_files, has_files, remote_state
@@ -15,15 +17,66 @@ from ..checkpoints.references import SCHEME, Reference, check_repo
 from ..checkpoints.sources import resolve
 from ..errors import CheckpointError, RequestError
 from ..registry import models
+from ..utils import files
 from ..utils.text import has_secret
 from ..utils.version import __version__
 from . import golden
-from .configured import ConfiguredModule
-from .weights import assemble, save
+from .base import ConfiguredModule, meta_network, refuse_large, resolve_device, resolve_dtype
+
+
+def assemble(
+    checkpoint: Checkpoint, *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
+    allow_large: bool = False,
+) -> Any:  # fmt: skip
+    """Return the Network of a checkpoint that is on this machine, with its weights and its tokenizer, in eval mode.
+
+    device, dtype, allow_large: as for `load`. Raises CheckpointError if a tensor is missing, left over, of another shape or
+    dtype, or not finite; SizeError and RequestError as `load` does.
+    """
+    config, target, target_dtype = checkpoint.config, resolve_device(device, meta=True), resolve_dtype(dtype)
+    network = meta_network(config)
+    if not allow_large:
+        refuse_large(network, "; pass allow_large=True to build it")
+    torch.set_flush_denormal(True)  # as in `build`
+    load_weights(network, checkpoint.files[tensors.FILE])
+    if words := checkpoint.files.get(tokenizer.FILE):
+        network.tokenizer = tokenizer.Tokenizer.read(words, config.interface.vocabulary or 0, config.interface.steps)
+    return network.to(device=target, dtype=target_dtype).eval()
+
+
+def load_weights(network: ConfiguredModule, path: Path) -> None:
+    """Make the tensors of a safetensors file the parameters of `network`, which may be on the meta device.
+
+    Raises CheckpointError, with a list of what differs, unless names, shapes and dtypes are those of the network and every
+    value is finite. The network is then unchanged.
+    """
+    found = tensors.read_tensors(path)
+    if problems := tensors.differences(network.state_dict(), found, finite=True):
+        raise CheckpointError(f"{path} does not fit {network.config.name}: {problems}.")
+    # safetensors maps the file into memory, and somebody may write into the file later: copy every tensor
+    network.load_state_dict({name: tensor.clone() for name, tensor in found.items()}, assign=True)
+
+
+def save(network: ConfiguredModule, folder: Path) -> None:
+    """Write a network's checkpoint into `folder`, in float32, each file complete or not at all. Same weights, same bytes.
+
+    Raises CheckpointError if the network's tensors are not those that its config asks for.
+    """
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    if problems := tensors.differences(meta_network(network.config).state_dict(), state):
+        raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
+    tensors.write_tensors(folder / tensors.FILE, state)
+    if network.tokenizer is None:
+        (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
+    else:
+        files.atomic_write(folder / tokenizer.FILE, network.tokenizer.content())
+    config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
+    files.atomic_write(folder / configs.FILE, config.encode())
 
 
 class PretrainedMixin(ConfiguredModule):
-    """Takes a network from the registry, a folder or the Hub, and puts one into a folder or on the Hub."""
+    """Loads a network from the registry, a folder or the Hub, and saves one to a folder or the Hub."""
 
     @classmethod
     def from_pretrained(
@@ -32,7 +85,7 @@ class PretrainedMixin(ConfiguredModule):
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
-        The class of the network is that of its config. Arguments and errors are those of `zoo.load`, and it is as strict: no
+        The config decides the class of the network. Arguments and errors are those of `zoo.load`, which is as strict: no
         tensor is left out or left over, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
@@ -42,11 +95,11 @@ class PretrainedMixin(ConfiguredModule):
         return network
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write weights, config and vocabulary into `folder`, from which `zoo.load` and `from_pretrained` take them.
+        """Write weights, config and vocabulary into `folder`, for `zoo.load` and `from_pretrained`.
 
-        The weights are written in float32, whatever the network computes in. Raises CheckpointError if the network is not
-        what its config says, as when its head was replaced by hand (see `reset_head`). Raises RequestError if `load` would
-        not find the folder: for a name of the registry, an address on the Hub, or a file.
+        The weights are written in float32, in whatever dtype the network computes. Raises CheckpointError if the network is
+        not what its config says, for example because its head was replaced by hand (see `reset_head`). Raises RequestError
+        if `load` would not find the folder: for a name of the registry, an address on the Hub, or a file.
         """
         name = os.fspath(folder)
         if name in models():
@@ -74,17 +127,16 @@ class PretrainedMixin(ConfiguredModule):
         if has_secret(text):
             raise RequestError("The message seems to contain a token; nothing was pushed.")
         options = PushOptions(private=private, revision=revision, create_pr=create_pr)
-        files = {**self._checkpoint_files(), configs.CARD: _card(self.config.name, repo)}
+        contents = {**self._checkpoint_files(), configs.CARD: _card(self.config.name, repo)}
         with Connection() as hub:
             state = remote_state(hub, repo, options, identity(hub))
-            base = state.head or (
-                branch_head(hub, repo, MAIN) if state.exists else None
-            )  # a new branch begins as a copy of main
+            # a branch that does not exist yet begins as a copy of main
+            base = state.head or (branch_head(hub, repo, MAIN) if state.exists else None)
             if base is not None and configs.CARD in hub.listing(repo, [configs.CARD], base):
-                del files[configs.CARD]
-            if state.head is not None and has_files(hub, repo, state.head, files):
+                del contents[configs.CARD]
+            if state.head is not None and has_files(hub, repo, state.head, contents):
                 return f"{SCHEME}{repo}@{state.head}"
-            commit, _, pull_request = commit_files(hub, repo, files, state, options, text)
+            commit, _, pull_request = commit_files(hub, repo, contents, state, options, text)
             return pull_request or f"{SCHEME}{repo}@{commit}"
 
     def _checkpoint_files(self) -> dict[str, bytes]:
@@ -94,7 +146,7 @@ class PretrainedMixin(ConfiguredModule):
             save(self, folder)
             if odd := tensors.not_finite(folder / tensors.FILE):
                 raise CheckpointError(f"{', '.join(odd[:5])} has values that are not finite; nothing was pushed.")
-            # golden outputs of the network that others will load, in float32
+            # the golden outputs are those of the saved network, in float32, as others will load it
             loaded = assemble(resolve(Reference(name, folder=folder)), device="cpu", allow_large=True)
             golden.write(loaded, folder / golden.FILE)
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}

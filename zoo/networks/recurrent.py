@@ -11,9 +11,8 @@ from ..errors import RequestError
 from ..registry.schema import Config
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
-from .sequence_network import SequenceNetwork, shape_text
-from .sequences import mask, mean_of_sum, sum_over_time, valid_lengths
-from .stack import LayerRecord, NetworkState
+from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
+from .stack import LayerRecord, NetworkState, SequenceNetwork
 
 
 class RecurrentNetwork(SequenceNetwork):

@@ -7,7 +7,7 @@ from torch import nn
 
 from .. import registry
 from ..registry.lock import Counts
-from .configured import meta_network
+from .base import meta_network
 from .network import Network
 
 

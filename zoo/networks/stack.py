@@ -1,4 +1,4 @@
-"""A stack of recurrent layers and the ways to run it over a sequence."""
+"""A stack of recurrent layers, the ways to run it over a sequence, and the base of the networks that have stacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from . import kernels
 from .kernels import wavefront
 from .kernels.shared import intercepted
 from .layer import Direction, Layer, LayerInput, LazyEmbedding, Outputs, Scan, stacked
+from .network import Network, mask, mean_of_sum, shape_text, sum_over_time
 
 NetworkState = tuple[State, ...]
 """One tuple per layer, each of (batch, units, ...) tensors; a network whose readout is "mean" adds (sum, count)."""
@@ -26,16 +27,11 @@ LayerRecord = tuple[Tensor, list[Tensor]]
 
 @dataclass
 class ScanSettings:
-    """How a network runs its layers. All stacks of one network share one object."""
+    """How a network runs its layers: see the properties of SequenceNetwork. All stacks of one network share one object."""
 
     backend: str = "auto"
-    """The scan: "plain" is the reference; "fused" is the fastest of zoo.networks.kernels that applies, or an error; "auto" is
-    that one or else plain. They agree to rounding."""
     tbptt_steps: int | None = None
-    """Cut gradients through time every this many steps (truncated backpropagation through time)."""
     checkpoint_every: int | None = None
-    """Keep the states of every this many steps for the backward pass, and compute the others again (activation
-    checkpointing)."""
 
     def check(self) -> None:
         """Raise RequestError if a value is invalid."""
@@ -55,50 +51,37 @@ def output_width(spec: Architecture) -> int:
 def make_layers(spec: Architecture, inputs: int) -> nn.ModuleList:
     """Return the layers of an architecture, bottom to top; the lowest reads `inputs` channels."""
     row, cell = cell_row(spec.cell), cell_class(spec.cell)
-    options: dict[str, Any] = dict(spec.options)
-    if row.layers_inside:
-        options["depth"] = spec.layers
+    options: dict[str, Any] = {**spec.options, **({"depth": spec.layers} if row.layers_inside else {})}
     widths = [inputs] + [output_width(spec)] * (0 if row.layers_inside else spec.layers - 1)
     projections = ProjectionFactory(spec.units, spec.kernel, spec.layer_norm)
 
-    def layer(width: int) -> Layer:
-        count = 2 if spec.bidirectional else 1
-        directions = [
-            Direction(cell, width, projections, options, spec.zoneout, spec.recurrent_dropout) for _ in range(count)
-        ]
-        return Layer(directions, spec.bidirectional)
+    def direction(width: int) -> Direction:
+        return Direction(cell, width, projections, options, spec.zoneout, spec.recurrent_dropout)
 
-    return nn.ModuleList(layer(width) for width in widths)
+    directions = 2 if spec.bidirectional else 1
+    return nn.ModuleList(Layer([direction(n) for _ in range(directions)], spec.bidirectional) for n in widths)
 
 
 class Stack:
     """Layers, one above the other, with dropout between them, and how to run them.
 
-    It is no module: the network registers the layers, under the names that checkpoints have, and makes a Stack of what it
-    has now.
+    A Stack is not a torch module: the network registers the layers, under the names that checkpoints have, and makes a new
+    Stack of its present layers for every call.
     """
 
     def __init__(self, config: Config, layers: Sequence[Layer], dropout: nn.Dropout, settings: ScanSettings):
         self.config, self.layers, self.dropout, self.settings = config, layers, dropout, settings
 
-    def zero_state(
-        self,
-        x: LayerInput,  # (batch, time, channels, ...)
-    ) -> NetworkState:
-        """Return zero states for a batch like `x`."""
+    def zero_state(self, x: LayerInput) -> NetworkState:
+        """Return zero states for a batch like `x`, (batch, time, channels, ...)."""
         return tuple(layer.initial_state(x[:, 0]) for layer in self.layers)
 
-    def run(
-        self,
-        x: LayerInput,  # (batch, time, channels, ...)
-        state: NetworkState,
-        lengths: Tensor | None,  # (batch,)
-    ) -> tuple[Outputs, NetworkState]:
+    def run(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """Return the top layer's outputs, time first, and the final states of all layers.
 
-        Raises RequestError for settings that the layers cannot have.
+        x: (batch, time, channels, ...). lengths: (batch,). Raises RequestError for settings that the layers cannot have.
         """
-        if torch.compiler.is_dynamo_compiling():  # which would unroll the steps of the plain scan, layer by layer
+        if torch.compiler.is_dynamo_compiling():  # dynamo would unroll every step of every layer of the plain scan
             return torch.compiler.disable(self.run)(x, state, lengths)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
@@ -119,7 +102,7 @@ class Stack:
         return torch.cat(parts), state
 
     def _scan(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """Compute what `run` returns, by the scan that `backend` asks for."""
+        """Return what `run` returns, computed by the scan that `backend` asks for."""
         backend, tbptt_steps = self.settings.backend, self.settings.tbptt_steps
         if isinstance(x, LazyEmbedding):
             fused_scan = None if backend == "plain" else kernels.layer_scan(self.layers, x)
@@ -142,25 +125,108 @@ class Stack:
         return self.scan_layers(x, state, lengths, Direction.scan)
 
     def scan_layers(
-        self,
-        x: LayerInput,  # (batch, time, channels, ...)
-        state: NetworkState,
-        lengths: Tensor | None,  # (batch,)
-        scan_direction: Scan,
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, scan_direction: Scan,
         records: list[LayerRecord] | None = None,
-    ) -> tuple[Outputs, NetworkState]:
-        """Scan layer after layer and return what `run` returns; append what each layer read and put out to `records`."""
+    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
+        """Scan layer after layer by `scan_direction`. Arguments and result are those of `run`.
+
+        records: a list that gets one LayerRecord per layer; x must then be a tensor.
+        """
         layer_input: LayerInput = x.transpose(0, 1)
         final = []
-        for depth, layer in enumerate(self.layers):
-            outputs, layer_final = layer.scan(
-                layer_input, state[depth], lengths, self.settings.tbptt_steps, scan_direction
-            )
-            final.append(layer_final)
+        for depth, (layer, start) in enumerate(zip(self.layers, state, strict=True)):
+            outputs, end = layer.scan(layer_input, start, lengths, self.settings.tbptt_steps, scan_direction)
+            final.append(end)
             if records is not None:
-                assert isinstance(layer_input, Tensor)  # who records has embeddings looked up
+                assert isinstance(layer_input, Tensor)
                 outputs = list(outputs)
                 records.append((layer_input, outputs))
             if depth < len(self.layers) - 1:
                 layer_input = self.dropout(stacked(outputs))
         return outputs, tuple(final)
+
+
+def _setting(name: str, doc: str) -> Any:
+    """Return a property that reads and writes one field of a network's ScanSettings."""
+    return property(
+        lambda network: getattr(network.settings, name), lambda network, value: setattr(network.settings, name, value),
+        doc=doc,
+    )  # fmt: skip
+
+
+class SequenceNetwork(Network):
+    """A network that reads sequences through one or more stacks of recurrent layers; `layers` is the first stack.
+
+    The network runs its layers by their methods and does not call them, so forward hooks on layers do not run; hooks on the
+    linear maps in layers do.
+    """
+
+    layers: Sequence[Layer]
+    backend: str = _setting("backend", "The scan: \"plain\" is the reference; \"fused\" is the fastest of zoo.networks.kernels "
+        "that applies, or an error; \"auto\" is that one, or else plain. They agree to rounding.")  # fmt: skip
+    tbptt_steps: int | None = _setting(
+        "tbptt_steps", "Cut gradients through time every this many steps (truncated backpropagation through time)."
+    )
+    checkpoint_every: int | None = _setting("checkpoint_every", "Keep only the states of every this many steps for the "
+        "backward pass, and recompute the others (activation checkpointing).")  # fmt: skip
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        spec, interface = config.architecture, config.interface
+        self.settings = ScanSettings()
+        self.width = output_width(spec)
+        inputs = spec.embedding.size if spec.embedding else interface.input[0]
+        self.layers = make_layers(spec, inputs)  # type: ignore[assignment]
+        self.dropout = nn.Dropout(spec.dropout)
+        self._add_head()
+        self._mean_std = (0.0, 1.0)
+        if spec.standardize:
+            assert not isinstance(interface.mean, tuple)  # only inputs without time steps have a mean per feature
+            assert not isinstance(interface.std, tuple)
+            self._mean_std = interface.mean, interface.std
+
+    @property
+    def stack(self) -> Stack:
+        """The stack of `layers`."""
+        return self._stack(self.layers)
+
+    def _stack(self, layers: Sequence[Layer]) -> Stack:
+        return Stack(self.config, layers, self.dropout, self.settings)
+
+    def _check_sequences(self, x: Tensor) -> None:
+        """Raise RequestError for invalid settings, or unless x is (batch, time, *input)."""
+        self.settings.check()
+        self._check_dtype(x)
+        if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
+            raise RequestError(f"{self.config.name} takes ({self._shape_text('batch, time')}); got {shape_text(x)}.")
+
+    def _layer_input(self, x: Tensor, lengths: Tensor | None) -> LayerInput:
+        """Return what the first layer reads: vectors of tokens, or standardised numbers; zeros beyond each sequence's end."""
+        if self.embedding is None:
+            return mask(self._standardized(x), lengths)
+        return self._lookup(mask(x, lengths), self.embedding)  # token 0 has the zero vector
+
+    def _standardized(self, x: Tensor) -> Tensor:
+        mean, std = self._mean_std
+        return x if (mean, std) == (0.0, 1.0) else (x - mean) / std
+
+    def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
+        if not torch.compiler.is_exporting() and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
+            raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
+        return LazyEmbedding(embedding, tokens)
+
+    def _readout(self, outputs: Outputs, final: NetworkState, lengths: Tensor | None, top: Layer) -> Tensor:
+        """Return what the head reads, (batch, width) or (batch, time, width), of the outputs and final states of a stack.
+
+        outputs: of the top layer, (time, batch, units, ...).
+        """
+        if self.interface.readout == "last":
+            return self._flat(top.last(outputs, final[-1], lengths))
+        steps = stacked(outputs).transpose(0, 1)
+        if self.interface.readout == "every":
+            return mask(self._flat(steps), lengths)
+        return self._flat(mean_of_sum(*sum_over_time(mask(steps, lengths), lengths)).to(steps.dtype))
+
+    def _flat(self, h: Tensor) -> Tensor:
+        """Return h, (..., width), as it is, and images, (..., channels, height, width of the image), through the neck."""
+        return h if self.config.architecture.kernel is None else self.neck(h)

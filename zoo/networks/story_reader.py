@@ -9,13 +9,12 @@ from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
 from .layer import Layer, stacked
-from .sequence_network import SequenceNetwork
-from .sequences import mask, valid_lengths
-from .stack import Stack, make_layers
+from .network import mask, valid_lengths
+from .stack import SequenceNetwork, Stack, make_layers
 
 
 class NamedLayers(nn.Module):
-    """The layers of one stack, in a module of their own so that checkpoints name their tensors after it."""
+    """The layers of one stack, in a module whose name begins the names of their tensors in checkpoints."""
 
     layers: Sequence[Layer]
 
@@ -27,9 +26,8 @@ class NamedLayers(nn.Module):
 class StoryReader(SequenceNetwork):
     """Three stacks of the same architecture (Hu et al. 2018, section 3.3).
 
-    The first, `layers`, reads the story and the second, `question`, the question. Their outputs, one vector per word, are
-    joined into one sequence, the story's part first. The third, `decoder`, reads that sequence, and its output at the end
-    goes to the head.
+    The stack `layers` reads the story, the stack `question` the question. Their outputs, one vector per word, are joined
+    into one sequence, story first. The stack `decoder` reads that sequence, and the head its last output.
 
     Calling it maps tokens x, (batch, time), each row a story, its question and padding, to logits, (batch, outputs).
     `lengths`, (batch, 2) integers, are the words of each story and of each question. `pooled` is the decoder's output.
@@ -43,7 +41,7 @@ class StoryReader(SequenceNetwork):
         self.decoder = NamedLayers(make_layers(spec, self.width))
 
     def projections_per_step(self) -> Iterator[Projection]:
-        """The maps that act on a word: those of the story's or the question's stack, which are alike, and the decoder's."""
+        """Return the maps that act on a word: those of the question's stack (the story's has as many) and the decoder's."""
         return (m for part in (self.question, self.decoder) for m in part.modules() if isinstance(m, Projection))
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -60,13 +58,8 @@ class StoryReader(SequenceNetwork):
         outputs, final = decoder.run(joined, decoder.zero_state(joined), total_lengths)
         return self._readout(outputs, final, total_lengths, decoder.layers[-1]), total_lengths
 
-    def _read_words(
-        self,
-        stack: Stack,
-        tokens: Tensor,  # (batch, time)
-        lengths: Tensor,  # (batch,)
-    ) -> Tensor:
-        """Return the outputs of a stack, (batch, time, width)."""
+    def _read_words(self, stack: Stack, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return the outputs of a stack, (batch, time, width), for tokens, (batch, time)."""
         vectors = self._layer_input(tokens, lengths)
         outputs, _ = stack.run(vectors, stack.zero_state(vectors), lengths)
         return stacked(outputs).transpose(0, 1)
@@ -83,10 +76,7 @@ class StoryReader(SequenceNetwork):
         return checked
 
 
-def _take(
-    x: Tensor,  # (batch, time, ...)
-    times: Tensor,  # (batch, new time)
-) -> Tensor:
-    """Return x at these times, (batch, new time, ...); a time beyond the last step is the last step."""
+def _take(x: Tensor, times: Tensor) -> Tensor:
+    """Return x, (batch, time, ...), at these times, (batch, new time); a time beyond the last step is the last step."""
     times = times.clamp(max=x.shape[1] - 1)
     return x.gather(1, times.reshape(*times.shape, *[1] * (x.dim() - 2)).expand(*times.shape, *x.shape[2:]))

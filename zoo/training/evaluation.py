@@ -19,7 +19,7 @@ from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
 from ..errors import CheckpointError, RequestError
 from ..networks import loading
-from ..networks.devices import resolve_device
+from ..networks.base import resolve_device
 from ..networks.network import Network
 from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target

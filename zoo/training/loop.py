@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import MissingExtraError, TrainingError
-from ..networks.devices import resolve_device
+from ..networks.base import resolve_device
 from ..networks.network import Network
 from ..registry.metrics import Target
 from ..registry.schema import Optimizer, Recipe, Schedule

@@ -23,8 +23,8 @@ from ..data import task_data
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..networks import loading
 from ..networks.builder import build
-from ..networks.sequence_network import SequenceNetwork
 from ..networks.sizes import parameters
+from ..networks.stack import SequenceNetwork
 from ..registry import Entry
 from ..registry.metrics import TARGETS
 from ..utils import files

@@ -1,0 +1,88 @@
+"""What building, loading and saving share: the base class of networks, the table of classes, devices and dtypes."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.tokenizer import Tokenizer
+from ..errors import RequestError, SizeError, first_line
+from ..registry.schema import Config, Interface
+from ..utils import import_object
+
+NETWORKS = {
+    "sequence": "recurrent.RecurrentNetwork",
+    "question": "story_reader.StoryReader",
+    "none": "feedforward.FeedForward",
+}
+"""`module.Class` of the network for each form of input (Shapes.form); "none" is for inputs without time steps."""
+MAX_PARAMETERS = 200_000_000
+"""Larger networks raise SizeError unless the caller allows them: a typing error in a size could fill the memory."""
+
+
+class ConfiguredModule(nn.Module):
+    """A torch module that is built from a Config: the base of Network, for code that saves and loads networks."""
+
+    config: Config
+    tokenizer: Tokenizer | None = None
+    """Turns text into tokens if the network was trained on text: `net(*net.tokenizer(["A text."]))`. Else None."""
+
+    @property
+    def interface(self) -> Interface:
+        """The shapes of inputs and outputs."""
+        return self.config.interface
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the parameters."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the parameters."""
+        return next(self.parameters()).dtype
+
+
+def network_class(config: Config) -> Any:
+    """Return the class of the network that `config` describes."""
+    interface = config.interface
+    return import_object(NETWORKS["none" if interface.readout == "none" else interface.form], __package__)
+
+
+def meta_network(config: Config) -> Any:
+    """Return the network that `config` describes on the meta device: shapes without values, in float32."""
+    with torch.device("meta"):
+        return network_class(config)(config).to(torch.float32)  # torch's default dtype may be another
+
+
+def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
+    """Raise SizeError if a network has more than MAX_PARAMETERS. The message ends in `hint`. Works on meta."""
+    size = sum(p.numel() for p in network.parameters())
+    if size > MAX_PARAMETERS:
+        raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
+
+
+def resolve_device(device: torch.device | str | None, meta: bool = False) -> torch.device:
+    """Return `device` if torch can use it; for None a GPU that torch can use, else the CPU.
+
+    meta: whether "meta", the device of tensors without values, is allowed. Raises RequestError.
+    """
+    if device is None:
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        chosen = torch.device(device)
+        if chosen.type != "meta":
+            torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
+        raise RequestError(f"Device {str(device)!r} cannot be used: {first_line(error)}") from error
+    if chosen.type == "meta" and not meta:
+        raise RequestError("Device 'meta' cannot be used: its tensors have no values. Choose another device.")
+    return chosen
+
+
+def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    """Return the dtype with this name, such as "float16"; a dtype or None as it is. Raises RequestError."""
+    resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if dtype is not None and resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        raise RequestError(f"Parameters cannot have dtype {dtype!r}. Choose float32, bfloat16, float16 or float64.")
+    return resolved
