@@ -261,7 +261,7 @@ def test_where_the_system_has_no_more_threads_one_does_it_all() -> None:
 
 def test_short_memory_is_an_error_like_any_other(instructions: str) -> None:
     sizes = {"steps": 1, "batch": 1, "inputs": 1, "units": 2**50, "input_blocks": 2, "blocks": 2, "phases": 1}
-    job = interface.NativeJob(cell=b"star", **sizes)
+    job = interface.NativeJob(cell=interface.library().rnnzoo_cell(b"star"), **sizes)
     with pytest.raises(MemoryError, match="not enough memory"):
         interface.library().rnnzoo_forward(ctypes.byref(job))
 

@@ -9,10 +9,11 @@ from helpers import flatten, normal, random_state, same, stepped
 from scans import BUILT, PLANNED, close, small
 from torch import Tensor, nn
 
-from zoo.cells import projections
 from zoo.errors import RequestError
-from zoo.networks.kernels import streaming
+from zoo.networks.builder import build
+from zoo.networks.layer import Direction
 from zoo.networks.network import Network
+from zoo.registry.schema import Architecture, Config, Embedding, Interface
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
 
@@ -38,14 +39,10 @@ def test_steps_equal_the_sequence(case: str, readout: str, instructions: str) ->
     for many, units in ((1, 19), (40, 16)):
         net = small(case, units=units, layers=3, readout=readout, mean=0.5, std=2.0, standardize=many == 1).eval()
         x = normal(many, 5, 2, dtype=torch.float32)
-        stepper = streaming.stepper(
-            None, net.layers, None, x[:, 0].contiguous(), net.initial_state(many)[: len(net.layers)]
-        )
-        parametrized = any(m.parametrization for m in net.modules() if isinstance(m, projections.Projection))
-        assert (stepper is None) == parametrized  # every change of a weight would make another matrix
         whole = net(x)
         logits = stepped(net, x)
         close(logits[-1], whole[:, -1] if readout == "every" else whole)
+        assert net._stepper is not None
 
 
 @torch.no_grad()
@@ -233,3 +230,127 @@ def test_a_state_on_another_device_is_refused() -> None:
     for compute in (lambda: net.encode(x, state), lambda: net.step(x[:, 0], state)):
         with pytest.raises(RequestError, match="state is on meta, but small is on cpu"):
             compute()
+
+
+@pytest.mark.parametrize("readout", ["last", "mean", "every"])
+@pytest.mark.parametrize("case", PLANNED)
+@torch.no_grad()
+def test_a_stream_of_fixed_weights_equals_the_sequence(case: str, readout: str, instructions: str) -> None:
+    for many, units in ((1, 19), (40, 16)):
+        net = small(case, units=units, layers=3, readout=readout, mean=0.5, std=2.0, standardize=many == 1).eval()
+        x, stream = normal(many, 7, 2, dtype=torch.float32), net.stream()
+        expected = torch.stack(stepped(net, x), 1)
+        state, logits = None, []
+        for t in range(3):
+            y, state = stream.step(x[:, t], state)
+            logits.append(y)
+        rest, state = stream.steps(x[:, 3:], state)
+        close(torch.cat([torch.stack(logits, 1), rest], 1), expected)
+        whole, final = stream.steps(x)
+        close(whole, expected)
+        close(final, state)
+        close(whole if readout == "every" else whole[:, -1], net(x))
+
+
+@torch.no_grad()
+def test_streams_are_joined_and_parted() -> None:
+    net = small("lstm", units=9, layers=2, readout="mean").eval()
+    stream, x = net.stream(), normal(3, 5, 2, dtype=torch.float32)
+    alone = [stream.steps(x[i : i + 1]) for i in range(3)]
+    y, state = stream.step(x[:, 0], torch.cat([final for _, final in alone], 1))
+    for i, (_, final) in enumerate(alone):
+        expected_y, expected_state = stream.step(x[i : i + 1, 0], final)
+        close(y[i : i + 1], expected_y)
+        close(state[:, i : i + 1], expected_state)
+
+
+@torch.no_grad()
+def test_a_stream_reads_tokens() -> None:
+    architecture = Architecture(cell="gru", layers=2, units=9, embedding=Embedding(size=5))
+    interface = Interface(vocabulary=20, steps=6, outputs=4, readout="last")
+    net = build(Config(name="words", task="none", architecture=architecture, interface=interface), device="cpu")
+    tokens = torch.randint(2, 20, (4, 6), generator=torch.Generator().manual_seed(0))
+    stream = net.stream()
+    close(stream.steps(tokens)[0], torch.stack(stepped(net, tokens), 1))
+    with pytest.raises(RequestError, match="tokens from 0 to 19"):
+        stream.step(torch.tensor([20]))
+
+
+@torch.no_grad()
+def test_a_stream_keeps_the_weights_that_it_copied() -> None:
+    net, x = small("star", layers=2).eval(), normal(3, 4, 2, dtype=torch.float32)
+    net.head.register_forward_hook(lambda module, args, out: out * 2)
+    stream, plain_head = net.stream(), small("star", layers=2).eval().stream()
+    before, plain_before = stream.steps(x)[0], plain_head.steps(x)[0]
+    close(before, 2 * plain_before)
+    for p in net.parameters():
+        p.add_(1)
+    assert torch.equal(stream.steps(x)[0], before)
+    assert not torch.allclose(net.stream().steps(x)[0], before)
+
+
+def test_a_stream_passes_no_gradient_on() -> None:
+    net = small("star", layers=1, readout="mean").eval()
+    y, state = net.stream().step(normal(1, 2, dtype=torch.float32).requires_grad_())
+    assert not y.requires_grad
+    assert not state.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("x", "state", "message"),
+    [
+        (
+            torch.zeros(1, 2, dtype=torch.float64),
+            None,
+            r"streams \(batch, 2\) of torch.float32 on the CPU; got \(1, 2\) of",
+        ),
+        (torch.zeros(1, 3), None, r"got \(1, 3\)"),
+        (torch.zeros(1, 1, 2), None, r"got \(1, 1, 2\)"),
+        (torch.zeros(0, 2), None, "which is empty"),
+        (torch.zeros(1, 2, device="meta"), None, "on the CPU"),
+        ([[0.0, 0.0]], None, "got list"),
+        (torch.zeros(2, 2), torch.zeros(2, 1, 4), "The state is not one of small for a batch of 2"),
+        (torch.zeros(1, 2), torch.zeros(2, 1, 4).double(), "The state is not one of"),
+        (torch.zeros(1, 2), (torch.zeros(2, 1, 4),), "The state is not one of"),
+    ],
+)
+def test_a_stream_refuses_what_does_not_fit(x: Tensor, state: Tensor | None, message: str) -> None:
+    stream = small("star", layers=2, units=4).eval().stream()
+    with pytest.raises(RequestError, match=message):
+        stream.step(x, state)
+
+
+def test_networks_without_compiled_steps_have_no_stream() -> None:
+    with pytest.raises(RequestError, match="is bidirectional"):
+        small("star", bidirectional="sum").eval().stream()
+    nets = small("indrnn"), small("star").double(), small("star", zoneout=0.5), small("star", dropout=0.5).train()
+    for net in nets:
+        with pytest.raises(RequestError, match="no compiled steps"):
+            net.stream()
+
+
+@pytest.mark.parametrize("case", ["star", "lstm", "antisymmetric-gated"])
+@torch.no_grad()
+def test_streams_in_turn_take_the_fast_step(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = small(case, layers=2).eval(), normal(2, 6, 2, dtype=torch.float32)
+    expected = [stepped(net, x[i : i + 1]) for i in range(2)]
+    states = [net.initial_state(1), net.initial_state(1)]
+    net.step(x[:1, 0], states[0])
+    monkeypatch.setattr(type(net), "_check_step", None)  # nothing but the compiled code may compute from here on
+    monkeypatch.setattr(Direction, "step", None)
+    for t in range(6):
+        for i in range(2):
+            again = net.step(x[i : i + 1, t], states[i])[0]  # a state may be given twice
+            logits, states[i] = net.step(x[i : i + 1, t], states[i])
+            assert torch.equal(again, logits)
+            close(logits, expected[i][t])
+
+
+@torch.no_grad()
+def test_a_compiled_step_is_the_eager_one() -> None:
+    net, x = small("star", layers=2).eval(), normal(1, 2, dtype=torch.float32)
+    expected = net.step(x)
+    compiled = torch.compile(net.step, backend="eager")
+    close(compiled(x), expected)
+    close(compiled(x, expected[1]), net.step(x, expected[1]))
+    assert net._stepper is not None

@@ -179,11 +179,11 @@ class SequenceNetwork(Network):
         self.layers = make_layers(spec, inputs)  # type: ignore[assignment]
         self.dropout = nn.Dropout(spec.dropout)
         self._add_head()
-        self._mean_std = (0.0, 1.0)
+        self.mean_std = (0.0, 1.0)
         if spec.standardize:
             assert not isinstance(interface.mean, tuple)  # only inputs without time steps have a mean per feature
             assert not isinstance(interface.std, tuple)
-            self._mean_std = interface.mean, interface.std
+            self.mean_std = interface.mean, interface.std
 
     @property
     def stack(self) -> Stack:
@@ -207,7 +207,7 @@ class SequenceNetwork(Network):
         return self._lookup(mask(x, lengths), self.embedding)  # token 0 has the zero vector
 
     def _standardized(self, x: Tensor) -> Tensor:
-        mean, std = self._mean_std
+        mean, std = self.mean_std
         return x if (mean, std) == (0.0, 1.0) else (x - mean) / std
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:

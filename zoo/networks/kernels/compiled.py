@@ -118,13 +118,13 @@ class CompiledScan:
         self.half = torch.is_autocast_enabled("cpu")
         lib = interface.library()
         assert lib is not None
-        self.library = lib
+        self.library, self.cell = lib, lib.rnnzoo_cell(layer.plan.name.encode())
 
     def new_tape(self, x: Tensor) -> Tensor:
         """Return memory for what the backward pass needs, (time, batch, floats of one step)."""
         _keep_memory()
         plan = self.layer.plan
-        floats = self.library.rnnzoo_tape(plan.name.encode(), plan.phases, self.layer.direction.units)
+        floats = self.library.rnnzoo_tape(self.cell, plan.phases, self.layer.direction.units)
         steps = x if self.tokens is None else self.tokens
         return x.new_empty(*steps.shape[:2], floats)
 
@@ -187,7 +187,7 @@ class CompiledScan:
                 phase=product.phase, block=product.block, blocks=matrix.shape[0] // direction.units,
             )  # fmt: skip
         job = interface.NativeJob(
-            cell=plan.name.encode(), option=plan.option, steps=steps, batch=batch, inputs=x.shape[-1],
+            cell=self.cell, option=plan.option, steps=steps, batch=batch, inputs=x.shape[-1],
             units=direction.units, input_blocks=len(direction.cell.inputs), blocks=plan.blocks, phases=plan.phases,
             products=len(products), threads=torch.get_num_threads(), half=self.half, x=address(x), x_step=x.stride(0),
             x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),

@@ -34,7 +34,7 @@ class NativeJob(ctypes.Structure):
     """Job of native/scan.cpp, field by field."""
 
     _fields_ = [
-        ("cell", ctypes.c_char_p),
+        ("cell", pointer),
         ("option", ctypes.c_double),
         *((n, _int) for n in ("steps", "batch", "inputs", "units", "input_blocks", "blocks", "phases", "products")),
         ("threads", _int),
@@ -45,6 +45,7 @@ class NativeJob(ctypes.Structure):
         ("rows", pointer),
         ("weight", pointer),
         ("bias", pointer),
+        ("transposed", _int),
         ("product", ctypes.POINTER(NativeProduct)),
         ("lengths", pointer),
         ("truncate", _int),
@@ -59,10 +60,18 @@ class NativeJob(ctypes.Structure):
     ]
 
 
-class NativeHead(ctypes.Structure):
-    """Head of native/scan.cpp, field by field."""
+class NativeStack(ctypes.Structure):
+    """Stack of native/scan.cpp, field by field."""
 
-    _fields_ = [("weight", pointer), ("bias", pointer), ("outputs", _int)]
+    _fields_ = [
+        ("jobs", ctypes.POINTER(NativeJob)),
+        ("layers", _int),
+        ("mean", ctypes.c_float),
+        ("std", ctypes.c_float),
+        ("weight", pointer),
+        ("bias", pointer),
+        ("outputs", _int),
+    ]
 
 
 def libraries() -> dict[str, Path]:
@@ -92,11 +101,12 @@ def open_library(path: Path) -> ctypes.CDLL:
         lib.rnnzoo_source.restype = ctypes.c_char_p
         if _digest() not in (None, lib.rnnzoo_source().decode()):
             raise OSError("it was built from other sources")
-        lib.rnnzoo_tape.restype = lib.rnnzoo_halves.restype = _int
-        lib.rnnzoo_tape.argtypes = [ctypes.c_char_p, _int, _int]
+        lib.rnnzoo_cell.restype, lib.rnnzoo_cell.argtypes = pointer, [ctypes.c_char_p]
+        lib.rnnzoo_lanes.restype = lib.rnnzoo_halves.restype = lib.rnnzoo_tape.restype = _int
+        lib.rnnzoo_tape.argtypes = [pointer, _int, _int]
         lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(NativeJob)]
-        lib.rnnzoo_step.argtypes = [ctypes.POINTER(NativeJob), _int, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
-        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_step):
+        lib.rnnzoo_run.argtypes = [ctypes.POINTER(NativeStack), _int, _int, *[pointer] * 5]
+        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run):
             function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
     except (OSError, AttributeError) as error:  # for another machine, or of another version
         raise OSError(f"{path} cannot be loaded: {error}.") from error

@@ -1,8 +1,9 @@
-"""One time step of a whole stack in one call of the compiled code, for streaming."""
+"""Time steps of a whole stack in one call of the compiled code, for streaming."""
 
 import ctypes
 import itertools
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,130 +12,169 @@ from ...cells.base import State
 from ..layer import Direction
 from . import interface
 from .compiled import CompiledScan, is_float, supports
-from .interface import address, pointer
-from .shared import PlannedLayer, customised, in_memory, intercepted
+from .interface import address
+from .shared import PlannedLayer, customised, intercepted
 from .snapshot import Snapshot
 
 
-class Stepper:
-    """One time step of a whole stack, for streaming. Its jobs are made once, so that a call costs a few microseconds.
+class CompiledStack:
+    """Planned layers of one width and a head, ready for the compiled code, which takes their time steps on (x - mean) / std.
 
-    Threads may share it: from step to step nothing changes in it but `latest`.
+    frozen: read copies of the weights, transposed, which is fastest; else read the weights where they lie, with the values
+    that they have at each call. Threads may share it.
     """
 
-    def __init__(self, stack: nn.ModuleList, layers: Sequence[PlannedLayer], head: nn.Linear | None, x: Tensor):
-        """Prepare steps of `stack`, whose planned layers are `layers`, for inputs like x, (batch, features).
-
-        With a head, its outputs are computed too.
-        """
-        first = layers[0].direction
-        self.depth, self.states = len(layers), len(first.cell.states)
-        self.input_key = x.shape, x.dtype, x.device
-        self.state_shape = (self.states * self.depth, x.shape[0], first.units)
-        """All states of a step lie in one block, layer after layer."""
-        self.snapshot = Snapshot(stack, layers, head)
-        self.jobs, self.held = _jobs(layers, x)
-        self.head = (
-            None if head is None else interface.NativeHead(address(head.weight), address(head.bias), len(head.weight))
-        )
+    def __init__(
+        self, layers: Sequence[PlannedLayer], head: nn.Linear | None, inputs: int, mean: float, std: float, frozen: bool
+    ):
         library = interface.library()
         assert library is not None
-        self.native_step = library.rnnzoo_step
-        self.latest: tuple[tuple[State, ...] | None, Tensor] = (None, x)
-        """The states of the last step, and the block they lie in."""
-
-    def fits(self, stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> bool:
-        """Return whether the jobs are still those of such an input, of these modules and of their parameters."""
-        return self.input_key == (x.shape, x.dtype, x.device) and self.snapshot.unchanged(stack, head)
-
-    def continues(self, x: Tensor, state: object, stack: nn.ModuleList) -> bool:
-        """Return whether `state` is the very one of the last step, of these modules, and x a possible next input."""
-        shape, dtype, _ = self.input_key
-        return (
-            state is self.latest[0]
-            and self.snapshot.same_modules(stack)
-            and type(x) is Tensor
-            and x.shape == shape
-            and x.dtype == dtype
+        self.library, self.layers, self.inputs, self.frozen = library, layers, inputs, frozen
+        self.units, self.states = layers[0].direction.units, len(layers[0].direction.cell.states)
+        self.rows = self.states * len(layers)
+        """All states lie in one block, (rows, batch, units), layer after layer."""
+        self.outputs = None if head is None else len(head.weight)
+        self.head = None if head is None else [_as_it_is(p, frozen) for p in (head.weight, head.bias)]
+        weight, bias = self.head or (None, None)
+        self.stack = interface.NativeStack(
+            layers=len(layers),
+            mean=mean,
+            std=std,
+            weight=address(weight),
+            bias=address(bias),
+            outputs=self.outputs or 0,
         )
+        self.made_each_time = not frozen and any(m.parametrization for layer in layers for m in layer.projections)
+        """Whether a parametrization makes matrices, which then follow their weights from call to call."""
+        if not self.made_each_time:
+            self.stack.jobs, self.held = self._jobs()
+
+    def run(
+        self,
+        x: Tensor,  # (steps, batch, inputs), contiguous, float32
+        states: Tensor,  # (rows, batch, units), contiguous, float32
+        outputs: Tensor | None = None,  # (steps, batch, units), contiguous, float32
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return the head's logits, (steps, batch, outputs), if there is a head, and the new states.
+
+        outputs: memory for what the top layer puts out.
+        """
+        steps, batch, _ = x.shape
+        stack, held = self.stack, None
+        if self.made_each_time:
+            stack = interface.NativeStack.from_buffer_copy(stack)
+            stack.jobs, held = self._jobs()
+        new_states = torch.empty_like(states)
+        logits = None if self.outputs is None else x.new_empty(steps, batch, self.outputs)
+        self.library.rnnzoo_run(
+            ctypes.byref(stack), steps, batch, x.data_ptr(), states.data_ptr(), new_states.data_ptr(), address(outputs),
+            address(logits),
+        )  # fmt: skip
+        del held  # what the jobs point into had to stay until now
+        return logits, new_states
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy and pickle as None: the addresses are those of this process."""
+        return type(None), ()
+
+    def _jobs(self) -> tuple[ctypes.Array[interface.NativeJob], list[list[Tensor]]]:
+        """Return one job a layer, and the tensors that they point into."""
+        jobs, held, width = (interface.NativeJob * len(self.layers))(), [], self.inputs
+        for i, layer in enumerate(self.layers):
+            start = [torch.empty(1, self.units)] * self.states
+            operands = [None if t is None else _as_it_is(t, self.frozen) for t in layer.operands]
+            jobs[i], tensors = CompiledScan(layer, None, None).job([torch.empty(1, 1, width), *start, *operands])
+            jobs[i].threads, width = 1, self.units
+            if self.frozen:
+                matrices = [self._transposed(cast(Tensor, matrix)) for matrix in operands[::2]]
+                jobs[i].transposed, jobs[i].weight = True, address(matrices[0])
+                for k, matrix in enumerate(matrices[1:]):
+                    jobs[i].product[k].weight = address(matrix)
+                tensors += matrices
+            held.append(tensors)
+        return jobs, held
+
+    def _transposed(self, matrix: Tensor) -> Tensor:
+        """Return a matrix, (blocks * units, inputs), as (inputs, blocks, padded units)."""
+        lanes = self.library.rnnzoo_lanes()
+        blocks = matrix.unflatten(0, (-1, self.units)).permute(2, 0, 1)
+        return nn.functional.pad(blocks, (0, -self.units % lanes)).contiguous()
+
+
+def _as_it_is(tensor: Tensor, frozen: bool) -> Tensor:
+    """Return a tensor without its gradient, or a copy that keeps today's values."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format) if frozen else tensor.detach()
+
+
+class Stepper:
+    """One time step of a network's layers, and of its head if that is a plain torch.nn.Linear, by the weights of today.
+
+    Threads may share it: it never changes.
+    """
+
+    def __init__(
+        self,
+        stack: nn.ModuleList,
+        layers: list[PlannedLayer],
+        head: nn.Linear | None,
+        inputs: int,
+        mean: float,
+        std: float,
+    ):
+        self.snapshot = Snapshot(stack, layers, head)
+        self.compiled = CompiledStack(layers, head, inputs, mean, std, frozen=False)
+        self.key = mean, std, inputs
+        self.states_of_layers = [self.compiled.states] * len(layers)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle as None: the addresses are those of one network in this process."""
         return type(None), ()
 
-    def step(
-        self,
-        x: Tensor,  # (batch, features), contiguous
-        mean: float,
-        std: float,
-        state: Sequence[State],  # each (batch, units), contiguous
-    ) -> tuple[Tensor | None, tuple[State, ...]]:
-        """Return the head's outputs, if there is a head, and the new states of all layers after (x - mean) / std."""
-        new_states, logits, head = x.new_empty(self.state_shape), None, None
-        if self.head is not None:
-            logits, head = x.new_empty(x.shape[0], self.head.outputs), ctypes.byref(self.head)
-        latest, latest_block = self.latest
-        old_block, old_states = None, None  # one of the two is passed on
-        if state is latest:
-            old_block = latest_block.data_ptr()
-        else:
-            old_states = (pointer * self.state_shape[0])(*[s.data_ptr() for layer in state for s in layer])
-        self.native_step(
-            self.jobs, self.depth, x.data_ptr(), mean, std, old_block, old_states, new_states.data_ptr(), head,
-            address(logits),
-        )  # fmt: skip
-        states = tuple(zip(*[iter(new_states.unbind(0))] * self.states, strict=True))  # in groups, one a layer
-        self.latest = states, new_states
-        return logits, states
+    def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
+        """Return whether `step` computes what this stack and head do now with inputs like x, (batch, features)."""
+        return (
+            _can_step(stack, head, x)
+            and self.key == (mean, std, x.shape[1])
+            and self.snapshot.unchanged(stack, head if is_plain_linear(head) else None)  # type: ignore[arg-type]
+        )
+
+    def step(self, x: Tensor, state: Sequence[State]) -> tuple[Tensor | None, tuple[State, ...] | None]:
+        """Return the head's outputs, (batch, outputs), if it computes them, and the layers' new states.
+
+        x: (batch, features). (None, None) for a state that it cannot read, or that requires a gradient.
+        """
+        try:
+            fits = list(map(len, state)) == self.states_of_layers
+            block = torch.stack([s for layer in state for s in layer]) if fits else None
+        except (TypeError, RuntimeError):  # no tensors, or of several shapes
+            return None, None
+        if block is None or block.shape != (self.compiled.rows, len(x), self.compiled.units) or not is_float(block):
+            return None, None
+        if block.requires_grad and torch.is_grad_enabled():
+            return None, None
+        logits, states = self.compiled.run(x.resolve_neg().contiguous()[None], block)
+        layers = zip(*[iter(states.unbind(0))] * self.compiled.states, strict=True)  # in groups, one a layer
+        return None if logits is None else logits[0], tuple(layers)
 
 
-def _jobs(layers: Sequence[PlannedLayer], x: Tensor) -> tuple[ctypes.Array[interface.NativeJob], list[list[Tensor]]]:
-    """Return one job a layer, each for one time step, and the tensors that they point into."""
-    jobs, held = (interface.NativeJob * len(layers))(), []
-    layer_input = x
-    for i, layer in enumerate(layers):
-        start = layer.direction.initial_state(layer_input)
-        scan = CompiledScan(layer, lengths=None, truncate=None)
-        jobs[i], tensors = scan.job([layer_input.unsqueeze(0), *start, *layer.parameters])
-        jobs[i].threads = 1
-        held.append(tensors)
-        layer_input = start[0]
-    return jobs, held
-
-
-def stepper(
-    known: Stepper | None, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, state: Sequence[State]
-) -> Stepper | None:
-    """Return a stepper for the layers of a stack: `known` if it fits, else a new one, None if there can be none.
-
-    It computes the head too if that is a torch.nn.Linear and nothing else.
-    """
-    if torch.is_autocast_enabled("cpu") or not in_memory(x) or intercepted():
+def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> Stepper | None:
+    """Return a stepper for a stack and its head on inputs like x, (batch, features), or None if there can be none."""
+    if not _can_step(stack, head, x):
         return None
-    if torch.is_grad_enabled() and _needs_gradients(stack, head, x, state):
-        return None
-    is_latest = known is not None and state is known.latest[0]  # as in any stream; the stepper made it
-    if not is_latest and not all(_is_contiguous_float(s) for layer in state for s in layer):
-        return None
-    linear = head if type(head) is nn.Linear and head.bias is not None and not customised(head) else None
-    if known is not None and known.fits(stack, linear, x):
-        return known
-    layers = _planned_layers(stack, linear, x, state)
-    return None if layers is None else Stepper(stack, layers, linear, x)
+    linear = cast(nn.Linear, head) if is_plain_linear(head) else None
+    layers = planned_layers(stack, linear, x)
+    return None if layers is None else Stepper(stack, layers, linear, x.shape[1], mean, std)
 
 
-def _planned_layers(
-    stack: nn.ModuleList, head: nn.Linear | None, x: Tensor, state: Sequence[State]
-) -> list[PlannedLayer] | None:
-    """Return the layers with their plans if a Stepper can run them and their head on x from `state`, else None."""
+def planned_layers(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> list[PlannedLayer] | None:
+    """Return the layers with their plans if a CompiledStack can hold them and their head, on x, (batch, features)."""
     directions: list[Direction] = [layer.forward_direction for layer in stack]  # type: ignore[misc]
-    if not _states_fit_one_block(directions, x, state):
+    count, units = len(directions[0].cell.states), directions[0].units
+    if any((len(d.cell.states), d.units) != (count, units) for d in directions):
         return None
     layers = [layer for direction in directions if (layer := supports(direction, x)) is not None]
     if len(layers) < len(directions):
         return None
-    if any(m.parametrization for layer in layers for m in layer.projections):
-        return None  # every change of a weight would make another matrix
     inputs = [direction.input.weight for direction in directions]
     weights = [p for layer in layers for p in layer.parameters if p is not None]
     if head is not None:
@@ -142,27 +182,25 @@ def _planned_layers(
             return None
         inputs.append(head.weight)
         weights += [head.weight, head.bias]
-    widths = [x.shape[1], *(direction.units for direction in directions)]  # what each input weight reads
-    if any(weight.shape[1] != width for weight, width in zip(inputs, widths, strict=False)):
+    if any(
+        weight.shape[1] != width for weight, width in zip(inputs, [x.shape[1]] + [units] * len(stack), strict=False)
+    ):
         return None
     # a snapshot notices only parameters that are replaced, not other tensors
     return layers if all(isinstance(p, nn.Parameter) and _is_contiguous_float(p) for p in weights) else None
 
 
-def _states_fit_one_block(directions: Sequence[Direction], x: Tensor, state: Sequence[State]) -> bool:
-    """Return whether all layers carry states of one number and shape, and `state` holds such for the batch of x."""
-    count, shape = len(directions[0].cell.states), (len(x), directions[0].units)
-    return (
-        all((len(d.cell.states), d.units) == (count, shape[1]) for d in directions)
-        and len(state) == len(directions)
-        and all(len(layer) == count and all(s.shape == shape for s in layer) for layer in state)
-    )
+def is_plain_linear(module: nn.Module | None) -> bool:
+    """Return whether a module is a torch.nn.Linear with a bias and nothing else."""
+    return type(module) is nn.Linear and module.bias is not None and not customised(module)
 
 
-def _needs_gradients(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, state: Sequence[State]) -> bool:
-    """Return whether anything that a step depends on requires a gradient."""
+def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
+    """Return whether the compiled code may take a step on x: a plain (batch, features) of which nobody wants a gradient."""
+    if type(x) is not Tensor or not is_float(x) or x.dim() != 2 or torch.is_autocast_enabled("cpu") or intercepted():
+        return False
     weights = itertools.chain(stack.parameters(), () if head is None else head.parameters())
-    return any(t.requires_grad for t in itertools.chain([x], *state, weights))
+    return not (torch.is_grad_enabled() and any(t.requires_grad for t in itertools.chain([x], weights)))
 
 
 def _is_contiguous_float(tensor: Tensor) -> bool:

@@ -45,6 +45,25 @@ static void tiles(long rows, Out out, const float* a, long row, long step, const
     }
 }
 
+// One row by a plain right factor: as many sums at once as hide the time that each addition takes.
+static void multiply_row(Out out, const float* a, long step, Right b) {
+    constexpr long WIDE = 8;
+    for (long column = 0; column < b.columns; column += WIDE * LANES) {
+        const Out to = out.at(0, column);
+        const float* from = b.data + column;
+        switch (std::min(WIDE, (b.columns - column) / LANES)) {
+            case 1: tile<1, 1>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 2: tile<1, 2>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 3: tile<1, 3>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 4: tile<1, 4>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 5: tile<1, 5>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 6: tile<1, 6>(to, a, 0, step, from, b.columns, b.depth); break;
+            case 7: tile<1, 7>(to, a, 0, step, from, b.columns, b.depth); break;
+            default: tile<1, WIDE>(to, a, 0, step, from, b.columns, b.depth);
+        }
+    }
+}
+
 // out (rows, b.columns) = what it starts from + a (rows, b.depth) b; entry (r, k) of a is a[r * row + k * step].
 static void multiply(Out out, long rows, const float* a, long row, long step, Right b) {
     if (b.half) {
@@ -54,6 +73,7 @@ static void multiply(Out out, long rows, const float* a, long row, long step, Ri
         Buffer left = rounded(a, along ? row : step, many, length), right = rounded(b.data, 0, 1, b.packed ? 0 : b.depth * b.columns);
         return multiply(out, rows, left, along ? length : 1, along ? 1 : length, {b.packed ? b.data : right, b.depth, b.columns, b.packed, false});
     }
+    if (rows == 1 && !b.packed) return multiply_row(out, a, step, b);
     for (long column = 0; column < b.columns; column += PANEL * LANES) {
         const long width = std::min<long>(PANEL * LANES, b.columns - column);
         const float* panel = b.data + (b.packed ? column * b.depth : column);
@@ -109,40 +129,53 @@ static inline vec sums(vec* v) {
     }
 }
 
-// The dot products of N rows of a matrix, `inputs` apart, with a, each still spread over a vector.
-template <int N>
-static inline void dot(vec* sum, const float* w, const float* a, long inputs) {
-    vec part[N] = {};
+// The dot products of R rows of a, `row` apart, with N rows of a matrix, `inputs` apart, each still spread over a vector:
+// that of row r with row j of the matrix in sum[r * LANES + j].
+template <int R, int N>
+static inline void dot(vec* sum, const float* a, long row, const float* w, long inputs) {
+    vec part[R][N] = {};
     long k = 0;
     for (; k + LANES <= inputs; k += LANES) {
-        vec x, s;
-        memcpy(&x, a + k, sizeof x);
+        vec x[R], s;
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) memcpy(&x[r], a + r * row + k, sizeof x[r]);
 #pragma GCC unroll 8
         for (int j = 0; j < N; j++) {
             memcpy(&s, w + j * inputs + k, sizeof s);
-            part[j] += s * x;
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) part[r][j] += s * x[r];
         }
     }
 #pragma GCC unroll 8
-    for (int j = 0; j < N; j++) {
-        sum[j] = part[j];
-        for (long i = k; i < inputs; i++) sum[j][i - k] += w[j * inputs + i] * a[i];
-    }
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 8
+        for (int j = 0; j < N; j++) {
+            sum[r * LANES + j] = part[r][j];
+            for (long i = k; i < inputs; i++) sum[r * LANES + j][i - k] += w[j * inputs + i] * a[r * row + i];
+        }
+}
+
+template <int R, int N>
+static void dots(Out out, const float* a, long row, const float* weight, long blocks, long units, long inputs) {
+    for (long g = 0; g < blocks; g++)
+        for (long u = 0; u < units; u += LANES) {
+            const float* w = weight + (g * units + u) * inputs;
+            const long n = std::min<long>(LANES, units - u);
+            vec sum[R * LANES] = {};
+            long j = 0;
+            for (; j + N <= n; j += N) dot<R, N>(sum + j, a, row, w + j * inputs, inputs);
+            for (; j < n; j++) dot<R, 1>(sum + j, a, row, w + j * inputs, inputs);
+            for (long r = 0; r < R; r++) {
+                const Out to = out.at(r, g * padded(units) + u);
+                at(to.data) = at(to.first) + sums(sum + r * LANES);
+            }
+        }
 }
 
 // multiply(out, rows, a, row, 1, W^T), blocks of units padded, for a torch weight as it lies in memory: for the few rows
-// that do not repay packing.
+// that do not repay packing. Three rows at a time read each weight once.
 static void dots(Out out, long rows, const float* a, long row, const float* weight, long blocks, long units, long inputs) {
-    for (long r = 0; r < rows; r++, a += row)
-        for (long g = 0; g < blocks; g++)
-            for (long u = 0; u < units; u += LANES) {
-                const float* w = weight + (g * units + u) * inputs;
-                const long n = std::min<long>(LANES, units - u);
-                vec sum[LANES] = {};
-                long j = 0;
-                for (; j + 4 <= n; j += 4) dot<4>(sum + j, w + j * inputs, a, inputs);
-                for (; j < n; j++) dot<1>(sum + j, w + j * inputs, a, inputs);
-                const Out to = out.at(r, g * padded(units) + u);
-                at(to.data) = at(to.first) + sums(sum);
-            }
+    long r = 0;
+    for (; r + 3 <= rows; r += 3) dots<3, 4>(out.at(r, 0), a + r * row, row, weight, blocks, units, inputs);
+    for (; r < rows; r++) dots<1, LANES < 8 ? 4 : 8>(out.at(r, 0), a + r * row, row, weight, blocks, units, inputs);
 }

@@ -6,7 +6,7 @@
 // the weights chunk by chunk, so that no gradient of a pre-activation ever reaches memory. Threads share nothing but the
 // weights; their gradients are summed in a fixed order, so that a result does not depend on who finished first.
 //
-// The interface is C: zoo/kernels/interface.py describes and compiled.py fills in a Job, field by field as here.
+// The interface is C: zoo/networks/kernels/interface.py describes and compiled.py fills in a Job, field by field as here.
 
 #include <exception>
 #include <thread>
@@ -20,8 +20,10 @@ struct Product {
     int64_t phase, block, blocks;  // before which phase it is computed; the pre-activations it is added to
 };
 
+struct CellRow;
+
 struct Job {
-    const char* cell;
+    const CellRow* cell;  // from rnnzoo_cell
     double option;
     int64_t steps, batch, inputs, units, input_blocks, blocks, phases, products, threads;
     int64_t half;  // whether the operands of matrix products are rounded to bfloat16; sums and all else are of float32
@@ -29,6 +31,7 @@ struct Job {
     int64_t x_step, x_row;
     const int64_t* rows;  // (steps, batch), which row of x to read, or null: x has one for every step and sequence
     const float *weight, *bias;  // of the input map: (input_blocks * units, inputs); (input_blocks * units), or null
+    int64_t transposed;  // whether all weights lie as (inputs, blocks * padded units) instead, for a forward pass in float32
     const Product* product;
     const int64_t* lengths;  // (batch), or null
     int64_t truncate;  // cut the gradient through time every so many steps; 0: never
@@ -41,8 +44,11 @@ struct Job {
     float *x_gradient, *weight_gradient, *bias_gradient, *start_gradient[2];
 };
 
-struct Head {  // of a network that is streamed
-    const float *weight, *bias;  // (outputs, units), (outputs)
+struct Stack {  // layers of as many units and states each, one above the other, on (x - mean) / std, and a head
+    const Job* jobs;  // what they say of their inputs, states, outputs and sizes in time and batch is not read
+    int64_t layers;
+    float mean, std;
+    const float *weight, *bias;  // of the head: (outputs, units), (outputs); null without a head
     int64_t outputs;
 };
 
@@ -50,6 +56,7 @@ namespace {
 
 constexpr long TILE = 11 * ROWS;  // sequences in a tile
 constexpr long CHUNK = 4 * TILE;  // sequences times steps in a chunk
+constexpr long FEW = 24;  // sequences times steps that do not repay packing the weights
 constexpr double LEAST = 1e6;  // multiply-adds that repay a thread
 
 // Numbers below 1e-38, where gradients that vanish end up, take a processor many times longer; they become zero.
@@ -99,17 +106,26 @@ struct Layer {
     }
 };
 
-// The weights packed for the products to come; in float32, few rows use them as they lie in memory.
-struct Weights {
-    std::vector<Packed> input, recurrent;
+// The weights as right factors of the products to come: packed here, or transposed by the caller. Without either, few rows
+// read them as they lie in memory.
+class Weights {
+    std::vector<Packed> packed;
 
-    Weights(const Job& job, bool transposed) {
-        input.emplace_back(job.weight, job.input_blocks, job.units, job.inputs, transposed, job.half);
-        for (long i = 0; i < job.products; i++)
-            recurrent.emplace_back(job.product[i].weight, job.product[i].blocks, job.units, job.units, transposed, job.half);
-    }
+  public:
+    std::vector<Right> input, recurrent;
+
     Weights() = default;
-    bool packed() const { return !input.empty(); }
+    Weights(const Job& job, bool transposed) {
+        packed.reserve(1 + job.products);
+        auto factor = [&](const float* weight, long blocks, long inputs) -> Right {
+            if (job.transposed) return {weight, inputs, blocks * padded(job.units), false, false};
+            packed.emplace_back(weight, blocks, job.units, inputs, transposed, job.half);
+            return packed.back();
+        };
+        input.push_back(factor(job.weight, job.input_blocks, job.inputs));
+        for (long i = 0; i < job.products; i++) recurrent.push_back(factor(job.product[i].weight, job.product[i].blocks, job.units));
+    }
+    bool ready() const { return !input.empty(); }
 };
 
 // What every pre-activation starts from: its bias, or zero.
@@ -128,7 +144,9 @@ template <class Cell>
 void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long first, long rows) {
     const Job& job = layer.job;
     const long pad = layer.pad, gates = layer.gates, inputs = layer.inputs, chunk = layer.chunk(rows);
-    Buffer x(chunk * rows * inputs), a(chunk * rows * gates), states(2 * Cell::states * rows * pad);
+    const long many = chunk * rows;
+    Buffer a(many * gates + 2 * Cell::states * rows * pad + many * inputs);  // all vectors are aligned
+    float *const states = a + many * gates, *const x = states + 2 * Cell::states * rows * pad;
     Point p{};
     p.block = pad, p.option = float(job.option);
     float *old[Cell::states], *now[Cell::states];
@@ -140,7 +158,7 @@ void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long
         const long n = std::min<long>(chunk, job.steps - begin);
         for (long t = 0; t < n; t++) layer.read(x + t * rows * inputs, inputs, begin + t, first, rows);
         const Out projected(a, gates, bias, 0);
-        if (weights.packed())
+        if (weights.ready())
             multiply(projected, n * rows, x, inputs, 1, weights.input[0]);
         else
             dots(projected, n * rows, x, inputs, job.weight, job.input_blocks, layer.units, inputs);
@@ -153,7 +171,7 @@ void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long
                     if (q.phase != phase) continue;
                     float* const to = now_a + q.block * pad;
                     const Out sum = q.block < job.input_blocks ? Out(to, gates) : Out(to, gates, bias + q.block * pad, 0);
-                    if (weights.packed())
+                    if (weights.ready())
                         multiply(sum, rows, operand, pad, 1, weights.recurrent[i]);
                     else
                         dots(sum, rows, operand, pad, q.weight, q.blocks, layer.units, layer.units);
@@ -258,17 +276,21 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
 // throws is thrown here when all have ended.
 template <class Work>
 void share(const Job& job, long threads, Work work) {
-    std::vector<std::exception_ptr> thrown(threads);
     auto part = [&](long thread) {
         FlushToZero flush;
         Halves halves(job.half);
         const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
         const long count = (end - begin + TILE - 1) / TILE;
+        for (long i = 0; i < count; i++) {
+            const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
+            work(thread, from, to - from);
+        }
+    };
+    if (threads == 1) return part(0);
+    std::vector<std::exception_ptr> thrown(threads);
+    auto caught = [&](long thread) {
         try {
-            for (long i = 0; i < count; i++) {
-                const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
-                work(thread, from, to - from);
-            }
+            part(thread);
         } catch (...) {
             thrown[thread] = std::current_exception();
         }
@@ -277,11 +299,11 @@ void share(const Job& job, long threads, Work work) {
     others.reserve(threads);
     long started = 1;
     try {
-        for (; started < threads; started++) others.emplace_back(part, started);
+        for (; started < threads; started++) others.emplace_back(caught, started);
     } catch (const std::exception&) {  // the system has no more threads: their shares are done here
     }
-    part(0);
-    for (long i = started; i < threads; i++) part(i);
+    caught(0);
+    for (long i = started; i < threads; i++) caught(i);
     for (std::thread& other : others) other.join();
     for (const std::exception_ptr& e : thrown)
         if (e) std::rethrow_exception(e);
@@ -295,7 +317,7 @@ long threads(const Job& job) {
 template <class Cell>
 void run_forward(const Job& job) {
     const Layer<Cell> layer{job};
-    const bool few = job.steps * job.batch < LANES && !job.half;  // dots() rounds nothing
+    const bool few = job.steps * job.batch < FEW && !job.half && !job.transposed;  // dots() rounds nothing
     const Weights weights = few ? Weights() : Weights(job, true);
     Buffer bias = biases(layer);
     share(job, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
@@ -327,7 +349,9 @@ void run_backward(const Job& job) {
     }
 }
 
-struct Row {
+}  // namespace
+
+struct CellRow {
     const char* name;
     int states;
     void (*forward)(const Job&);
@@ -336,23 +360,19 @@ struct Row {
     bool tape_per_phase;
 };
 
+namespace {
+
 template <class Cell>
-constexpr Row row(const char* name) {
+constexpr CellRow row(const char* name) {
     return {name, Cell::states, run_forward<Cell>, run_backward<Cell>, Cell::tape, Cell::tape_per_phase};
 }
 
-const Row CELLS[] = {
+const CellRow CELLS[] = {
     row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
     row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
     row<GatedAntisymmetric>("antisymmetric-gated"),
 };
-
-const Row* find(const char* name) {
-    for (const Row& r : CELLS)
-        if (!strcmp(r.name, name)) return &r;
-    return nullptr;
-}
 
 // Whether the work was done: nothing may be thrown at those who call C. What can be is that memory is short.
 template <class Work>
@@ -365,29 +385,29 @@ int64_t done(Work work) {
     }
 }
 
-// One time step of a stack on (x - mean) / std, as rnnzoo_step.
-void step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before, const float* const* old,
-          float* now, const Head* head, float* logits) {
-    std::vector<float> standard(given, given + jobs->batch * jobs->inputs);
-    for (float& value : standard) value = (value - mean) / std;
+// As rnnzoo_run.
+void run(const Stack& stack, int64_t steps, int64_t batch, const float* given, const float* old, float* now, float* y, float* logits) {
+    const long many = steps * batch, inputs = stack.jobs->inputs, units = stack.jobs->units, size = batch * units;
+    std::vector<float> standard(given, given + many * inputs), between(2 * many * units);  // `between` holds what layers put out
+    for (float& value : standard) value = (value - stack.mean) / stack.std;
     const float* x = standard.data();
-    for (int64_t layer = 0; layer < count; layer++) {
-        Job job = jobs[layer];  // a copy: other threads may be at the same step
-        const Row* cell = find(job.cell);
-        const int64_t size = job.batch * job.units;
-        job.x = x, job.y = now, x = now;
-        for (int i = 0; i < cell->states; i++, now += size) {
-            job.end[i] = now, job.start[i] = before ? before : *old++;
-            if (before) before += size;
-        }
-        cell->forward(job);
+    for (int64_t layer = 0; layer < stack.layers; layer++) {
+        Job job = stack.jobs[layer];  // a copy: other threads may be at the same step
+        job.steps = steps, job.batch = batch, job.x = x, job.x_row = job.inputs, job.x_step = batch * job.inputs;
+        job.y = y && layer + 1 == stack.layers ? y : between.data() + layer % 2 * many * units;
+        for (int i = 0; i < job.cell->states; i++, old += size, now += size) job.start[i] = old, job.end[i] = now;
+        job.cell->forward(job);
+        x = job.y;
     }
-    if (!head) return;
-    const int64_t batch = jobs->batch, outputs = head->outputs, units = jobs[count - 1].units, pad = padded(outputs);
-    Buffer sum(batch * pad);
-    copy(sum, pad, head->bias, 0, batch, outputs);
-    dots(Out(sum, pad), batch, x, units, head->weight, 1, outputs, units);
-    copy(logits, outputs, sum, pad, batch, outputs);
+    if (!stack.weight) return;
+    const long outputs = stack.outputs, pad = padded(outputs);
+    Buffer bias(pad), sum(many * pad);
+    copy(bias, pad, stack.bias, outputs, 1, outputs);
+    if (many < FEW)
+        dots(Out(sum, pad, bias, 0), many, x, units, stack.weight, 1, outputs, units);
+    else
+        multiply(Out(sum, pad, bias, 0), many, x, units, 1, Packed(stack.weight, 1, outputs, units, true, false));
+    copy(logits, outputs, sum, pad, many, outputs);
 }
 
 }  // namespace
@@ -397,28 +417,35 @@ extern "C" {
 // What these sources are, so that an older library is not taken for theirs; see interface.py.
 const char* rnnzoo_source() { return SOURCE; }
 
-// Floats of tape a step of one sequence takes; -1 for a cell that is not here.
-int64_t rnnzoo_tape(const char* cell, int64_t phases, int64_t units) {
-    const Row* r = find(cell);
-    return r ? r->tape * (r->tape_per_phase ? phases : 1) * padded(units) : -1;
-}
+// How many floats a vector has: units are padded to a multiple of it.
+int64_t rnnzoo_lanes() { return LANES; }
 
 // How products of bfloat16 are computed; see Means.
 int64_t rnnzoo_halves() { return int64_t(Halves::means()); }
 
+// The functions of a cell; null for one that is not here.
+const CellRow* rnnzoo_cell(const char* name) {
+    for (const CellRow& cell : CELLS)
+        if (!strcmp(cell.name, name)) return &cell;
+    return nullptr;
+}
+
+// Floats of tape that a step of one sequence takes.
+int64_t rnnzoo_tape(const CellRow* cell, int64_t phases, int64_t units) {
+    return cell->tape * (cell->tape_per_phase ? phases : 1) * padded(units);
+}
+
 int64_t rnnzoo_forward(const Job* job) {
-    return done([&] { find(job->cell)->forward(*job); });
+    return done([&] { job->cell->forward(*job); });
 }
 
 int64_t rnnzoo_backward(const Job* job) {
-    return done([&] { find(job->cell)->backward(*job); });
+    return done([&] { job->cell->backward(*job); });
 }
 
-// One time step of a stack on (x - mean) / std. now: memory for the new states of all layers, one after the other; the
-// old ones lie so in `before`, or where that is null at the addresses `old`. logits: (batch, outputs) for what the head
-// makes of the top layer; without a head, null.
-int64_t rnnzoo_step(const Job* jobs, int64_t count, const float* given, float mean, float std, const float* before,
-                    const float* const* old, float* now, const Head* head, float* logits) {
-    return done([&] { step(jobs, count, given, mean, std, before, old, now, head, logits); });
+// Time steps of a stack on x, (steps, batch, inputs). old and now: its states, layer after layer, (batch, units) each. y:
+// (steps, batch, units) for what the top layer puts out, or null. logits: (steps, batch, outputs), for a stack with a head.
+int64_t rnnzoo_run(const Stack* stack, int64_t steps, int64_t batch, const float* x, const float* old, float* now, float* y, float* logits) {
+    return done([&] { run(*stack, steps, batch, x, old, now, y, logits); });
 }
 }

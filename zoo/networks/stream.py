@@ -1,0 +1,113 @@
+"""Steps of a recurrent network with fixed weights: the fastest way to run one on a CPU, for one stream or for many."""
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import RequestError
+from .kernels import streaming
+from .kernels.compiled import is_float
+from .network import shape_text
+from .stack import SequenceNetwork
+
+
+class Stream:
+    """What `RecurrentNetwork.stream()` returns: the network's steps, with copies of its weights as they were then.
+
+    A state is one float32 tensor, (rows, batch, units): all states of all layers, bottom to top, and for the readout "mean"
+    two rows more, the sum of outputs and the number of steps. Join the states of several streams by `torch.cat(states, 1)`.
+    No gradient passes through it. Threads may share it.
+    """
+
+    def __init__(self, network: SequenceNetwork):
+        """Copy the weights of a network in one direction. Raises RequestError if the compiled code has no step for it."""
+        self.config, self.tokenizer = network.config, network.tokenizer
+        name, interface, layers = self.config.name, network.interface, cast(nn.ModuleList, network.layers)
+        self.embedding = copy.deepcopy(network.embedding)
+        self.input = interface.input
+        mean_reader = interface.readout == "mean"
+        head = network.head if streaming.is_plain_linear(network.head) and not mean_reader else None
+        features = network.embedding.embedding_dim if network.embedding is not None else self.input[0]
+        drops, planned = network.training and network.dropout.p > 0, None
+        if network.backend != "plain" and not drops and len(self.input) < 2:
+            planned = streaming.planned_layers(layers, head, torch.empty(1, features, device=network.device))
+        if planned is None:
+            raise RequestError(
+                f"{name} has no compiled steps. They need a CPU, float32, eval mode, a compiler at installation, and a dense cell "
+                "with nothing added to its equations. `step` works everywhere."
+            )
+        self.compiled = streaming.CompiledStack(planned, head, features, *network.mean_std, frozen=True)
+        self.mean_rows = 2 if mean_reader else 0
+        self.head = None if head is not None else copy.deepcopy(network.head).requires_grad_(False)
+
+    def initial_state(self, batch: int = 1) -> Tensor:
+        """Return zero states for `batch` streams, (rows, batch, units)."""
+        return torch.zeros(self.compiled.rows + self.mean_rows, batch, self.compiled.units)
+
+    def step(
+        self,
+        x: Tensor,  # (batch, *input), or tokens (batch,)
+        state: Tensor | None = None,  # (rows, batch, units)
+    ) -> tuple[Tensor, Tensor]:
+        """Take one time step: return the logits, (batch, outputs), and the new state.
+
+        state: that of the step before, or None at the first step. Raises RequestError for arguments that do not fit.
+        """
+        logits, state = self._run(self._vectors(x, "batch")[None], state)
+        return logits[0], state
+
+    def steps(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        state: Tensor | None = None,  # (rows, batch, units)
+    ) -> tuple[Tensor, Tensor]:
+        """Take several time steps in one call: return the logits after each, (batch, time, outputs), and the new state.
+
+        Arguments and errors are those of `step`.
+        """
+        logits, state = self._run(self._vectors(x, "batch, time").transpose(0, 1).contiguous(), state)
+        return logits.transpose(0, 1), state
+
+    @torch.no_grad()
+    def _run(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the logits, (time, batch, outputs), and the new state for x, (time, batch, features), contiguous."""
+        steps, batch, _ = x.shape
+        if state is None:
+            state = self.initial_state(batch)
+        rows, units = self.compiled.rows, self.compiled.units
+        if type(state) is not Tensor or not is_float(state) or state.shape != (rows + self.mean_rows, batch, units):
+            raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+        state = state.contiguous()
+        if self.head is None:
+            logits, state = self.compiled.run(x, state)
+            return cast(Tensor, logits), state
+        outputs = x.new_empty(steps, batch, units)
+        _, new_state = self.compiled.run(x, state[:rows], outputs)
+        if self.mean_rows:
+            total = torch.cat([state[None, rows], outputs]).cumsum(0)[1:]
+            count = state[rows + 1] + torch.arange(1, steps + 1)[:, None, None]
+            outputs, new_state = total / count, torch.cat([new_state, total[-1:], count[-1:]])
+        return self.head(outputs), new_state
+
+    def _vectors(self, x: Tensor, leading: str) -> Tensor:
+        """Return what the lowest layer reads, (*leading, features). Raises RequestError."""
+        dimensions = leading.count(",") + 1
+        dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
+        if (
+            type(x) is not Tensor
+            or x.dtype not in dtypes
+            or x.device.type != "cpu"
+            or x.shape[dimensions:] != self.input
+            or x.dim() != dimensions + len(self.input)
+            or not x.numel()
+        ):
+            shape = ", ".join([leading, *map(str, self.input)])
+            got = f"{shape_text(x)} of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise RequestError(f"{self.config.name} streams ({shape}) of {dtypes[0]} on the CPU; got {got}.")
+        if self.embedding is None:
+            return x.resolve_neg().contiguous()
+        if x.min() < 0 or x.max() >= len(self.embedding.weight):
+            raise RequestError(f"{self.config.name} has tokens from 0 to {len(self.embedding.weight) - 1}.")
+        return self.embedding(x)
