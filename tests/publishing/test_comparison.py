@@ -221,7 +221,8 @@ def test_the_ending_decides_the_format(ending: str, tmp_path: Path) -> None:
 def test_without_matplotlib_the_error_names_the_extra(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.figure"):  # an earlier test may have imported the submodule
+        monkeypatch.setitem(sys.modules, name, None)
     code, _, err = run("compare", "--plot", str(tmp_path / "a.svg"))
     assert code == 2
     assert "pip install 'rnnzoo[plots]'" in err
