@@ -29,6 +29,8 @@ def section(root: str) -> str | None:
     for program, alternative_text in PLOTS.items():
         if (data := measurements(program)) is not None:
             parts += [f"![{alternative_text}]({root}docs/{program}.svg)", provenance(program, data)]
+    if (streams := measurements("streams")) is not None:
+        parts += ["## Steps of a stream on a CPU", stream_table(streams), provenance("streams", streams)]
     return "\n\n".join(parts)
 
 
@@ -46,6 +48,18 @@ def stack_tables(data: dict[str, Any]) -> str:
         header, table = speed_rows(rows)
         parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _ratios_to_products(rows)]
     return "\n\n".join(filter(None, parts))
+
+
+def stream_table(data: dict[str, Any]) -> str:
+    """The table of benchmarks/streams.json: microseconds a step, a row for each pass and a column for each network."""
+    networks = list(dict.fromkeys(row["network"] for row in data["rows"]))
+    seconds = {(row["pass"], row["network"]): row["seconds"] for row in data["rows"]}
+    names = sorted(dict.fromkeys(row["pass"] for row in data["rows"]), key=lambda name: name.startswith("torch.nn"))
+    table = [
+        (name, *(f"{significant(1e6 * seconds[name, n])} µs" if (name, n) in seconds else "-" for n in networks))
+        for name in names
+    ]
+    return markdown(("one step of", *networks), table)
 
 
 def provenance(program: str, data: dict[str, Any]) -> str:

@@ -1,0 +1,92 @@
+"""Benchmark steps of a stream on a CPU: one stream, many in turn, a batch, and many steps in one call.
+
+`python -m benchmarks.streams [--rounds N] [--threads N] [--out FILE]` measures rnnzoo's networks and torch.nn's of the same
+size, with a head of ten classes and denormal numbers flushed to zero, in one process; they take turns, one pass at a time.
+`python -m zoo.publishing.generated` writes the microseconds a step into docs/speed.md.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cli.output import say
+from zoo.diagnostics.benchmark import Contender, Workload, machine, peers, stack
+from zoo.diagnostics.benchmark.passes import PeerNetwork
+from zoo.networks import builder
+from zoo.utils import files
+
+from .stacks import FOLDER, arguments
+
+SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
+STREAMS, BATCH, CHUNK, STEPS = 64, 64, 256, 256
+Passes = dict[str, Callable[[], int]]
+"""What to time by its name. A function returns how many steps it takes, by which its time is divided."""
+
+
+def in_turn(network: Any, streams: int, batch: int, steps: int) -> Callable[[], int]:
+    """Return a pass that takes `steps` steps, each of the next of `streams` streams of `batch` sequences."""
+    inputs: list[Tensor] = list(torch.rand(STEPS, batch, 1))
+    states: list[Any] = [None] * streams
+
+    def run() -> int:
+        for i in range(steps):
+            _, states[i % streams] = network.step(inputs[i], states[i % streams])
+        return steps
+
+    return run
+
+
+def passes(cell: str, layers: int, units: int) -> Passes:
+    """Return the passes of one size of stack."""
+    config = stack(cell, layers, units, STEPS)
+    network: Any = builder.build(config, device="cpu").eval()
+    stream, chunk = network.stream(), torch.rand(1, CHUNK, 1)
+    chosen: Passes = {
+        "`step`": in_turn(network, 1, 1, STEPS),
+        f"`step`, {STREAMS} streams in turn": in_turn(network, STREAMS, 1, STEPS),
+        f"`step`, batch of {BATCH}": in_turn(network, 1, BATCH, 16),
+        "`stream().step`": in_turn(stream, 1, 1, STEPS),
+        f"`stream().step`, {STREAMS} streams in turn": in_turn(stream, STREAMS, 1, STEPS),
+        f"`stream().step`, batch of {BATCH}": in_turn(stream, 1, BATCH, 16),
+        f"`stream().steps`, {CHUNK} in one call": lambda: len(stream.steps(chunk)[0][0]),
+    }
+    for contender in peers(config, ["torch"]):
+        peer = PeerNetwork(contender).eval()
+        name = contender.name.removesuffix(", flushed")
+        chosen |= {name: in_turn(peer, 1, 1, STEPS), f"{name}, batch of {BATCH}": in_turn(peer, 1, BATCH, 16)}
+    return chosen
+
+
+@torch.no_grad()
+def main() -> None:
+    """Run the program."""
+    options = arguments(__doc__, 9, FOLDER / "streams.json")
+    torch.set_num_threads(options.threads)
+    rows: list[dict[str, Any]] = []
+    for size in SIZES:
+        chosen = passes(*size)
+        seconds: dict[str, list[float]] = {name: [] for name in chosen}
+        for _ in range(options.rounds + 1):
+            for name, run in chosen.items():
+                begin = time.perf_counter()
+                steps = run()
+                seconds[name].append((time.perf_counter() - begin) / steps)
+        for name, measured in seconds.items():
+            rows.append(
+                {"network": "{} {} x {}".format(*size), "pass": name, "seconds": statistics.median(measured[1:])}
+            )
+            say(f"{rows[-1]['network']}, {name}: {1e6 * rows[-1]['seconds']:.1f} µs a step")
+    setting = machine(Workload(1, 1, options.threads), [Contender("torch", stack(*SIZES[0], STEPS))])
+    head = json.dumps({"machine": setting, "rounds": options.rounds}, indent=1)
+    lines = ",\n".join(map(json.dumps, rows))
+    files.atomic_write(options.out, (head[: -len("\n}")] + ',\n "rows": [\n' + lines + "\n ]\n}\n").encode())
+    say(f"Wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()
