@@ -57,6 +57,25 @@ def test_a_gradient_that_never_arrives() -> None:
         check_both_scans(net, lambda net, frozen=frozen: slopes(net, frozen))
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.double, nn.Module.bfloat16])
+def test_converting_the_network_before_its_gradient_is_an_error(
+    convert: Callable[[nn.Module], nn.Module], again: bool
+) -> None:
+    net = small("star", layers=2)
+    total = net(normal(3, 6, 2, dtype=torch.float32)).sum()
+    convert(net)
+    with pytest.raises(RuntimeError, match="another type"):
+        torch.autograd.backward(total, create_graph=again)
+
+
+def test_saved_tensors_may_be_moved_and_brought_back() -> None:
+    net, x = small("star", layers=2), normal(3, 6, 2, dtype=torch.float32)
+    with torch.autograd.graph.save_on_cpu():
+        moved = gradients(net(x).sum(), dict(net.named_parameters()))
+    close(moved, gradients(net(x).sum(), dict(net.named_parameters())))
+
+
 def test_derivatives_are_of_the_mode_of_the_forward_pass() -> None:
     net, x = small("star", layers=1, recurrent_dropout=0.5), normal(3, 4, 2, dtype=torch.float32).requires_grad_()
 

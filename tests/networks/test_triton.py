@@ -178,6 +178,14 @@ def test_a_change_in_between_is_noticed(device: str) -> None:
         loss.backward()
 
 
+def test_converting_the_network_before_its_gradient_is_an_error(device: str) -> None:
+    net, x, _ = problem(device, "star", layers=2)
+    total = net(x).sum()
+    net.double()
+    with pytest.raises(RuntimeError, match="another type"):
+        total.backward()
+
+
 def test_recomputing_equals_keeping(device: str) -> None:
     net, x, state = problem(device, "lstm", layers=2, steps=2)
     net.checkpoint_every = x.shape[1] // 2

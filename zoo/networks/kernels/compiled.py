@@ -18,7 +18,7 @@ from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .interface import address, pair
-from .shared import PlannedLayer, customised, differentiable, in_memory, planned
+from .shared import PlannedLayer, check_formats, customised, differentiable, formats, in_memory, planned
 
 
 def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
@@ -202,7 +202,7 @@ class _ScanFunction(torch.autograd.Function):
         assert inputs[0] is not None
         tape = compiled_scan.new_tape(inputs[0])
         outputs = compiled_scan.forward(inputs, tape)
-        ctx.scan = compiled_scan
+        ctx.scan, ctx.formats = compiled_scan, formats(inputs)
         # tokens and lengths are saved so that torch notices if somebody writes into them
         ctx.save_for_backward(compiled_scan.tokens, compiled_scan.lengths, outputs[0], tape, *inputs)
         ctx.set_materialize_grads(False)
@@ -211,6 +211,7 @@ class _ScanFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *output_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         _, _, y, tape, *inputs = ctx.saved_tensors
+        check_formats(inputs, ctx.formats)
         scan, wanted = ctx.scan, ctx.needs_input_grad[1:]
         # torch's operations compute gradients of gradients, and many gradients at once, in the precision of the states
         if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in output_gradients):

@@ -76,6 +76,20 @@ def intercepted() -> bool:
     )
 
 
+def formats(tensors: Sequence[Tensor | None]) -> list[object]:
+    """Return shape, type and device of each tensor, for `check_formats` when the gradient is computed."""
+    return [t if t is None else (t.shape, t.dtype, t.device) for t in tensors]
+
+
+def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) -> None:
+    """Raise RuntimeError if a tensor was converted since `formats`: by `net.half()`, of which torch's versions say nothing."""
+    if formats(tensors) != formats_then:
+        raise RuntimeError(
+            "The gradient cannot be computed: an input or weight of the scan has another type, shape or device now than in "
+            "the forward pass. Convert the network before the forward pass, not between forward and backward."
+        )
+
+
 def overridden(module: nn.Module) -> bool:
     """Return whether a method was replaced on this one module, rather than in its class."""
     return any(name in vars(module) for name in ("forward", "product", "step", "prepare", "scan"))

@@ -17,7 +17,7 @@ from ...cells.base import State
 from ..layer import Direction, Layer
 from . import graph
 from .lanes import Lanes
-from .shared import PlannedLayer, differentiable, in_memory, planned
+from .shared import PlannedLayer, check_formats, differentiable, formats, in_memory, planned
 from .triton_kernels import INTERPRETED
 from .triton_layer import MAX_MATRICES, MAX_PADDED_UNITS, matrices, padded
 from .triton_stack import TritonScan
@@ -144,10 +144,9 @@ class _ScanFunction(torch.autograd.Function):
         ctx: Any, run: TritonScan, recordings: graph.Recordings | None, *inputs: Tensor | None
     ) -> tuple[Tensor, ...]:
         results, saved, ctx.recording = _forward(run, recordings, inputs, ctx.needs_input_grad[2:])
-        ctx.run, ctx.saved_count = run, len(saved)
-        ctx.save_for_backward(
-            run.lengths, *saved, *inputs
-        )  # lengths so that torch notices if somebody writes into them
+        ctx.run, ctx.saved_count, ctx.formats = run, len(saved), formats(inputs)
+        # lengths are saved so that torch notices if somebody writes into them
+        ctx.save_for_backward(run.lengths, *saved, *inputs)
         ctx.set_materialize_grads(False)
         return tuple(results)
 
@@ -155,15 +154,13 @@ class _ScanFunction(torch.autograd.Function):
     def backward(ctx: Any, *output_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         _, *tensors = ctx.saved_tensors  # read once: checkpointing gives them out once
         saved, inputs = tensors[: ctx.saved_count], tensors[ctx.saved_count :]
+        check_formats(inputs, ctx.formats)
         run, wanted = ctx.run, ctx.needs_input_grad[2:]
         # torch's operations compute gradients of gradients, and many gradients at once
         if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in output_gradients):
             with torch.autocast(inputs[0].device.type, run.dtype, run.autocast):
-                return (
-                    None,
-                    None,
-                    *differentiable(run.stack, inputs, wanted, output_gradients, run.lengths, run.truncate),
-                )
+                gradients = differentiable(run.stack, inputs, wanted, output_gradients, run.lengths, run.truncate)
+            return None, None, *gradients
         with run.context():
             if ctx.recording is not None:
                 gradients = ctx.recording.backward(output_gradients)
