@@ -353,6 +353,67 @@ def rnn_soft_orthogonal(w: Weights, x: Tensor, state: State, activation: str = "
     return rnn({**w, "cell.recurrent.weight": U @ S @ V.T}, x, state, activation)
 
 
+def positive(a: Tensor) -> Tensor:
+    """Feng et al. 2024, g of the log-space form."""
+    return torch.where(a >= 0, a + 0.5, sigmoid(a))
+
+
+def mingru(w: Weights, x: Tensor, state: State, candidate: str = "linear") -> State:
+    """Feng et al. 2024, section 3.1."""
+    (h,), (xz, xh) = state, inputs(w, x, 2)
+    z = sigmoid(xz)
+    return ((1 - z) * h + z * (xh if candidate == "linear" else positive(xh)),)
+
+
+def minlstm(w: Weights, x: Tensor, state: State, candidate: str = "linear") -> State:
+    """Feng et al. 2024, section 3.2."""
+    (h,), (xf, xi, xh) = state, inputs(w, x, 3)
+    f, i = sigmoid(xf), sigmoid(xi)
+    return (f / (f + i) * h + i / (f + i) * (xh if candidate == "linear" else positive(xh)),)
+
+
+def gilr(w: Weights, x: Tensor, state: State) -> State:
+    """Martin & Cundy 2018."""
+    (h,), (xg, xi) = state, inputs(w, x, 2)
+    g = sigmoid(xg)
+    return (g * h + (1 - g) * tanh(xi),)
+
+
+def qrnn(w: Weights, x: Tensor, state: State) -> State:
+    """Bradbury et al. 2017, fo-pooling."""
+    (_, c), (xz, xf, xo) = state, inputs(w, x, 3)
+    f = sigmoid(xf)
+    c = f * c + (1 - f) * tanh(xz)
+    return sigmoid(xo) * c, c
+
+
+def sru(w: Weights, x: Tensor, state: State, activation: str = "identity") -> State:
+    """Lei et al. 2018 with v_f = v_r = 0."""
+    (_, c), (xx, xf, xr, xs) = state, inputs(w, x, 4)
+    f, r = sigmoid(xf), sigmoid(xr)
+    c = f * c + (1 - f) * xx
+    return r * (tanh(c) if activation == "tanh" else c) + (1 - r) * xs, c
+
+
+def rg_lru(w: Weights, x: Tensor, state: State) -> State:
+    """De et al. 2024: a = sigmoid(Lambda), a_t = a^(c r_t) with c = 8."""
+    (h,), (xr, xi, xx) = state, inputs(w, x, 3)
+    a = channels(sigmoid(w["cell.decay"]), h) ** (8 * sigmoid(xr))
+    return (a * h + torch.sqrt(1 - a * a) * (sigmoid(xi) * xx),)
+
+
+def lru(w: Weights, x: Tensor, state: State) -> State:
+    """Orvieto et al. 2023, in complex numbers. C = C_1 - i C_2 in the columns of the output weight."""
+    (_, c), (xr, xi, xd) = state, inputs(w, x, 3)
+    nu, theta = w["cell.decay"].exp(), w["cell.phase"].exp()
+    lam = torch.exp(torch.complex(-nu, theta))
+    gamma = torch.sqrt(1 - lam.abs() ** 2)
+    z = torch.complex(*c.chunk(2, 1))
+    z = channels(lam, z) * z + channels(gamma, z) * torch.complex(xr, xi)
+    C_1, C_2 = w["cell.output.weight"].chunk(2, 1)
+    return linear(C_1, z.real) + linear(C_2, z.imag) + xd, torch.cat([z.real, z.imag], 1)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -379,6 +440,13 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "rnn-soft-orthogonal": rnn_soft_orthogonal,
     "urnn": urnn,
     "urnn-full": urnn_full,
+    "gilr": gilr,
+    "lru": lru,
+    "mingru": mingru,
+    "minlstm": minlstm,
+    "qrnn": qrnn,
+    "rg-lru": rg_lru,
+    "sru": sru,
 }
 
 
@@ -409,6 +477,13 @@ GATES: dict[str, Sequence[str]] = {
     "rnn-soft-orthogonal": "h",
     "urnn": ("re", "im"),
     "urnn-full": ("re", "im"),
+    "gilr": "gi",
+    "lru": ("re", "im", "d"),
+    "mingru": "zh",
+    "minlstm": "fih",
+    "qrnn": "zfo",
+    "rg-lru": "rix",
+    "sru": "xfrs",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -427,6 +502,11 @@ KEEPS: dict[str, dict[str, int]] = {
     "lstm-phased": {"f": +1, "i": -1},
     "lstm-residual": {"f": +1, "i": -1},
     "lstm-skip": {"f": +1, "i": -1},
+    "gilr": {"g": +1},
+    "mingru": {"z": -1},
+    "minlstm": {"f": +1, "i": -1},
+    "qrnn": {"f": +1},
+    "sru": {"f": +1},
 }
 
 # carried states, the output first, and how many channels each has: multiples of the units, or 1
@@ -442,6 +522,9 @@ STATES: dict[str, Sequence[str]] = {
     "eunn": ("complex",),
     "urnn": ("complex",),
     "urnn-full": ("complex",),
+    "lru": ("units", "complex"),
+    "qrnn": ("units", "units"),
+    "sru": ("units", "units"),
 }
 
 

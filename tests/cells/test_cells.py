@@ -210,7 +210,8 @@ def test_autocast_runs_and_keeps_the_value(case: str, kernel: int | None, regula
     expected = net(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = net(x)
-        trained = network(case, recurrent_dropout=0.5, train=True, **spec)
+        rate = "recurrent_dropout" if can(case, "recurrent_dropout") else "dropout"
+        trained = network(case, train=True, **{rate: 0.5}, **spec)
         loss = trained(x).sum()
     same(logits.float(), expected, 0.2)
     assert all(g.isfinite().all() for g in gradients(loss, dict(trained.named_parameters())).values())

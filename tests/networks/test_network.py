@@ -168,7 +168,7 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
     same(net.step(x)[1], net.step(x, net.initial_state(3))[1])  # none is zero
     for layer, parts in enumerate(state):
         for i in range(len(parts)):  # every part counts
-            if (cell, i) == ("intersection", 0):  # an output that is no memory
+            if cell in ("intersection", "lru", "qrnn", "sru") and i == 0:  # an output that is no memory
                 continue
             other = [list(parts) for parts in state]
             other[layer][i] = parts[i] + 1
@@ -506,9 +506,11 @@ def test_truncation_cuts_both_directions() -> None:
 # Regularisers
 
 
-@each_cell
-@pytest.mark.parametrize("spec", [{"dropout": 0.5}, {"recurrent_dropout": 0.5}], ids=lambda s: next(iter(s)))
-def test_dropout_is_off_in_eval_mode(cell: str, spec: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("cell", "rate"), [(cell, rate) for cell in CELLS for rate in ("dropout", "recurrent_dropout") if can(cell, rate)]
+)
+def test_dropout_is_off_in_eval_mode(cell: str, rate: str) -> None:
+    spec = {rate: 0.5}
     net, x = network(cell, **spec), batch(network())
     for _ in range(2):
         same(net.eval()(x), network(cell)(x))
@@ -560,7 +562,7 @@ def test_recurrent_dropout_has_one_mask_for_all_steps() -> None:
     assert not torch.equal(net.encode(x, ones)[0] > 0, outputs > 0)  # and so has the next batch
 
 
-@each_case
+@each("case", CASES, "recurrent_dropout")
 def test_recurrent_dropout_acts_on_the_input_of_every_recurrent_map(case: str) -> None:
     """The maps of a network without dropout, given inputs with the same entries dropped, do the same."""
     torch.manual_seed(0)
@@ -827,7 +829,7 @@ def test_identity_start_values_are_identities_gate_by_gate(cell: str) -> None:
     if not can(cell, "kernel"):
         return
     for weight in maps(built(cell, kernel=3, inputs=(2, 4, 4), init={"recurrent": "identity"}), "recurrent").values():
-        image = normal(1, 3, 4, 4, dtype=torch.float32)
+        image = normal(1, weight.shape[1], 4, 4, dtype=torch.float32)
         for block in weight.split(3):
             same(reference.linear(block, image), image[:, : len(block)], 1e-6)
 
@@ -893,7 +895,9 @@ def test_each_cell_has_its_own_defaults() -> None:
         for weight in maps(built(cell, units=40), "recurrent").values():
             assert 0.95 * bound < weight.abs().max() < 1.001 * bound
             assert abs(weight.std() * math.sqrt(3) / bound - 1) < 0.15
-    for cell in set(CELLS) - {"rin", "rin-dt", "irnn"} - bounds.keys():
+    glorot = {"input": "glorot-uniform", "recurrent": "glorot-uniform"}
+    same(dict(built("lru").named_parameters()), dict(built("lru", init=glorot).named_parameters()), 0)
+    for cell in set(CELLS) - {"rin", "rin-dt", "irnn", "lru"} - bounds.keys():
         explicit = built(cell, init={"input": "glorot-uniform", "recurrent": "orthogonal"})
         same(dict(built(cell).named_parameters()), dict(explicit.named_parameters()), 0)
 
@@ -919,9 +923,15 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "lstm-phased": {"log_period": (0.0, math.log(50)), "shift": (0.0, 50.0)},
         "lstm-skip": {"importance.bias": (1.0, 1.0)},
         "gru-skip": {"importance.bias": (1.0, 1.0)},
+        "lru": {"decay": (0.9, 0.999), "phase": (0.0, 2 * math.pi)},
+        "rg-lru": {"decay": (0.9, 0.999)},
     }.get(cell, {})
     for name, (low, high) in known.items():
         (value,) = parts(net, name)
+        if cell == "lru":  # it learns the logarithms of -log |l| and of the angle of l
+            value = torch.exp(-value.exp()) if name == "decay" else value.exp()
+        elif cell == "rg-lru":
+            value = torch.sigmoid(value) ** 8
         assert low <= value.min() <= low + 0.05 * (high - low), name
         assert high - 0.5 * (high - low) <= value.max() <= high, name
     special = {k for k, v in direction(net).items() if v.dim() == 1 or k.endswith("rotation.weight")}

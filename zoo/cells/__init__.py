@@ -56,6 +56,7 @@ _MATRIX = {
     "layer_norm": "its recurrent projection preserves norms, and normalising would undo that",
 }
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
+_NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _PHI = ("tanh", "relu")
 
 CELLS: dict[str, CellRow] = {
@@ -89,18 +90,33 @@ CELLS: dict[str, CellRow] = {
         "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
         without=_MATRIX,
     ),
+    "gilr": CellRow("linear.GILR", "gated impulse linear recurrence", "gilr", without=_NO_PRODUCT),
     "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME),
     "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
     "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
+    "lru": CellRow(
+        "linear.LRU", "linear recurrent unit", "lru", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT
+    ),
     "lstm-phased": CellRow(
         "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
         without=_OWN_TIME,
     ),
     "lstm-residual": CellRow("lstm.ResidualLSTM", "residual LSTM", "lstm-residual"),
     "lstm-skip": CellRow("skip.SkipLSTM", "LSTM that skips steps", "skip", without=_OWN_TIME),
+    "mingru": CellRow(
+        "linear.MinGRU", "minimal GRU", "minrnn", {"candidate": ("linear", "positive")}, without=_NO_PRODUCT
+    ),
+    "minlstm": CellRow(
+        "linear.MinLSTM", "minimal LSTM", "minrnn", {"candidate": ("linear", "positive")}, without=_NO_PRODUCT
+    ),
+    "qrnn": CellRow("linear.QRNN", "quasi-recurrent network", "qrnn", without=_NO_PRODUCT),
+    "rg-lru": CellRow("linear.RGLRU", "real-gated linear recurrent unit", "griffin", without=_NO_PRODUCT),
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
         {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX,
+    ),
+    "sru": CellRow(
+        "linear.SRU", "simple recurrent unit", "sru", {"activation": ("identity", "tanh")}, without=_NO_PRODUCT
     ),
     "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX),
     "urnn-full": CellRow("unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX),

@@ -12,6 +12,7 @@ from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
 from ...cells.elman import IRNN, RNN
 from ...cells.gru import GRU
+from ...cells.linear import GILR, QRNN, SRU, MinGRU, MinLSTM, linear
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
 from ...cells.projections import Projection
 from ...cells.rhn import RHN
@@ -81,6 +82,10 @@ def _star(cell: STAR) -> Plan:
     return _plan(cell, "shifted-star" if cell.shift else "star", Product(cell.recurrent, block=1), option=cell.shift)
 
 
+def _candidate(cell: MinGRU | MinLSTM, name: str) -> Plan:
+    return _plan(cell, name if cell.candidate is linear else f"positive-{name}")
+
+
 def _rin_dt(cell: RINDT) -> Plan:
     return _plan(cell, "rin-dt", Product(cell.recurrent), Product(cell.transition, block=1, phase=1), extra=1, phases=2)
 
@@ -99,6 +104,11 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     RHN: _rhn,
     Antisymmetric: _antisymmetric,
     GatedAntisymmetric: _gated_antisymmetric,
+    MinGRU: lambda cell: _candidate(cell, "mingru"),
+    MinLSTM: lambda cell: _candidate(cell, "minlstm"),
+    GILR: lambda cell: _plan(cell, "gilr"),
+    QRNN: lambda cell: _plan(cell, "qrnn"),
+    SRU: lambda cell: _plan(cell, "tanh-sru" if cell.tanh else "sru"),
 }
 
 

@@ -17,35 +17,11 @@ Equations and gate order are those of zoo.cells. The derivative of tanh or sigmo
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.
 
-from dataclasses import dataclass
-from typing import Any
-
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
-
-
-@triton.jit
-def tanh(x):
-    """Exact to within rounding. The hardware's own has 11 bits; 1 - e^-2x alone has no digits left near zero."""
-    e, s = tl.exp(-2.0 * tl.abs(x)), x * x
-    far = (1.0 - e) / (1.0 + e)
-    near = (((-6.6157491e-3 * s + 2.1312742e-2) * s - 5.3910065e-2) * s + 0.13333118) * s - 0.33333331
-    return tl.where(s < 0.3, x + x * (s * near), tl.where(x < 0, -far, far))
-
-
-@triton.jit
-def relu(x):
-    return tl.where(x < 0, 0.0, x)  # tl.maximum would lose NaN
-
-
-@triton.jit
-def relu_gradient(y, g):
-    return tl.where(y <= 0, 0.0, g)
+from .triton_linear import LINEAR
+from .triton_math import Pointwise, relu, relu_gradient, sigmoid, tanh
 
 
 @triton.jit
@@ -242,24 +218,6 @@ def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.conste
     return (g[0] * t * (1.0 - h * h), g[0] * h * t * (1.0 - t), g[0] * s * c * (1.0 - c)), (g[0] * c,)
 
 
-@dataclass(frozen=True)
-class Pointwise:
-    """A cell's functions and its tape.
-
-    tape: how many tiles a step writes, or a phase where `tape_per_phase`. operand: which of them later phases project.
-    """
-
-    forward: Any
-    backward: Any
-    tape: int
-    operand: int = 0
-    tape_per_phase: bool = False
-
-    def tape_blocks(self, phases: int) -> int:
-        """Return how many tiles a step of so many phases writes."""
-        return self.tape * (phases if self.tape_per_phase else 1)
-
-
 CELLS = {
     "tanh-rnn": Pointwise(_tanh_rnn_forward, _tanh_rnn_backward, 0),
     "relu-rnn": Pointwise(_relu_rnn_forward, _relu_rnn_backward, 0),
@@ -275,5 +233,6 @@ CELLS = {
     "gru": Pointwise(_gru_forward, _gru_backward, 4, operand=1),
     "gru-after": Pointwise(_gru_after_forward, _gru_after_backward, 4),
     "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
+    **LINEAR,
 }
 """The pointwise part by the name in a Plan."""

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cells.h"
+#include "linear.h"
 #include "product.h"
 
 struct Product {
@@ -371,7 +372,9 @@ const CellRow CELLS[] = {
     row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
     row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
-    row<GatedAntisymmetric>("antisymmetric-gated"),
+    row<GatedAntisymmetric>("antisymmetric-gated"), row<MinGRU<Linear>>("mingru"), row<MinGRU<Positive>>("positive-mingru"),
+    row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<GILR>("gilr"), row<QRNN>("qrnn"),
+    row<SRU<Linear>>("sru"), row<SRU<Tanh>>("tanh-sru"),
 };
 
 // Whether the work was done: nothing may be thrown at those who call C. What can be is that memory is short.

@@ -1,0 +1,200 @@
+"""Cells that are linear in their state: c_t = a_t c_{t-1} + b_t, entry by entry, with a and b from the input alone.
+
+All a and b of a sequence are computed at once, so a step has no matrix product of the state. W x stands for W x_t + bias.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .base import Cell, State
+from .projections import ProjectionFactory, along
+
+
+class LinearRecurrence(Cell):
+    """Base of these cells: a subclass gives the `coefficients` and, if the output is not the state, what is `read` of it."""
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return a, b, and what `read` takes besides the state. inputs: the parts of the projected input, for any steps."""
+        raise NotImplementedError
+
+    def read(self, c: Tensor, *rest: Tensor) -> Tensor:
+        """Return the output of a step from its new state and the rest of its coefficients."""
+        raise NotImplementedError
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.coefficients(*self.split(x))
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        a, b, *rest = x
+        c = torch.addcmul(b, a, state[-1])
+        return (c,) if len(self.states) == 1 else (self.read(c, *rest), c)
+
+
+def linear(x: Tensor) -> Tensor:
+    """Return x."""
+    return x
+
+
+def positive(x: Tensor) -> Tensor:
+    """Return x + 0.5 for x >= 0, and sigmoid(x) otherwise."""
+    return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
+
+
+CANDIDATES = {"linear": linear, "positive": positive}
+
+
+class MinGRU(LinearRecurrence):
+    """h_t = (1 - z) h_{t-1} + z g(W_h x), z = sigmoid(W_z x) (Feng et al. 2024, section 3.1).
+
+    `candidate` is g, one of CANDIDATES: "linear", or the "positive" one that the paper needs to scan in log space.
+    """
+
+    inputs = ("z", "h")
+    memory_gates = {"z": -1}
+
+    def __init__(self, projection: ProjectionFactory, candidate: str = "linear"):
+        super().__init__(projection)
+        self.candidate = CANDIDATES[candidate]
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        z, h = inputs
+        z = torch.sigmoid(z)
+        return 1 - z, z * self.candidate(h)
+
+
+class MinLSTM(LinearRecurrence):
+    """h_t = f' h_{t-1} + i' g(W_h x), f' = f / (f + i), i' = i / (f + i) (Feng et al. 2024, section 3.2).
+
+    f and i are sigmoids of W_f x and W_i x; g is as in MinGRU.
+    """
+
+    inputs = ("f", "i", "h")
+    memory_gates = {"f": +1, "i": -1}
+
+    def __init__(self, projection: ProjectionFactory, candidate: str = "linear"):
+        super().__init__(projection)
+        self.candidate = CANDIDATES[candidate]
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        f, i, h = inputs
+        keep = torch.sigmoid(
+            F.logsigmoid(f) - F.logsigmoid(i)
+        )  # f / (f + i), also where both are zero in this precision
+        return keep, (1 - keep) * self.candidate(h)
+
+
+class GILR(LinearRecurrence):
+    """h_t = g h_{t-1} + (1 - g) tanh(W_i x), g = sigmoid(W_g x) (Martin & Cundy 2018)."""
+
+    inputs = ("g", "i")
+    memory_gates = {"g": +1}
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        g, i = torch.sigmoid(inputs[0]), torch.tanh(inputs[1])
+        return g, (1 - g) * i
+
+
+class QRNN(LinearRecurrence):
+    """c_t = f c_{t-1} + (1 - f) z, h_t = o c_t: fo-pooling after filters of width 1 (Bradbury et al. 2017).
+
+    z = tanh(W_z x), f = sigmoid(W_f x), o = sigmoid(W_o x).
+    """
+
+    inputs = ("z", "f", "o")
+    states = ("h", "c")
+    memory_gates = {"f": +1}
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        z, f, o = torch.tanh(inputs[0]), torch.sigmoid(inputs[1]), torch.sigmoid(inputs[2])
+        return f, (1 - f) * z, o
+
+    def read(self, c: Tensor, *rest: Tensor) -> Tensor:
+        return rest[0] * c
+
+
+class SRU(LinearRecurrence):
+    """c_t = f c_{t-1} + (1 - f) W x, h_t = r g(c_t) + (1 - r) W_s x (Lei et al. 2018, without c_{t-1} in the gates).
+
+    f = sigmoid(W_f x), r = sigmoid(W_r x). W_s x is the highway; the paper leaves W_s out where x is as wide as c. g is
+    `activation`.
+    """
+
+    inputs = ("x", "f", "r", "s")
+    states = ("h", "c")
+    memory_gates = {"f": +1}
+
+    def __init__(self, projection: ProjectionFactory, activation: str = "identity"):
+        super().__init__(projection)
+        self.tanh = {"identity": False, "tanh": True}[activation]
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        x, f, r, s = inputs
+        f = torch.sigmoid(f)
+        return f, (1 - f) * x, torch.sigmoid(r), s
+
+    def read(self, c: Tensor, *rest: Tensor) -> Tensor:
+        r, s = rest
+        return r * (torch.tanh(c) if self.tanh else c) + (1 - r) * s
+
+
+class RGLRU(LinearRecurrence):
+    """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, the RG-LRU of Griffin).
+
+    r = sigmoid(W_r x), i = sigmoid(W_i x). At the start sigmoid(decay)^8 is uniform in [0.9, 0.999].
+    """
+
+    inputs = ("r", "i", "x")
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.decay = nn.Parameter(torch.empty(projection.units))
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        power = nn.init.uniform_(self.decay, 0.9, 0.999, generator=generator) ** (1 / 8)
+        self.decay.copy_(torch.logit(power))
+
+    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        r, i, x = inputs
+        log_a = 8 * torch.sigmoid(r) * F.logsigmoid(along(self.decay, self.axis).to(r.dtype))
+        return log_a.exp(), torch.sqrt(-torch.expm1(2 * log_a)) * torch.sigmoid(i) * x
+
+
+class LRU(Cell):
+    """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023).
+
+    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). The state holds n real parts and then n imaginary ones. At the
+    start l is uniform on the ring 0.9 <= |l| <= 0.999. D is a matrix, since x need not be as wide as h.
+    """
+
+    inputs = ("re", "im", "d")
+    states = ("h", "c")
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        units = projection.units
+        self.decay, self.phase = (nn.Parameter(torch.empty(units)) for _ in range(2))
+        self.output = projection.between(2 * units, units, bias=False, norm=False)
+
+    @classmethod
+    def channels(cls, state: str, units: int) -> int:
+        return 2 * units if state == "c" else units
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        squared = nn.init.uniform_(self.decay, 0.9**2, 0.999**2, generator=generator)  # of |l|, so uniform in area
+        self.decay.copy_(torch.log(-torch.log(squared) / 2))
+        nn.init.uniform_(self.phase, generator=generator).mul_(2 * math.pi).log_()
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        re, im, d = self.split(x)
+        gain = along(torch.sqrt(-torch.expm1(-2 * self.decay.exp())), self.axis).to(x.dtype)
+        return gain * re, gain * im, d
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (b_re, b_im, d), (re, im) = x, self.split(state[1], 2)
+        size, angle = torch.exp(-self.decay.exp()), self.phase.exp()
+        a_re, a_im = (along(size * part, self.axis).to(d.dtype) for part in (angle.cos(), angle.sin()))
+        c = torch.cat([a_re * re - a_im * im + b_re, a_im * re + a_re * im + b_im], self.axis)
+        return self.output(c, d), c

@@ -1,0 +1,113 @@
+// The pointwise part of the cells that are linear in their state, as cells.h describes it. They have no products.
+#pragma once
+
+#include "cells.h"
+
+// A candidate's function, and its derivative by the value.
+struct Linear {
+    static vec value(vec a) { return a; }
+    static vec slope(vec) { return 1.0f - vec{}; }
+};
+
+struct Tanh {
+    static vec value(vec a) { return tanh(a); }
+    static vec slope(vec y) { return 1.0f - y * y; }
+};
+
+struct Positive {  // a + 0.5 for a >= 0, else sigmoid(a)
+    static vec value(vec a) { return a < vec{} ? sigmoid(a) : a + 0.5f; }
+    static vec slope(vec y) { return y < 0.5f ? y * (1.0f - y) : 1.0f - vec{}; }
+};
+
+template <class Candidate>
+struct MinGRU {  // tape: z, the candidate
+    static constexpr int states = 1, tape = 2;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec z = sigmoid(p.a(0)), n = Candidate::value(p.a(1));
+        p.keep(0, z), p.keep(1, n);
+        p.now() = (1.0f - z) * p.old() + z * n;
+    }
+    static void backward(int, const Point& p) {
+        const vec z = p.kept(0), n = p.kept(1);
+        p.a(0) = p.g() * (n - p.old()) * z * (1.0f - z);
+        p.a(1) = p.g() * z * Candidate::slope(n);
+        p.g() = p.g() * (1.0f - z);
+    }
+};
+
+template <class Candidate>
+struct MinLSTM {  // tape: f, i, the candidate
+    static constexpr int states = 1, tape = 3;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec f = sigmoid(p.a(0)), i = sigmoid(p.a(1)), n = Candidate::value(p.a(2));
+        p.keep(0, f), p.keep(1, i), p.keep(2, n);
+        p.now() = (f * p.old() + i * n) / (f + i);
+    }
+    static void backward(int, const Point& p) {
+        const vec f = p.kept(0), i = p.kept(1), n = p.kept(2), k = f / (f + i);
+        const vec g = p.g() * (p.old() - n) * k * (1.0f - k);  // by log(f / i)
+        p.a(0) = g * (1.0f - f);
+        p.a(1) = -g * (1.0f - i);
+        p.a(2) = p.g() * (1.0f - k) * Candidate::slope(n);
+        p.g() = p.g() * k;
+    }
+};
+
+struct GILR {  // tape: g, i
+    static constexpr int states = 1, tape = 2;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec g = sigmoid(p.a(0)), i = tanh(p.a(1));
+        p.keep(0, g), p.keep(1, i);
+        p.now() = i + g * (p.old() - i);
+    }
+    static void backward(int, const Point& p) {
+        const vec g = p.kept(0), i = p.kept(1);
+        p.a(0) = p.g() * (p.old() - i) * g * (1.0f - g);
+        p.a(1) = p.g() * (1.0f - g) * (1.0f - i * i);
+        p.g() = p.g() * g;
+    }
+};
+
+struct QRNN {  // tape: z, f, o, the old c
+    static constexpr int states = 2, tape = 4;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec z = tanh(p.a(0)), f = sigmoid(p.a(1)), o = sigmoid(p.a(2));
+        p.keep(0, z), p.keep(1, f), p.keep(2, o), p.keep(3, p.old(1));
+        p.now(1) = z + f * (p.old(1) - z);
+        p.now() = o * p.now(1);
+    }
+    static void backward(int, const Point& p) {
+        const vec z = p.kept(0), f = p.kept(1), o = p.kept(2), c = p.kept(3), g = p.g(1) + p.g() * o;
+        p.a(0) = g * (1.0f - f) * (1.0f - z * z);
+        p.a(1) = g * (c - z) * f * (1.0f - f);
+        p.a(2) = p.g() * (z + f * (c - z)) * o * (1.0f - o);
+        p.g(1) = g * f;
+        p.g() = vec{};
+    }
+};
+
+template <class Activation>
+struct SRU {  // tape: x, f, r, s, the old c
+    static constexpr int states = 2, tape = 5;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec x = p.a(0), f = sigmoid(p.a(1)), r = sigmoid(p.a(2)), s = p.a(3);
+        p.keep(0, x), p.keep(1, f), p.keep(2, r), p.keep(3, s), p.keep(4, p.old(1));
+        p.now(1) = f * p.old(1) + (1.0f - f) * x;
+        p.now() = r * Activation::value(p.now(1)) + (1.0f - r) * s;
+    }
+    static void backward(int, const Point& p) {
+        const vec x = p.kept(0), f = p.kept(1), r = p.kept(2), s = p.kept(3), c = p.kept(4);
+        const vec y = Activation::value(x + f * (c - x)), g = p.g(1) + p.g() * r * Activation::slope(y);
+        p.a(0) = g * (1.0f - f);
+        p.a(1) = g * (c - x) * f * (1.0f - f);
+        p.a(2) = p.g() * (y - s) * r * (1.0f - r);
+        p.a(3) = p.g() * (1.0f - r);
+        p.g(1) = g * f;
+        p.g() = vec{};
+    }
+};
