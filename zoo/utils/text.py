@@ -4,9 +4,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 SECRET = re.compile(r"hf_[A-Za-z0-9]{12,}")  # what a token of the Hub looks like
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # characters that could steer a terminal
+TOKEN = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_.~+/=-]{16,}")  # what any token looks like, and no word or number of ours
+SIGNED = re.compile(r"(https?://[^\s?\"'<>]+)\?[^\s\"'<>]*(?:signature|x-amz-|policy=|sig=)[^\s\"'<>]*", re.I)
+BIDI = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # they turn the direction of text, or end a line
+CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI}]")  # characters that could steer a terminal
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -16,10 +20,15 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def redact(text: str) -> str:
-    """Return `text` with every token of the Hub replaced by *** and every control character by ?."""
+    """Return `text` without tokens and signatures of addresses, which become ***, and control characters, which become ?."""
     for secret in _secrets():
         text = text.replace(secret, "***")
-    return CONTROL.sub("?", SECRET.sub("***", text))
+    return CONTROL.sub("?", SIGNED.sub(r"\1?***", SECRET.sub("***", text)))
+
+
+def one_line(text: str) -> str:
+    """Return text that others wrote, such as a name on the Hub, as one line without control characters."""
+    return CONTROL.sub("?", " ".join(text.split()))
 
 
 def has_secret(text: str) -> bool:
@@ -30,5 +39,9 @@ def has_secret(text: str) -> bool:
 def _secrets() -> list[str]:
     """Return the tokens that a request could carry: of the environment, and the one that `hf auth login` stored."""
     client = sys.modules.get("huggingface_hub")  # only this module reads the stored token
-    tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN"), client and client.get_token()]
-    return [token.strip() for token in tokens if token and len(token.strip()) >= 4]
+    tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")]
+    with suppress(
+        OSError, ValueError
+    ):  # a token file that cannot be read is an error of the request, not of its message
+        tokens.append(client.get_token() if client else None)
+    return [token.strip() for token in tokens if token and TOKEN.fullmatch(token.strip())]

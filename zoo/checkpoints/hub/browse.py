@@ -7,6 +7,7 @@ from typing import Any
 from ... import registry
 from ...errors import MissingError
 from ...registry.schema import Config
+from ...utils.text import one_line
 from .. import configs, results
 from .client import Connection
 
@@ -29,10 +30,13 @@ class Identity:
 
 def identity(connection: Connection) -> Identity:
     """Return the owner of the token. Raises AccessError if there is none, without a request, or if the Hub rejects it."""
-    answer: dict[str, Any] = connection.call("login", connection.api.whoami)
+    return connection.call("login", lambda: _identity(connection.endpoint, connection.api.whoami()))
+
+
+def _identity(endpoint: str, answer: dict[str, Any]) -> Identity:
     token = (answer.get("auth") or {}).get("accessToken") or {}
-    orgs = tuple(org["name"] for org in answer.get("orgs") or () if isinstance(org, dict) and "name" in org)
-    return Identity(connection.endpoint, str(answer.get("name", "?")), orgs, token.get("role"))
+    orgs = tuple(one_line(o["name"]) for o in answer.get("orgs") or () if "name" in o)
+    return Identity(endpoint, one_line(answer.get("name", "?")), orgs, token.get("role"))
 
 
 def login(timeout: float | None = None) -> Identity:
@@ -59,12 +63,13 @@ def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
     """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError."""
     with Connection(timeout) as connection:
         list_models = connection.api.list_models
-        models = connection.call(
-            f"models of {namespace}", lambda: list(list_models(author=namespace, full=True, cardData=True))
-        )
-    pinned = {pin.repo for pin in registry.load_lock().weights.values()}
-    ours = [_remote(info) for info in models if info.id in pinned or _names_this_library(info)]
-    return sorted(ours, key=lambda remote: remote.repo)
+        pinned = {pin.repo for pin in registry.load_lock().weights.values()}
+
+        def ours() -> list[Remote]:
+            models = list_models(author=namespace, full=True, cardData=True)
+            return [_remote(info) for info in models if info.id in pinned or _names_this_library(info)]
+
+        return sorted(connection.call(f"models of {namespace}", ours), key=lambda remote: remote.repo)
 
 
 def _names_this_library(info: Any) -> bool:
@@ -78,7 +83,8 @@ def _remote(info: Any) -> Remote:
     sha, private, modified, task, tags = (
         getattr(info, name, None) for name in ("sha", "private", "last_modified", "pipeline_tag", "tags")
     )
-    return Remote(info.id, sha, private, modified and modified.isoformat(), task, tuple(tags or ()))
+    words = tuple(map(one_line, tags or ()))
+    return Remote(one_line(info.id), sha, private, modified and modified.isoformat(), task and one_line(task), words)
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,13 @@ def describe(repo: str, revision: str | None, timeout: float | None = None) -> D
     """Describe a repository without downloading its weights. Raises HubError, and CheckpointError for invalid files."""
     with Connection(timeout) as connection:
         subject, model_info = repo if revision is None else f"{repo}@{revision}", connection.api.model_info
-        info = connection.call(subject, lambda: model_info(repo, revision=revision, files_metadata=True))
-        commit = info.sha or connection.commit(repo, revision or "main")
+
+        def look() -> tuple[Remote, dict[str, int | None]]:
+            info = model_info(repo, revision=revision, files_metadata=True)
+            return _remote(info), {one_line(file.rfilename): file.size for file in info.siblings or ()}
+
+        remote, files = connection.call(subject, look)
+        commit = remote.revision or connection.commit(repo, revision or "main")
 
         def download(name: str) -> Path:
             return connection.download(repo, name, commit, limit=configs.MAX_BYTES)
@@ -107,5 +118,4 @@ def describe(repo: str, revision: str | None, timeout: float | None = None) -> D
             evaluations = results.parse(download(results.FILE)).evaluations
         except MissingError:
             evaluations = ()
-    files = {sibling.rfilename: sibling.size for sibling in info.siblings or ()}
-    return Description(_remote(info), files, config, evaluations)
+    return Description(remote, files, config, evaluations)

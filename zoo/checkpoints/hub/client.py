@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ...errors import CheckpointError, HubError, ZooError
+from ...errors import AccessError, CheckpointError, HubError, ZooError, first_line
 from ...utils.text import redact
 from ...utils.version import __version__
 from .. import configs
@@ -44,7 +44,8 @@ class Connection:
     """A conversation with the Hub, open between __enter__ and __exit__. Conversations of several threads take turns.
 
     timeout: seconds to keep trying while the Hub fails. `api` is huggingface_hub's HfApi, for use within `call`. Raises
-    RequestError for an HF_ENDPOINT that is neither encrypted nor local.
+    RequestError for an HF_ENDPOINT that is neither encrypted nor local, and __enter__ AccessError for a token file that
+    cannot be read.
     """
 
     def __init__(self, timeout: float | None = None, log: Log = LOG):
@@ -57,8 +58,13 @@ class Connection:
 
     def __enter__(self) -> Self:
         global _active
-        from huggingface_hub import HfApi
+        from huggingface_hub import HfApi, constants, get_token
 
+        try:
+            get_token()
+        except (OSError, ValueError) as error:
+            where = f"The token in {constants.HF_TOKEN_PATH} cannot be read ({first_line(error)})."
+            raise AccessError(f"{where} Log in again: hf auth login.") from error
         _turn.acquire()
         try:
             _redact_logs()
@@ -89,6 +95,7 @@ class Connection:
         expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *client_internals.transport_errors())
         began, tries = time.monotonic(), 0
         while True:
+            self.guard.begin_call()
             try:
                 return function()
             except ZooError:

@@ -38,6 +38,30 @@ def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], No
     set_client_factory(factory)
 
 
+def watch_body(response: Any, watch: Callable[[int], bool]) -> None:
+    """Call `watch` with the number of bytes of a response's body so far, at each part of it; False ends the body there.
+
+    The client reads bodies itself and bounds neither their size nor their time.
+    """
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx in 1.x, httpx2 in 2.x
+
+    stream = response.stream
+
+    class Watched(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            done = 0
+            for part in stream:
+                done += len(part)
+                if not watch(done):
+                    return
+                yield part
+
+        def close(self) -> None:
+            stream.close()
+
+    response.stream = Watched()
+
+
 def transport_errors() -> tuple[type[Exception], ...]:
     """Return the base of the errors of the HTTP library: httpx in huggingface_hub 1.x, httpx2 in 2.x."""
     from huggingface_hub.errors import HfHubHTTPError

@@ -1,4 +1,4 @@
-"""Checks of every HTTP request and response: time limits, where the token may go, and headers that would become paths."""
+"""Checks of every HTTP request and response: limits of time and size, where the token may go, headers that become paths."""
 
 import re
 import threading
@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-from ...errors import CheckpointError, NetworkError
+from ...errors import CheckpointError, HubError, NetworkError
+from . import client_internals
 from .settings import COMMIT, is_loopback, origin
 
 REQUEST_SECONDS = 30.0
@@ -17,6 +19,14 @@ RETRIED = (408, 409, 429, 500, 502, 503, 504)
 """Status codes after which the client may try again; 409 because it does so when it creates a repository."""
 MAX_FAILURES = 20
 """Consecutive failures after which to give up."""
+MAX_REQUESTS = 100
+"""Requests of one call that ask for something, so that a listing whose pages never end is given up."""
+MAX_ANSWER = 2**25
+"""Bytes of an answer that is not a file."""
+MAX_REFUSAL = 2**16
+"""Bytes that are read of the body of a failure."""
+MIN_RATE = 1000
+"""Bytes a second of a file that takes longer than the time limit."""
 ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
 
 
@@ -27,15 +37,20 @@ class Guard:
         self.endpoint, self.timeout = endpoint, timeout
         self.clock = _Clock()
         self.expected: tuple[str, int] | None = None
+        self.fetching, self.requests = False, 0
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
-        """Within the block, refuse a file of another size than `size`, if that is given."""
-        self.expected = None if size is None else (subject, size)
+        """Within the block, bodies are files; refuse one of another size than `size`, if that is given."""
+        self.expected, self.fetching = None if size is None else (subject, size), True
         try:
             yield
         finally:
-            self.expected = None
+            self.expected, self.fetching = None, False
+
+    def begin_call(self) -> None:
+        """Count requests from here."""
+        self.requests = 0
 
     def check_request(self, request: Any) -> None:
         """Called with every request before it is sent. Keeps the token from other origins, and limits the time.
@@ -48,6 +63,12 @@ class Guard:
             both_local = urlsplit(self.endpoint).scheme == "http" and is_loopback(url.host)
             if url.scheme != "https" and not both_local:
                 raise NetworkError(f"{self.endpoint} sends us to {url.host} without encryption; refused.")
+        if url.scheme == "http" and "authorization" in request.headers and (proxy := _remote_proxy(url.host)):
+            raise NetworkError(f"The token would pass through the proxy {proxy} unencrypted. Set NO_PROXY={url.host}.")
+        request.headers["accept-encoding"] = "identity"  # an answer of 1 MB could unpack to gigabytes
+        self.requests += request.method == "GET"
+        if self.requests > MAX_REQUESTS:
+            raise HubError(f"{self.endpoint} has more than {MAX_REQUESTS} pages of answers; given up.")
         seconds_left = self.timeout - self.clock.failing_seconds()
         if seconds_left <= 0:
             raise NetworkError(
@@ -64,9 +85,11 @@ class Guard:
     def check_response(self, response: Any) -> None:
         """Called with every response before the client sees it.
 
-        Raises NetworkError for too many failures or a long requested wait, and CheckpointError for a file's headers that
-        are malformed or contradict its pin.
+        Raises NetworkError for too many failures or a long requested wait, CheckpointError for a file's headers that are
+        malformed or contradict its pin, and HubError for a compressed answer. Reading a body that is too long or too slow
+        raises too.
         """
+        self._bound_body(response)
         failed = response.status_code in RETRIED
         self.clock.answered(failed)
         if self.clock.failures > MAX_FAILURES:
@@ -81,6 +104,22 @@ class Guard:
         if response.request.method != "HEAD" or response.status_code >= 400 or self._redirects_within_hub(response):
             return
         self._check_file_headers(response.headers, is_redirect=response.is_redirect)
+
+    def _bound_body(self, response: Any) -> None:
+        """Bound the body of a response in size and time. Raises HubError if it is compressed."""
+        refused, file, began = response.status_code >= 400, self.fetching, time.monotonic()
+        if not refused and response.headers.get("content-encoding", "identity") != "identity":
+            raise HubError(f"{self.endpoint} gives a compressed answer, which was not asked for; refused.")
+
+        def watch(done: int) -> bool:
+            seconds = time.monotonic() - began
+            if seconds > self.timeout and (not file or done < MIN_RATE * seconds):
+                raise NetworkError(f"{self.endpoint} sends too slowly, {done:,} bytes in {seconds:.0f} s; given up.")
+            if not refused and not file and done > MAX_ANSWER:
+                raise HubError(f"{self.endpoint} gives an answer of more than {MAX_ANSWER:,} bytes; refused.")
+            return not refused or done <= MAX_REFUSAL
+
+        client_internals.watch_body(response, watch)
 
     def _redirects_within_hub(self, response: Any) -> bool:
         if not response.has_redirect_location:
@@ -103,6 +142,16 @@ class Guard:
         subject, expected = self.expected or ("", None)
         if expected is not None and size is not None and size.isdigit() and int(size) != expected:
             raise CheckpointError(f"{subject} has {int(size):,} bytes on the Hub instead of the pinned {expected:,}.")
+
+
+def _remote_proxy(host: str) -> str | None:
+    """Return the host of the proxy that unencrypted requests to `host` pass through, unless it is this machine."""
+    proxies = getproxies()
+    address = proxies.get("http") or proxies.get("all")
+    if not address or proxy_bypass(host):
+        return None
+    proxy = urlsplit(address if "//" in address else f"//{address}").hostname or address
+    return None if is_loopback(proxy) else proxy
 
 
 class _Clock(threading.local):

@@ -1,0 +1,124 @@
+"""Answers of a Hub that are too long, too slow, of odd types or made to deceive, and tokens that are none."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hubs import REPO, Here, Run
+from huggingface_hub import constants
+from loopback import WRITE
+
+from zoo.checkpoints.hub import browse, guard, settings
+from zoo.errors import NetworkError
+from zoo.utils.text import redact
+
+
+def test_a_compressed_answer_is_refused_and_was_not_asked_for(here: Here, run: Run) -> None:
+    here.hub.fault("GET", "whoami", "status", status=200, text="{}", headers={"Content-Encoding": "gzip"})
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "compressed answer" in err
+    assert here.hub.asked("whoami")[0].headers["Accept-Encoding"] == "identity"
+
+
+def test_an_answer_without_end_is_refused(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_ANSWER", 1000)
+    here.hub.fault("GET", "whoami", "status", status=200, text=f'{{"name": "{"a" * 2000}"}}')
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "more than 1,000 bytes" in err
+
+
+def test_of_the_body_of_a_failure_only_the_beginning_is_read(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "MAX_REFUSAL", 1000)
+    here.hub.fault("GET", "whoami", "status", status=418, text="a" * 10**6)
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "refuses (418)" in err
+
+
+def test_a_listing_whose_pages_never_end_is_given_up(here: Here, run: Run) -> None:
+    following = {"Link": f'<{here.hub.endpoint}/api/models?author=rnnzoo&cursor=1>; rel="next"'}
+    here.hub.fault("GET", "/api/models", "status", times=10**6, status=200, text="[]", headers=following)
+    code, _, err = run("list", "--remote")
+    assert code == 1
+    assert "more than 100 pages" in err
+
+
+@pytest.mark.parametrize("path", ["whoami", "config.json"])
+def test_a_trickle_ends_with_the_time_limit(here: Here, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    here.publish()
+    monkeypatch.setattr(settings, "TIMEOUT", 0.3)
+    here.hub.fault("GET", path, "slow", pause=0.1)
+    began = time.monotonic()
+    with pytest.raises(NetworkError, match="sends too slowly"):
+        browse.login() if path == "whoami" else browse.describe(REPO, None)
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("answer", [[], {"name": 3}, {"orgs": [3]}, {"auth": [1]}, "text", None])
+def test_an_identity_of_odd_types_is_one_line(here: Here, run: Run, answer: object) -> None:
+    here.hub.fault("GET", "whoami", "json", data=answer)
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "makes no sense" in err
+
+
+@pytest.mark.parametrize("change", [{"id": 3}, {"tags": 3}, {"tags": [3]}, {"siblings": 3}, {"lastModified": 3}])
+def test_a_description_of_odd_types_is_one_line(here: Here, run: Run, change: dict[str, object]) -> None:
+    here.publish()
+    here.hub.fault("GET", f"/api/models/{REPO}$", "json", data={"id": REPO, "sha": "0" * 40, "siblings": [], **change})
+    code, out, err = run("show", f"hf://{REPO}")
+    assert code == 1, (out, err)
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_names_on_the_hub_cannot_print_lines_or_turn_text(here: Here, run: Run) -> None:
+    data = [{"id": "rnnzoo/a\nVerified.\u202e", "tags": ["rnnzoo", "b\u2066\x1b[2J"]}]
+    here.hub.fault("GET", "/api/models", "json", data=data)
+    code, out, _ = run("list", "--remote")
+    assert code == 0
+    assert "rnnzoo/a Verified.?" in out
+    assert not {"\u202e", "\u2066", "\x1b"} & set(out)
+
+
+@pytest.mark.parametrize("token", ["test", "null", "true", "1234567890123456789", "not a token at all"])
+def test_what_is_not_shaped_like_a_token_redacts_nothing(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    text = json.dumps({"split": "test", "a": None, "b": True, "n": 1234567890123456789, "c": "not a token at all"})
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff"], ids=["folder", "not text"])
+def test_a_token_file_that_cannot_be_read_is_one_line(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "token"
+    path.mkdir() if content is None else path.write_bytes(content)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(path))
+    assert run("list")[0] == 0
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "cannot be read" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_signatures_of_addresses_are_not_printed() -> None:
+    address = "https://cdn.example/a.bin?X-Amz-Signature=0123abcd&Expires=3"
+    assert redact(f"cannot read '{address}'.") == "cannot read 'https://cdn.example/a.bin?***'."
+    assert redact("https://a.example/b?page=2") == "https://a.example/b?page=2"
+
+
+def test_a_token_goes_through_no_proxy_unencrypted(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", WRITE)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    code, _, err = run("whoami")
+    assert code == 1
+    assert "proxy.example unencrypted" in err
+    assert not here.hub.seen
