@@ -94,20 +94,24 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # print "?" for what the terminal cannot show, as stderr does
+    as_json = "--json" in sys.argv[1:]
     try:
-        app()
+        sys.exit(app(standalone_mode=not as_json))  # in its own mode the app prints errors of usage itself, as text
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        text = str(error)
+        text = error.format_message() if hasattr(error, "format_message") else str(error)  # of an error of usage
         if out_of_memory := _is_out_of_memory(error):
             first, _, _ = text.partition("\n")
             text = f"There is not enough memory; smaller batches (--batch-size, --examples) need less. {first}".rstrip()
-        if _settings["debug"] or not (out_of_memory or isinstance(error, ZooError | OSError)):
+        expected = out_of_memory or isinstance(error, ZooError | OSError) or hasattr(error, "format_message")
+        if as_json:
+            emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
+        if _settings["debug"] or not expected:
             sys.excepthook = _print_traceback
             raise
         say(f"rnnzoo: {text}")
-        sys.exit(error.exit_code if isinstance(error, ZooError) else 1)
+        sys.exit(getattr(error, "exit_code", 1))
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

@@ -21,11 +21,17 @@ class RequestError(ZooError, ValueError):
 
 
 class UnknownNameError(RequestError, KeyError):
-    """A name is unknown. The message suggests up to three similar names of the same kind."""
+    """A name is unknown. The message suggests up to three names of the same kind that contain it or resemble it."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = ""):
-        matches = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+        names = {each.lower(): each for each in known}
+        longer = sorted((each for each in names if name and name.lower() in each), key=len)
+        matches = [
+            names[each] for each in longer[:3] or difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+        ]
         near = f" Did you mean {' or '.join(matches)}?" if matches else ""
+        if not matches and not hint:
+            hint = f"There are: {', '.join(sorted(names.values()))}."
         super().__init__(f"No {kind} is called {name!r}.{near}{' ' + hint if hint else ''}")
 
     __str__ = Exception.__str__  # KeyError's own would put the message in quotes

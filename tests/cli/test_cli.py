@@ -433,3 +433,36 @@ def test_list_and_show_print_the_numbers_of_the_card(run: Run) -> None:
     assert (data["parameters"], data["multiply_adds"]) == (count.parameters, count.multiply_adds)
     (row,) = json.loads(run("list", name, "--json")[1])
     assert row["reported_percent"] == [92.4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["show", "STAR-16x64-PMNIST"], "Did you mean star-16x64-pmnist?"),
+        (["show", "lstm"], "Did you mean lstm-"),
+        (["list", "--task", "mnist"], "Did you mean smnist or pmnist or mnist-rows?"),
+        (["compare", "--paper", "nothing"], "There are: antisymmetric, chen, "),
+    ],
+)
+def test_an_unknown_name_finds_what_was_meant(run: Run, arguments: list[str], meant: str) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert meant in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["show", "nothing"], "UnknownNameError"),
+        (["list", "--task", "nothing"], "UnknownNameError"),
+        (["list", "--no-such-option"], "NoSuchOption"),
+        (["eval"], "MissingParameter"),
+        (["eval", "rnn-1x128-mnist-rows", "--limit", "many"], "BadParameter"),
+    ],
+)
+def test_under_json_an_error_is_an_object_on_stdout(run: Run, arguments: list[str], kind: str) -> None:
+    code, out, err = run(*arguments, "--json")
+    assert code == run(*arguments)[0] == 2
+    error = json.loads(out)["error"]
+    assert error["code"] == kind
+    assert err == f"rnnzoo: {error['message']}\n"
