@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from zoo.errors import ZooError
 from zoo.utils.version import __version__
 
-from .output import emit, say
+from .output import emit, emit_error, say
 
 VERBS = {
     "list": "catalogue:list_",
@@ -106,7 +106,7 @@ def main() -> None:
             text = f"There is not enough memory; smaller batches (--batch-size, --examples) need less. {first}".rstrip()
         expected = out_of_memory or isinstance(error, ZooError | OSError) or hasattr(error, "format_message")
         if as_json:
-            emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
+            emit_error(error, text)
         if _settings["debug"] or not expected:
             sys.excepthook = _print_traceback
             raise

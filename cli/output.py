@@ -1,6 +1,7 @@
 """The only module of the command line that prints: data to stdout, messages and progress to stderr, never a token."""
 
 import json
+import math
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,9 @@ Board = Callable[[Mapping[str, tuple[str, str]]], None]
 """Shows several runs: the phase of each, such as "running", and a text about its progress, by name."""
 
 
+_printed = {"json": False}
+
+
 class Bar(Protocol):
     """Shows the progress of one task. Without `text`, a terminal shows done/total."""
 
@@ -27,14 +31,30 @@ class Bar(Protocol):
 
 def emit(data: Any, as_json: bool, text: "str | Text") -> None:
     """Print `data` as JSON if `as_json` is true, else `text`. The styles of a Text show only in a terminal with colours."""
-    plain = json.dumps(data, indent=2) if as_json else str(text)
+    plain = json.dumps(_finite(data), indent=2, allow_nan=False) if as_json else str(text)
     redacted = redact(plain)
+    _printed["json"] |= as_json
     if as_json or isinstance(text, str) or redacted != plain:
         sys.stdout.write(redacted + "\n")
         return
     from rich.console import Console
 
     Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
+
+
+def emit_error(error: Exception, text: str) -> None:
+    """Print an error as JSON, unless data were printed, which then say what failed: stdout has one document."""
+    if not _printed["json"]:
+        emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
+
+
+def _finite(data: Any) -> Any:
+    """Return data in which None stands for every NaN and infinity, which JSON does not have."""
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def say(text: str) -> None:

@@ -20,6 +20,7 @@ os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messag
 
 from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
+from rnnzoo_cli import output
 from small import RECIPE, TRAIN, VALIDATION, clear_caches
 
 from zoo import registry
@@ -90,6 +91,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rnnzoo", *arguments])
+        monkeypatch.setitem(output._printed, "json", False)  # as in a new process
         with pytest.raises(SystemExit) as stopped:
             cli.main()
         captured = capsys.readouterr()

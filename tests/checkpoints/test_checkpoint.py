@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +16,12 @@ import pytest
 import torch
 from helpers import flip
 from huggingface_hub import constants
+from pydantic import ValidationError
 from safetensors.torch import save as to_bytes
 
 from zoo import list_models, load, registry
 from zoo.cells import CELLS
+from zoo.checkpoints import results
 from zoo.checkpoints.hub import client
 from zoo.checkpoints.references import Reference
 from zoo.checkpoints.sources import resolve
@@ -314,6 +317,36 @@ def test_a_weights_file_that_cannot_be_read(tmp_path):
     reason(tmp_path, "cannot be read", "Is a directory")
 
 
+# what is refused: files that are none
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, CONFIG, "results.json"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_a_pipe_or_device_is_refused_at_once(tmp_path: Path, name: str, make: Callable[[Path], None]) -> None:
+    saved(folder := tmp_path)
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        results.read(folder) if name == "results.json" else load(folder)
+
+
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path)
+    path = tmp_path / CONFIG
+    path.write_text(path.read_text().replace('"name":', '"name": "another", "name":', 1))
+    with pytest.raises(CheckpointError, match="'name' occurs twice"):
+        load(path.parent)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_results_have_no_numbers_that_json_has_not(number: str) -> None:
+    means = dict.fromkeys(("train_loss", "train_metric", "validation_loss", "validation_metric", "gradient_norm"), 1.0)
+    text = json.dumps({"epoch": 1, "lr": 0.1, **means, "seconds": 2.0})
+    assert results.Epoch.model_validate_json(text).seconds == 2.0
+    with pytest.raises(ValidationError, match="finite"):
+        results.Epoch.model_validate_json(text.replace("2.0", number))
+
+
 # what is refused: config.json
 
 
@@ -366,7 +399,7 @@ def test_a_config_that_is_not_json(tmp_path, content):
 def test_a_config_that_cannot_be_read_or_is_huge(tmp_path):
     saved(tmp_path)
     (tmp_path / CONFIG).write_text(" " * 1_000_001)
-    reason(tmp_path, "larger than a config.json can be")
+    reason(tmp_path, "larger than 1,000,000 bytes")
     (tmp_path / CONFIG).unlink()
     reason(tmp_path, "cannot be read", "No such file")
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zoo import registry
 from zoo.checkpoints.tensors import FILE as WEIGHTS
-from zoo.checkpoints.tensors import read_tensors, write_tensors
+from zoo.checkpoints.tensors import read_tensors
 from zoo.data import mnist, task_data
 from zoo.data.base import Split, SplitName
 from zoo.diagnostics import recorder
@@ -22,6 +22,7 @@ from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.training.evaluation import evaluate
 from zoo.training.state import FILE as STATE
+from zoo.training.state import write_with_digest
 from zoo.training.trainer import train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
@@ -142,7 +143,7 @@ def test_the_seconds_of_a_run_that_goes_on_are_those_of_all_its_parts(small_zoo:
     tensors = read_tensors(tmp_path / STATE)
     facts = json.loads(bytes(tensors["facts"].tolist())) | {"seconds": 1000.0}
     tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-    write_tensors(tmp_path / STATE, tensors)
+    write_with_digest(tmp_path / STATE, tensors)
     assert train(registry.find(NAME), tmp_path, device="cpu").history[-1].seconds >= 1000
 
 

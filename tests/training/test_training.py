@@ -221,7 +221,7 @@ def test_a_state_from_before_an_option_existed_continues(small_zoo: Zoo, tmp_pat
 
     def write() -> None:
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        write_tensors(run / STATE, tensors)
+        state.write_with_digest(run / STATE, tensors)
 
     write()
     train(registry.find(NAME), run, device="cpu", overrides={"epochs": 1})
@@ -359,7 +359,7 @@ def test_later_stages(small_zoo: Zoo, tmp_path: Path) -> None:
         facts = json.loads(bytes(tensors["facts"].tolist()))
         facts["identity"]["recipe"] = recipe
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        write_tensors(tmp_path / folder / STATE, tensors)
+        state.write_with_digest(tmp_path / folder / STATE, tensors)
         train(registry.find(NAME), tmp_path / folder, device="cpu")
     assert history(tmp_path / "forgets") == history(tmp_path / "whole")
     assert history(tmp_path / "unmoved") != history(tmp_path / "whole")
@@ -539,6 +539,34 @@ def test_a_damaged_state_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 
+def test_a_flipped_bit_and_an_edited_step_of_a_state_are_refused(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2})
+    entry, out = registry.find(NAME), tmp_path / "run"
+    train(entry, out, device="cpu", stop_after=1)
+    whole = read_tensors(out / STATE)
+    facts = json.loads(bytes(whole["facts"].tolist())) | {"step": 1}
+    edited = {**whole, "facts": torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)}
+    content = bytearray((out / STATE).read_bytes())
+    content[-100] ^= 1
+    for damage in (lambda: write_tensors(out / STATE, edited), lambda: (out / STATE).write_bytes(content)):
+        damage()
+        with pytest.raises(TrainingError, match="does not have the digest that it was written with"):
+            train(entry, out, device="cpu")
+    write_tensors(out / STATE, whole)
+    assert train(entry, out, device="cpu").finished
+
+
+def test_a_figure_of_other_weights_than_the_trainings_is_not_recorded(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 1})
+    train(registry.find(NAME), tmp_path, device="cpu")
+    weights = read_tensors(tmp_path / "model.safetensors")
+    write_tensors(tmp_path / "model.safetensors", {**weights, "head.bias": weights["head.bias"] + 1})
+    figure = evaluate(str(tmp_path), device="cpu", split="validation")
+    with pytest.raises(CheckpointError, match="other weights than the training"):
+        record(str(tmp_path), figure)
+    assert results.read(tmp_path).evaluations == ()
+
+
 def test_what_is_no_state_of_a_run_says_what_to_do(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"epochs": 1})
     entry, out = registry.find(NAME), tmp_path / "run"
@@ -550,7 +578,7 @@ def test_what_is_no_state_of_a_run_says_what_to_do(small_zoo: Zoo, tmp_path: Pat
     listed = torch.frombuffer(bytearray(b"[]"), dtype=torch.uint8)
     renamed = {key.replace("head.", "neck."): value for key, value in whole.items()}
     for tensors in ({"facts": whole["facts"]}, {"sums": whole["sums"]}, {**whole, "facts": later}, {**whole, "facts": listed}, renamed):  # fmt: skip
-        write_tensors(out / STATE, tensors)
+        state.write_with_digest(out / STATE, tensors)
         with pytest.raises(TrainingError, match=r"is not the state of a run\. Remove .*run to begin it again"):
             train(entry, out, device="cpu")
 

@@ -6,6 +6,8 @@ from pydantic import ValidationError
 
 from ..errors import CheckpointError, first_problem
 from ..registry.schema import Config
+from ..utils import files
+from ..utils.text import refuse_repeats
 
 FILE, VOCABULARY, GOLDEN, CARD = "config.json", "vocabulary.txt", "check.safetensors", "README.md"
 """Names of a checkpoint's files, besides model.safetensors. GOLDEN holds recorded outputs."""
@@ -16,13 +18,16 @@ MAX_VOCABULARY_BYTES = 10_000_000
 def read(path: Path) -> Config:
     """Read and validate a config.json. Raises CheckpointError."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{path}: larger than a config.json can be, {MAX_BYTES:,} bytes.")
-        return Config.model_validate_json(path.read_bytes())
+        content = files.read_regular(path, MAX_BYTES)
+        config = Config.model_validate_json(content)
+        refuse_repeats(content)
+        return config
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
         raise CheckpointError(f"{path}: not a valid config.json: {first_problem(error)}.") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not a valid config.json: {error}.") from error
 
 
 def must_agree(config: Config, registered: Config, path: Path) -> None:

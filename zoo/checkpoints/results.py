@@ -17,6 +17,7 @@ from ..utils import files, paths
 from . import tensors
 
 FILE = "results.json"
+MAX_BYTES = 50_000_000
 
 
 class Evaluation(Spec):
@@ -126,7 +127,7 @@ class Results(Spec):
 def read(folder: Path) -> Results:
     """Return the results in a checkpoint's folder, empty if it has no results.json. Raises CheckpointError for a damaged one."""
     path = folder / FILE
-    return parse(path) if path.is_file() else Results()
+    return parse(path) if path.exists() else Results()
 
 
 def read_current(folder: Path) -> tuple[Results, str | None]:
@@ -144,7 +145,7 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
 def parse(path: Path) -> Results:
     """Read a results.json. Raises CheckpointError if it is missing or damaged."""
     try:
-        return Results.model_validate_json(path.read_bytes())
+        return Results.model_validate_json(files.read_regular(path, MAX_BYTES))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:

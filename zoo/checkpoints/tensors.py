@@ -1,12 +1,13 @@
 """Safetensors files: their headers and finite checks without torch, and strict reading and writing with it."""
 
-import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CheckpointError
 from ..utils import files
+from ..utils.text import refuse_repeats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +43,7 @@ def header(path: Path) -> dict[str, Stored]:
         if unknown := sorted({tensor.dtype for tensor in tensors.values()} - DTYPES):
             raise ValueError(f"unknown dtype {unknown[0]}")
         return tensors
-    except (SafetensorError, ValueError, RecursionError) as error:
+    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a valid safetensors file ({error}).") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
@@ -53,19 +54,12 @@ def _check_names(path: Path) -> None:
 
     Also bounds the header's size before anything is parsed.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with files.open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
             raise ValueError("its header is longer than it can be")
-        json.loads(file.read(length), object_pairs_hook=_without_repeats)
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ValueError("a name occurs twice in its header")
-    return dict(pairs)
+        refuse_repeats(file.read(length))
 
 
 def not_finite(path: Path) -> list[str]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError, RequestError
+from ..utils import files
 from . import configs
 
 FILE = configs.VOCABULARY
@@ -51,9 +52,7 @@ class Tokenizer:
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
         """Read a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
         try:
-            if path.stat().st_size > MAX_BYTES:
-                raise CheckpointError(f"{path}: larger than a vocabulary can be.")
-            words = path.read_text(encoding="utf-8").split("\n")[:-1]
+            words = files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
             if len(words) != size:
                 raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
             return cls(words, max_words)

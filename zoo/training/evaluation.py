@@ -116,7 +116,7 @@ def task_of(config: Config, outputs: bool = True) -> Task:
 def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
     """Store an evaluation in the results.json of its checkpoint; return that file.
 
-    Raises CheckpointError if the folder has other weights by now, StorageError while a training runs there, and
+    Raises CheckpointError if the folder has other weights by now, or than its training made, StorageError while a training runs there, and
     RequestError for a repository on the Hub or for a model in an installed package.
     """
     reference = Reference.parse(name_or_path)
@@ -128,6 +128,11 @@ def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation)
         current, sha256 = results.read_current(folder)
         if sha256 not in (None, evaluation.checkpoint_sha256):  # cards/NAME need not have the weights
             raise CheckpointError(f"{folder} has other weights by now, so the result was not recorded. Try again.")
+        if current.training and not current.training.produced(evaluation.checkpoint_sha256):
+            raise CheckpointError(
+                f"{folder} has other weights than the training that {results.FILE} describes (their digests differ), so the "
+                "result was not recorded. Bring its weights back, or take the training out of that file."
+            )
         results.write(folder, current.record(evaluation))
     return folder / results.FILE
 

@@ -1,5 +1,6 @@
 """The state of a training run: one safetensors file with everything that is needed to continue the run exactly."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,13 +52,17 @@ class State:
         tensors = {name: torch.as_tensor(value).detach().cpu().contiguous() for name, value in named.items()}
         tensors["sums"] = self.sums
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
-        write_tensors(path, tensors)
+        write_with_digest(path, tensors)
 
     @classmethod
     def read(cls, path: Path) -> "State":
         """Return the state in the file `path`. Raises TrainingError if it is damaged or has another layout."""
         try:
             tensors = read_tensors(path)
+            if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
+                raise CheckpointError(
+                    f"{path} is damaged: its content does not have the digest that it was written with."
+                )
             facts = json.loads(bytes(tensors["facts"].tolist()))
             optimizer: dict[int, dict[str, Tensor]] = {}
             for key, value in _below("optimizer.", tensors).items():
@@ -72,6 +77,21 @@ class State:
             raise TrainingError(f"{error} Remove {path.parent} to begin the run again.") from error
         except (KeyError, ValueError, TypeError) as error:  # another program or version wrote it
             raise not_a_state(path) from error
+
+
+def write_with_digest(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Replace the file `path` by tensors and their digest, which State.read compares."""
+    content = {name: tensor for name, tensor in tensors.items() if name != "sha256"}
+    write_tensors(path, {**content, "sha256": _digest(content)})
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return the SHA-256 of tensors and their names, (32,), uint8."""
+    content = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        content.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        content.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return torch.frombuffer(bytearray(content.digest()), dtype=torch.uint8)
 
 
 def not_a_state(path: Path) -> TrainingError:

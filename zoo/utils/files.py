@@ -6,9 +6,11 @@ import math
 import os
 import secrets
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +48,31 @@ def remove_partials(path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading. Raises OSError, also for a pipe or a device, whose bytes may never come or never end."""
+    # without O_NONBLOCK, opening a pipe would wait for its writer
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a file of at most `most` bytes. Raises OSError, also for a longer file, a pipe or a device."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", os.fspath(path))
+    return content
+
+
 def sha256(path: Path) -> str:
     """Return the sha256 of a file's content in hexadecimal. Raises OSError."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

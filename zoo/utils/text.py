@@ -1,5 +1,6 @@
 """Text to show: Markdown tables, and text without secrets and control characters."""
 
+import json
 import os
 import re
 import sys
@@ -17,6 +18,17 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table. Vertical bars inside cells are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def refuse_repeats(content: bytes) -> None:
+    """Raise ValueError if a name occurs twice in an object of this JSON: readers would take one of them in silence."""
+    json.loads(content, object_pairs_hook=_without_repeats)
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} occurs twice in it")
 
 
 def redact(text: str) -> str:

@@ -32,7 +32,7 @@ Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 class Spec(BaseModel):
     """Base of every specification: frozen, strict about types, and refusing unknown keys with a near valid key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
