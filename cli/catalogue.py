@@ -2,12 +2,14 @@
 
 import fnmatch
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from zoo import registry
+from zoo.cells import ROWS
 from zoo.checkpoints import figures
 from zoo.errors import RequestError
 from zoo.registry import index
@@ -17,11 +19,22 @@ from .arguments import Address, AsJson, CellOption, Pattern, Plot, TaskOption, T
 from .output import columns, emit, say
 
 
+class Sorting(StrEnum):
+    """Orders of a list of models."""
+
+    name = "name"
+    accuracy = "accuracy"
+    parameters = "parameters"
+    speed = "speed"
+
+
 def list_(
     pattern: Pattern = "*",
     task: TaskOption = None,
     cell: CellOption = None,
     pretrained: Annotated[bool | None, Option(help="Only models with weights, or only those without.")] = None,
+    sort: Annotated[Sorting, Option(help="Best, smallest or fastest (fewest multiply-adds) first.")] = Sorting.name,
+    cells: Annotated[bool, Option("--cells", help="List the cells that models are made of instead.")] = False,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",
     timeout: Timeout = None,
@@ -33,9 +46,14 @@ def list_(
             raise RequestError("--remote cannot be combined with --task, --cell or --pretrained: leave these out.")
         _list_remote(pattern, namespace, timeout, as_json)
         return
+    if cells:
+        if task or cell or pretrained is not None or sort != Sorting.name:
+            raise RequestError("--cells can be combined with a pattern of cells only: leave the other options out.")
+        _list_cells(pattern, as_json)
+        return
     rows: list[dict[str, Any]] = []
     table = []
-    for name, model in _matches(pattern, task, cell, pretrained).items():
+    for name, model in _sorted(_matches(pattern, task, cell, pretrained), sort):
         value, parameters = figures.test_figure(name), model.parameters
         if parameters is None:
             from zoo.publishing import cards
@@ -67,6 +85,38 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
         and cell in (None, model.cell)
         and pretrained in (None, model.pretrained)
     }
+
+
+def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, index.Summary]]:
+    """Return models in an order. The best have the highest accuracy or the lowest error; those without a figure come last."""
+    if sort == Sorting.name:
+        return list(models.items())
+    counts = registry.load_lock().counts
+
+    def rank(item: tuple[str, index.Summary]) -> tuple[bool, float, str]:
+        name, model = item
+        if sort == Sorting.accuracy:
+            figure = figures.test_figure(name)
+            return figure is None, (figure or 0.0) * (-1 if TARGETS[model.target].higher_is_better else 1), name
+        count = counts.get(name)
+        number = count and (count.parameters if sort == Sorting.parameters else count.multiply_adds)
+        return number is None, number or 0, name
+
+    return sorted(models.items(), key=rank)
+
+
+def _list_cells(pattern: str, as_json: bool) -> None:
+    models, papers = index.read() or registry.summaries(), registry.load_registry().papers
+    rows: list[dict[str, Any]] = []
+    for cell, row in sorted(ROWS.items()):
+        if fnmatch.fnmatchcase(cell, pattern):
+            mine, paper = [model for model in models.values() if model.cell == cell], papers.get(row.paper)
+            rows.append({
+                "cell": cell, "title": row.title, "paper": paper and f"{paper.authors.partition(',')[0]} {paper.year}",
+                "models": len(mine), "with_weights": sum(model.pretrained for model in mine),
+            })  # fmt: skip
+    header = ("CELL", "WHAT IT IS", "FIRST AUTHOR", "MODELS", "WITH WEIGHTS")
+    emit(rows, as_json, columns(header, [tuple(row.values()) for row in rows]))
 
 
 def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:

@@ -19,7 +19,8 @@ from rnnzoo_cli.doctor import Finding, report
 from small import TRAIN, VALIDATION
 
 from zoo import load, registry
-from zoo.checkpoints import results
+from zoo.cells import ROWS
+from zoo.checkpoints import figures, results
 from zoo.checkpoints.hub import cache, settings
 from zoo.diagnostics import benchmark
 from zoo.errors import BenchmarkError
@@ -466,3 +467,28 @@ def test_under_json_an_error_is_an_object_on_stdout(run: Run, arguments: list[st
     error = json.loads(out)["error"]
     assert error["code"] == kind
     assert err == f"rnnzoo: {error['message']}\n"
+
+
+def test_models_are_sorted_by_figure_size_and_cost(run: Run) -> None:
+    def column(order: str, key: str) -> list[float]:
+        rows = json.loads(run("list", "--task", "pmnist", "--sort", order, "--json")[1])
+        return [row[key] for row in rows if row[key] is not None]
+
+    accuracies, sizes = column("accuracy", "measured"), column("parameters", "parameters")
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert sizes == sorted(sizes)
+    names = [row["name"] for row in json.loads(run("list", "--task", "adding-200", "--sort", "accuracy", "--json")[1])]
+    errors = [figures.test_figure(name) for name in names if figures.test_figure(name) is not None]
+    assert errors == sorted(errors)  # of an error the lowest is the best
+    first = json.loads(run("list", "--task", "pmnist", "--sort", "speed", "--json")[1])[0]["name"]
+    costs = {name: registry.load_lock().counts[name].multiply_adds for name in registry.list_models(task="pmnist")}
+    assert costs[first] == min(costs.values())
+
+
+def test_every_cell_is_listed_with_what_it_is(run: Run) -> None:
+    rows = json.loads(run("list", "--cells", "--json")[1])
+    assert [row["cell"] for row in rows] == sorted(ROWS)
+    assert all(row["title"] and row["paper"] for row in rows)
+    assert sum(row["models"] for row in rows) == len(registry.models())
+    assert [line.split()[0] for line in run("list", "--cells", "min*")[1].splitlines()] == ["CELL", "mingru", "minlstm"]
+    assert run("list", "--cells", "--pretrained")[0] == 2

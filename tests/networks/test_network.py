@@ -29,7 +29,7 @@ from helpers import (
 )
 from torch import Tensor
 
-from zoo import load, registry
+from zoo import build, load, registry
 from zoo.cells import CELLS
 from zoo.cells.projections import Projection
 from zoo.errors import RequestError, SizeError
@@ -1165,3 +1165,28 @@ def test_a_convolutional_head_reads_every_step() -> None:
     every, last = (network("gru", kernel=3, inputs=(2, 4, 4), readout=each, head=head) for each in ("every", "last"))
     assert not every.pooled(normal(3, 6, 2, 4, 4), torch.tensor([6, 1, 3]))[1, 1:].any()
     assert sizes.multiply_adds(every, 7) - sizes.multiply_adds(last, 7) == 6 * (16 * 3 * 9 * 5 + 5 * 4)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_any_cell_is_built_by_its_size_and_shapes(cell: str) -> None:
+    net = build(f"{cell}-2x4", inputs=3, outputs=5, device="cpu", seed=7)
+    assert net(torch.rand(2, 6, 3)).shape == (2, 5)
+    same(net.state_dict(), build(f"{cell}-2x4", inputs=3, outputs=5, device="cpu", seed=7).state_dict(), 0)
+    if can(cell, "kernel"):
+        images = build(f"biconv{cell}-1x4", inputs=(3, 6, 5), outputs=2, device="cpu")
+        assert images(torch.rand(2, 4, 3, 6, 5)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "words"),
+    [
+        ("lstm-2x4", {"inputs": 3}, "`inputs` and `outputs` go together"),
+        ("lstmm-2x4", {"inputs": 3, "outputs": 2}, "Did you mean lstm-2x32"),
+        ("lstm-0x4", {"inputs": 3, "outputs": 2}, "lstm-0x4 cannot be built: layers"),
+        ("convlstm-1x4", {"inputs": 3, "outputs": 2}, "does not fit an input"),
+        ("lstm-1x4", {"inputs": 3, "outputs": 0}, "outputs"),
+    ],
+)
+def test_what_cannot_be_built_by_its_name_says_why(name: str, shapes: dict[str, int], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        build(name, **shapes)

@@ -1,6 +1,5 @@
 """What is analysed: a model, a checkpoint's folder, an address on the Hub, or CELL-LxH; its config, network, data and states."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -32,7 +31,6 @@ from .ensemble import random_inputs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d+)x(?P<units>\d+)")
 IMAGE_SIDE = 8
 """Height and width of the images that convolutional networks without a task read."""
 
@@ -44,26 +42,20 @@ def config_of(name: str) -> Config:
     an invalid config.json.
     """
     found = _parse(name)
-    if isinstance(found, Reference):
-        return sources.read_config(found)
-    try:
-        architecture = Architecture(
-            cell=found["cell"], layers=int(found["layers"]), units=int(found["units"]),
-            kernel=3 if found["conv"] else None, bidirectional="concat" if found["bi"] else None,
-        )  # fmt: skip
-        return without_task(architecture, name=name)
-    except ValidationError as error:
-        raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error
+    return sources.read_config(found) if isinstance(found, Reference) else without_task(found, name=name)
 
 
-def _parse(name: str) -> Reference | re.Match[str]:
-    """Return the checkpoint that `name` refers to, or the parts of `[bi][conv]CELL-LxH`."""
+def _parse(name: str) -> Reference | Architecture:
+    """Return the checkpoint that `name` refers to, or the architecture that it spells."""
     try:
         return Reference.parse(name)
     except UnknownNameError:
-        spelling = SPELLING.fullmatch(name)
-        if spelling is not None and spelling["cell"] in CELLS:
-            return spelling
+        try:
+            architecture = Architecture.from_name(name)
+        except ValidationError as error:
+            raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error
+        if architecture is not None:
+            return architecture
         known = [*registry.models(), *(f"{cell}-12x32" for cell in CELLS)]
         raise UnknownNameError("model", name, known, "It can also be CELL-LxH, such as lstm-12x32.") from None
 

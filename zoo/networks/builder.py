@@ -1,23 +1,32 @@
 """`zoo.build`: from a name or a Config to a freshly initialised network, on any device including meta."""
 
+from collections.abc import Sequence
+
 import torch
+from pydantic import ValidationError
 
 from .. import registry
-from ..errors import RequestError
+from ..cells import FEEDFORWARD, ROWS
+from ..errors import RequestError, UnknownNameError, first_problem
 from ..registry import Entry
-from ..registry.schema import Config
+from ..registry.schema import Architecture, Config, Interface
 from .base import meta_network, refuse_large, resolve_device, resolve_dtype
 from .initialisers import initialise, one_thread
 from .network import Network
 
+STEPS = 100
+"""Steps that start values are drawn for where no task says how long its sequences are."""
+
 
 def build(
-    spec: str | Entry | Config, *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
-    seed: int = 0, allow_large: bool = False,
+    spec: str | Entry | Config, *, inputs: int | Sequence[int] | None = None, outputs: int | None = None,
+    device: torch.device | str | None = None, dtype: torch.dtype | str | None = None, seed: int = 0, allow_large: bool = False,
 ) -> Network:  # fmt: skip
     """Return a freshly initialised network, in training mode.
 
-    spec: a name of the registry, what `zoo.spec` returns for one, or a Config of your own.
+    spec: a name of the registry, what `zoo.spec` returns for one, a Config of your own or, with `inputs` and `outputs`,
+    `[bi][conv]CELL-LxH` of any cell, such as "lstm-2x32": L layers of H units whose last output the head reads.
+    inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head.
     device: where the network goes, "meta" included (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters (default: float32).
     seed: an integer from 0. The start values come from it alone, not from torch's global generator, and are the same on
@@ -27,7 +36,10 @@ def build(
     Building for a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and
     SizeError for a large network, before memory is taken.
     """
-    entry = registry.find(spec) if isinstance(spec, str) else spec
+    if inputs is not None or outputs is not None:
+        entry: object = _config(spec, inputs, outputs)
+    else:
+        entry = registry.find(spec) if isinstance(spec, str) else spec
     config = entry.config if isinstance(entry, Entry) else entry
     if not isinstance(config, Config):
         raise RequestError(f"A network is built from a name of the registry or a Config; got {type(config).__name__}.")
@@ -47,3 +59,23 @@ def build(
         with one_thread(), torch.device("cpu"):  # whatever torch's default device is
             initialise(network, torch.Generator().manual_seed(seed))
     return network.to(device=target, dtype=target_dtype)
+
+
+def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
+    """Return the Config of CELL-LxH with these shapes. Raises RequestError if one is missing or nothing can have them."""
+    if not isinstance(name, str) or inputs is None or outputs is None:
+        raise RequestError(
+            '`inputs` and `outputs` go together, with a name such as "lstm-2x32"; other specs have theirs.'
+        )
+    try:
+        architecture = Architecture.from_name(name)
+        if architecture is None:
+            cells = [f"{cell}-2x32" for cell in ROWS]
+            raise UnknownNameError("architecture", name, cells, "It is CELL-LxH, such as lstm-2x32.")
+        shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
+        interface = Interface(
+            input=shape, steps=STEPS, outputs=outputs, readout="none" if architecture.cell in FEEDFORWARD else "last"
+        )
+        return Config(name=name.lower(), task="none", architecture=architecture, interface=interface)
+    except ValidationError as error:
+        raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ...cells import FEEDFORWARD, Number, cell_row
+from ...cells import FEEDFORWARD, ROWS, Number, cell_row
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .data import Shapes, Task
 
@@ -19,6 +19,8 @@ def _check_weight_init(name: str) -> str:
     raise ValueError(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
 
 
+SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})")
+"""How an architecture is spelt, see Architecture.from_name."""
 Merge = Literal["sum", "concat", "mul", "mean"]
 Kernel = Annotated[int, Field(ge=1, le=31)]
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
@@ -150,6 +152,20 @@ class Architecture(Spec):
         if len(shape.input) != rank:
             return f"kernel is {self.kernel}, which does not fit an input of {' x '.join(map(str, shape.input))}"
         return None
+
+    @classmethod
+    def from_name(cls, name: str) -> "Architecture | None":
+        """Return the architecture that `[bi][conv]CELL-LxH` names, such as lstm-2x32; None if the name has another form.
+
+        bi: two directions, concatenated. conv: 3 x 3 convolutions. Raises ValidationError for what no network can have.
+        """
+        spelt = SPELLING.fullmatch(name)
+        if spelt is None or spelt["cell"] not in ROWS:
+            return None
+        return cls(
+            cell=spelt["cell"], layers=int(spelt["layers"]), units=int(spelt["units"]),
+            kernel=3 if spelt["conv"] else None, bidirectional="concat" if spelt["bi"] else None,
+        )  # fmt: skip
 
     @property
     def prefix(self) -> str:
