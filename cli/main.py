@@ -28,6 +28,7 @@ VERBS = {
     "verify": "publishing:verify",
     "whoami": "hub:whoami",
     "eval": "work:evaluate",
+    "predict": "work:predict",
     "train": "work:train",
     "compare": "catalogue:compare",
     "inspect": "inspecting:inspect",

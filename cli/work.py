@@ -1,12 +1,13 @@
-"""`rnnzoo eval` and `rnnzoo train`: the verbs that compute."""
+"""`rnnzoo eval`, `rnnzoo predict` and `rnnzoo train`: the verbs that compute."""
 
 import os
 import shlex
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from zoo import registry
 from zoo.errors import RequestError
@@ -61,6 +62,37 @@ def evaluate(
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
     if record:
         say(f"Recorded in {evaluation.record(name, result)}")
+
+
+def predict(
+    name: Address,
+    file: Annotated[str, Argument(help="An image, a text or comma-separated numbers; - reads standard input.")],
+    top: Annotated[int, number("Show the N most likely classes.")] = 5,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a model read a file of yours: a drawn digit, a text, a table with a line for each time step."""
+    import torch
+
+    from zoo import load
+    from zoo.data.inputs import MAX_BYTES, read_example
+    from zoo.utils import files
+
+    content = sys.stdin.buffer.read(MAX_BYTES) if file == "-" else files.read_regular(Path(file), MAX_BYTES)
+    network = load(name, device=device)
+    x, lengths = read_example(network, content)
+    with torch.no_grad():
+        logits = network(x.to(network.device), lengths).float().cpu()[0]
+    last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
+    if registry.load_registry().all_tasks[network.config.task].target == "value":
+        emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
+        return
+    shares, classes = last.softmax(0).topk(min(top, len(last)))
+    words = network.tokenizer.words if network.tokenizer and network.interface.vocabulary == len(last) else ()
+    names = network.classes or words or tuple(map(str, range(len(last))))  # an answer in bAbI is a token
+    rows = [{"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)]
+    table = [(row["class"], f"{100 * row['probability']:.2f} %") for row in rows]
+    emit({"name": name, "classes": rows}, as_json, columns(("CLASS", "PROBABILITY"), table))
 
 
 def train(

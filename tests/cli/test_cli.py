@@ -34,7 +34,7 @@ REGISTERED = "gru-1x128-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 VERBS = [
-    "list", "show", "pull", "push", "verify", "whoami", "eval", "train", "compare", "inspect", "card", "release", "bench",
+    "list", "show", "pull", "push", "verify", "whoami", "eval", "predict", "train", "compare", "inspect", "card", "release", "bench",
     "doctor",
 ]  # fmt: skip
 

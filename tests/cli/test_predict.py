@@ -1,0 +1,98 @@
+"""`rnnzoo predict`: files of a user's own, of every kind that a model reads, and files that do not fit."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from PIL import Image
+
+from zoo import examples, load
+from zoo.data.inputs import read_example
+
+Run = Callable[..., tuple[int, str, str]]
+DIGITS = "gru-1x128-mnist-rows"
+
+
+def image(index: int, inverted: bool = False, form: str = "PNG") -> bytes:
+    """The content of an image file with a test digit."""
+    pixels = examples(DIGITS).raw[index].tolist()
+    file = io.BytesIO()
+    Image.frombytes("L", (28, 28), bytes(255 - p if inverted else p for p in pixels)).convert("RGB").save(file, form)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("inverted", [False, True], ids=["white on black", "black on white"])
+def test_an_image_is_read_as_the_test_images_are(run: Run, tmp_path: Path, inverted: bool) -> None:
+    network, split = load(DIGITS, device="cpu"), examples(DIGITS)
+    x, y, _ = split.batch(torch.arange(5))
+    for i in range(5):
+        assert torch.equal(read_example(network, image(i, inverted))[0], x[i : i + 1])
+    (tmp_path / "digit.png").write_bytes(image(0, inverted))
+    code, out, _ = run("predict", DIGITS, str(tmp_path / "digit.png"), "--top", "2", "--device", "cpu", "--json")
+    rows = json.loads(out)["classes"]
+    assert (code, len(rows), rows[0]["class"]) == (0, 2, str(int(y[0])))
+    assert rows[0]["probability"] == pytest.approx(network(x[:1]).softmax(1).max().item())
+
+
+def test_a_text_comes_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "A dreadful horror rose from the nameless gulf."
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+    code, out, _ = run("predict", "gru-1x200-spooky", "-", "--device", "cpu")
+    network = load("gru-1x200-spooky", device="cpu")
+    best = network.classes[network(*network.tokenizer(text)).argmax()]
+    assert (code, out.splitlines()[1].split()[0]) == (0, best)
+
+
+def test_a_story_ends_with_its_question_and_the_answer_is_a_word(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text("Sumit is tired.\n\nWhere will Sumit go?\n")
+    code, out, _ = run("predict", "rin-1x100-babi-20", str(tmp_path / "story.txt"), "--device", "cpu")
+    assert (code, out.splitlines()[1].split()[0]) == (0, "bedroom")
+
+
+def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_path: Path) -> None:
+    x, _, _ = examples("adding-200").batch(torch.arange(1))
+    path = tmp_path / "numbers.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in x[0].tolist()))
+    code, out, _ = run("predict", "rin-1x100-adding-200", str(path), "--device", "cpu", "--json")
+    assert code == 0
+    expected = load("rin-1x100-adding-200", device="cpu")(x)[0].tolist()
+    assert json.loads(out)["values"] == pytest.approx(expected, rel=1e-5)
+    path.write_text("0.1,0.9")
+    assert run("predict", "mlp-3x8-circles.prelu-tuned", str(path), "--device", "cpu")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (DIGITS, b"1,2,3", "lines of 28 finite numbers; this has 1 lines of 3"),
+        (DIGITS, b"1,two", "comma-separated numbers"),
+        (DIGITS, b"1,2\n3", "as many in every line"),
+        (DIGITS, b"", "finite numbers"),
+        (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
+        ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),
+        ("gru-1x200-spooky", b" \n", "is empty"),
+        ("rin-1x100-babi-20", b"Only a question?", "a question on the last line"),
+        ("rin-1x100-adding-200", image(0), "does not read images"),
+        ("convlstm-f-2x8-nmnist-small", b"1,2", "which no table has"),
+        ("mlp-3x8-circles.prelu-tuned", b"1,2\n3,4", "reads one line"),
+        ("rin-1x100-adding-200", b"1,nan", "finite numbers"),
+    ],
+)
+def test_a_file_that_does_not_fit_says_why(run: Run, tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / "file").write_bytes(content)
+    code, out, err = run("predict", name, str(tmp_path / "file"), "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing", tmp_path):
+        code, _, err = run("predict", DIGITS, str(path), "--device", "cpu")
+        assert code == 1
+        assert len(err.strip().splitlines()) == 1

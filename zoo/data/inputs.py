@@ -1,0 +1,87 @@
+"""One example of one's own as a network reads it: an image, a text, or a table of numbers."""
+
+import csv
+import io
+
+import torch
+from torch import Tensor
+
+from .. import registry
+from ..errors import MissingExtraError, RequestError
+from ..networks.network import Network
+from ..networks.story_reader import StoryReader
+from . import examples
+
+MAX_BYTES = 20_000_000
+IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
+"""How files of images begin."""
+
+
+def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | None]:
+    """Return x, (1, time, *input), tokens (1, time) or features (1, *input), and lengths or None, of a file's content.
+
+    An image is read as a task of images reads its own; dark strokes on white are inverted, as MNIST has them. A text goes
+    through the network's tokenizer; the last line that a StoryReader gets is the question. Numbers stand in lines of
+    comma-separated values, a line for each time step. Raises RequestError for content that does not fit the network.
+    """
+    if network.interface.vocabulary is not None:
+        return _tokens(network, content)
+    if content.startswith(IMAGES):
+        return _image(network, content), None
+    return _numbers(network, content), None
+
+
+def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
+    name = network.config.name
+    if network.tokenizer is None:
+        raise RequestError(f"{name} has no tokenizer, so it cannot read text.")
+    try:
+        lines = [line for line in content.decode().splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{name} reads text; this is none (not UTF-8).") from error
+    if not lines:
+        raise RequestError(f"{name} reads text; this one is empty.")
+    if not isinstance(network, StoryReader):
+        return network.tokenizer(" ".join(lines))
+    if len(lines) < 2:
+        raise RequestError(f"{name} reads a story, and a question on the last line; this has one line.")
+    return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
+
+
+def _image(network: Network, content: bytes) -> Tensor:
+    task = network.config.task
+    split = examples(task) if task in registry.load_registry().all_tasks else None
+    if split is None or split.image is None:
+        raise RequestError(f"{network.config.name} does not read images.")
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise MissingExtraError("pillow", "data") from error
+    height, width = split.image
+    try:
+        picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise RequestError(f"This image cannot be read: {error}") from error
+    if sum(picture.tobytes()) > 128 * height * width:
+        picture = ImageOps.invert(picture)
+    return split.prepare(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)[None])
+
+
+def _numbers(network: Network, content: bytes) -> Tensor:
+    name, shape = network.config.name, network.interface.input
+    if len(shape) != 1:
+        raise RequestError(f"{name} reads {' x '.join(map(str, shape))} numbers a step, which no table has.")
+    try:
+        rows = [[float(cell) for cell in row] for row in csv.reader(io.StringIO(content.decode())) if row]
+        x = torch.tensor(rows)
+    except ValueError as error:  # of decoding, too
+        raise RequestError(f"{name} reads comma-separated numbers, as many in every line: {error}.") from error
+    if x.shape[1:] != shape or not x.isfinite().all():
+        raise RequestError(
+            f"{name} reads lines of {shape[0]} finite numbers; this has {len(rows)} lines of {x.shape[-1]}."
+        )
+    if network.interface.readout != "none":
+        return x[None]
+    if len(x) > 1:
+        raise RequestError(f"{name} reads one line of numbers; this has {len(rows)}.")
+    return x
