@@ -1,6 +1,9 @@
 """Answers of a Hub that are too long, too slow, of odd types or made to deceive, and tokens that are none."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -122,3 +125,15 @@ def test_a_token_goes_through_no_proxy_unencrypted(here: Here, run: Run, monkeyp
     assert code == 1
     assert "proxy.example unencrypted" in err
     assert not here.hub.seen
+
+
+@pytest.mark.parametrize("proxy", ["socks5://nothing:1", "::::", "socks9://x", "http://h:99999"])
+def test_a_proxy_that_cannot_be_used_is_one_line(here: Here, proxy: str) -> None:
+    """In a process of its own: the client keeps its connections, and the proxy with which it made them."""
+    code = "from rnnzoo_cli.main import main; import sys; sys.argv = ['rnnzoo', 'whoami', '--timeout', '2']; main()"
+    settings = {**os.environ, "HF_TOKEN": WRITE, "ALL_PROXY": proxy, "HF_ENDPOINT": "https://hub.example"}
+    settings.pop("HF_HUB_OFFLINE", None)
+    done = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ from zoo.diagnostics.jacobian import eigenvalues, jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.noh import dependency, gates, noh
 from zoo.diagnostics.outputs import estimation, saturation
-from zoo.errors import RequestError
+from zoo.errors import RequestError, StorageError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.training.loop import make_optimizer
 from zoo.utils import paths
@@ -458,3 +458,13 @@ def test_the_indicator_is_of_the_probe_that_was_asked_for(probe: str) -> None:
 def test_histograms_hold_all_values() -> None:
     shares, edges = histograms([np.array([0.5]), np.array([3.0])], 2, (-1.0, 1.0))
     assert (shares.tolist(), edges.ticks) == ([[1.0, 0.0], [0.0, 1.0]], (0.5, 1.75))
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "null", "3", '{"mean": 3}', '{"setting": {}, "lines": 3}', "[" * 100_000]
+)
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_damaged_result_says_so(tmp_path: Path, content: str, shown: bool) -> None:
+    (tmp_path / "lattice.json").write_text(content)
+    with pytest.raises(StorageError, match="is damaged"):
+        StoredResult.read(tmp_path / "lattice.json", shown)

@@ -1,12 +1,16 @@
 """What every analysis returns: arrays whose axes have names, and the setting in which they were computed. No torch."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..errors import StorageError
 
 Tick = str | int | float
 
@@ -153,6 +157,21 @@ class StoredResult(Result):
         """Return the result that `Result.to_json` described."""
         arrays = {key: Array.from_json(value) for key, value in data.items() if key not in ("setting", "lines")}
         return cls(data["setting"], arrays, tuple(data["lines"]))
+
+    @classmethod
+    def read(cls, path: Path, shown: bool = False) -> dict[str, Self]:
+        """Return the results in a JSON file by title: those of its list "shown", or the one that it is, titled "".
+
+        Raises StorageError if the file cannot be read or holds something else.
+        """
+        try:
+            data = json.loads(path.read_bytes())
+            parts = data["shown"] if shown else [{"title": "", "result": data}]
+            return {part["title"]: cls.from_json(part["result"]) for part in parts}
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read ({error.strerror}).") from error
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StorageError(f"{path} is damaged. A program writes this file; restore it from git.") from error
 
     def only(self, *names: str) -> "StoredResult":
         """Return the result without the arrays that are not in `names`."""

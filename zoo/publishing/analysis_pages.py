@@ -3,7 +3,6 @@
 The claims are written here by hand, each with a check from zoo.publishing.claims. The numbers come from zoo.publishing.studies.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -190,8 +189,7 @@ FIGURES: tuple[Figure, ...] = (
 
 @cache
 def _study(path: Path) -> dict[str, StoredResult]:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return {part["title"]: StoredResult.from_json(part["result"]) for part in data["shown"]}
+    return StoredResult.read(path, shown=True)
 
 
 def study(name: str) -> dict[str, StoredResult] | None:

@@ -39,7 +39,7 @@ def stored(name: str) -> StoredResult | None:
 
 @cache
 def _read(path: Path) -> StoredResult:
-    return StoredResult.from_json(json.loads(path.read_text(encoding="utf-8")))
+    return StoredResult.read(path)[""]
 
 
 def picture(name: str) -> TitledResults | None:

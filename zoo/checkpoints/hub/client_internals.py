@@ -63,10 +63,11 @@ def watch_body(response: Any, watch: Callable[[int], bool]) -> None:
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """Return the base of the errors of the HTTP library: httpx in huggingface_hub 1.x, httpx2 in 2.x."""
+    """Return the errors of the HTTP library: httpx in huggingface_hub 1.x, httpx2 in 2.x. InvalidURL has no base there."""
     from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    return tuple(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception))
+    return (*(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception)), httpx.InvalidURL)
 
 
 def disable_xet(disabled: bool) -> bool:

@@ -17,7 +17,7 @@ from ...errors import (
 from ...utils.text import redact
 from . import client_internals
 
-CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError)
+CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError, ImportError)
 """What the client raises for a bad response, besides the errors of its HTTP library: its parsers trust the server."""
 BUSY = (408, 429, 500, 502, 503, 504)
 """Status codes of failures that may pass."""
@@ -64,6 +64,9 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         if (response := getattr(each, "response", None)) is not None:
             return _refusal(_class_names([each]), response, subject, endpoint)
     names = _class_names(chain)
+    if {"ImportError", "InvalidURL"} & names or ("proxy" in str(error).lower() and "ValueError" in names):
+        text = f"A proxy of the environment cannot be used ({_line(chain[-1])}). Check HTTPS_PROXY and ALL_PROXY."
+        return NetworkError(text), False
     if "OfflineModeIsEnabled" in names:
         return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and try again."), False
     if "LocalTokenNotFoundError" in names:
