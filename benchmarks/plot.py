@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from zoo.diagnostics.benchmark import FORWARD, TRAINING
-from zoo.utils.figures import STYLE
+from zoo.utils.figures import CELL_COLOURS, STYLE, add_caption
 
 from .scaling import BASE, VALUES
 from .stacks import FOLDER
 
 LINES = {  # by contender; they differ without colour too
-    "rnnzoo star": {"label": "rnnzoo, fused", "color": "black", "marker": "o", "linestyle": "-"},
+    "rnnzoo star": {"label": "rnnzoo, fused", "color": CELL_COLOURS["star"], "marker": "o", "linestyle": "-"},
     "rnnzoo star, plain": {"label": "rnnzoo, plain", "color": "#1f6fb4", "marker": "s", "linestyle": "--"},
     "torchrecurrent.STAR, flushed": {
         "label": "torchrecurrent, flushed", "color": "#c9622b", "marker": "^", "linestyle": ":",
@@ -52,7 +52,7 @@ def scaling(data: dict[str, Any]) -> Figure:
                 axis.set_xlabel(AXES[quantity])
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     base = ", ".join(f"{value} {'in a batch' if key == 'batch' else key}" for key, value in BASE.items())
-    figure.supxlabel(f"STAR; {base} where not varied. {_machine(data)}", fontsize=7, color="0.3")
+    add_caption(figure, f"STAR; {base} where not varied. {_machine(data)}")
     return figure
 
 
@@ -80,7 +80,7 @@ def stacks(data: dict[str, Any]) -> Figure:
         axis.set_xlabel(f"seconds; {rows[0]['steps']} steps, {rows[0]['batch']} in a batch")
         axis.grid(axis="x", color="0.9", linewidth=0.6)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    figure.supxlabel(_machine(data), fontsize=7, color="0.3")
+    add_caption(figure, _machine(data))
     return figure
 
 
@@ -99,7 +99,9 @@ def draw(folder: Path) -> list[Path]:
             source = FOLDER / f"{figure.__name__}.json"
             if source.exists():
                 written.append(folder / f"{figure.__name__}.svg")
-                figure(json.loads(source.read_text(encoding="utf-8"))).savefig(written[-1], metadata={"Date": None})
+                figure(json.loads(source.read_text(encoding="utf-8"))).savefig(
+                    written[-1], metadata={"Date": None}, bbox_inches="tight"
+                )
     plt.close("all")
     return written
 

@@ -22,7 +22,7 @@ def render(result: Result) -> Text:
     grey = console.color_system is not None and not console.no_color
     picture = Text(result.caption)
     for name, array in result.arrays.items():
-        if not array.values.size:
+        if not array.values.size or name in result.summarised:
             continue
         picture.append("\n\n")
         picture.append_text(Text("\n").join(_maps(name, array, grey) if _is_map(array) else _sparks(name, array)))
@@ -95,7 +95,8 @@ def _sparks(name: str, array: Array) -> list[Text]:
         return [Text(f"{name}: {_range(array)}")]
     if len(array.axes) == 1 and len(array.axes[0].ticks) <= FEW:
         pairs = zip(array.axes[0].ticks, array.values, strict=True)
-        return [Text(f"{name}: " + ", ".join(f"{tick} {value:.3g}{unit}" for tick, value in pairs))]
+        numbers = ", ".join(f"{tick}: {value:.3g}" for tick, value in pairs)
+        return [Text(f"{name} by {array.axes[0].name}: {numbers}{unit}")]
     rows = array.parts(1)
     ends = array.axes[-1].ticks
     lines = [Text(f"{name} by {array.axes[-1].name}, {ends[0]} to {ends[-1]}{', logarithmic' if array.log else ''}")]

@@ -17,19 +17,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from zoo import build, registry
-from zoo.cells import CELLS
+from zoo.cells import CELLS, FEEDFORWARD
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.diagnostics import ANALYSES, drawing, subject
 from zoo.diagnostics.base import Array, Axis, StoredResult, histograms
-from zoo.diagnostics.gradients import Gradients, evolution, feedforward, gradients
+from zoo.diagnostics.gradients import Evolution, Gradients, evolution, feedforward, gradients
 from zoo.diagnostics.jacobian import eigenvalues, jacobian, jacobian_at
-from zoo.diagnostics.lattice import lattice
-from zoo.diagnostics.noh import dependency, gates, noh
+from zoo.diagnostics.lattice import Lattice, lattice
+from zoo.diagnostics.noh import Gates, dependency, gates, noh
 from zoo.diagnostics.outputs import estimation, saturation
 from zoo.errors import RequestError, StorageError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.training.loop import make_optimizer
 from zoo.utils import paths
+from zoo.utils.figures import add_caption, cell_colour
 
 Run = Callable[..., tuple[int, str, str]]
 LENGTHS = torch.tensor([4, 2, 5])
@@ -468,3 +469,57 @@ def test_a_damaged_result_says_so(tmp_path: Path, content: str, shown: bool) -> 
     (tmp_path / "lattice.json").write_text(content)
     with pytest.raises(StorageError, match="is damaged"):
         StoredResult.read(tmp_path / "lattice.json", shown)
+
+
+def test_a_cell_has_one_colour_in_every_picture() -> None:
+    pytest.importorskip("matplotlib")
+    colours = {name: cell_colour(f"{name}-2x8") for name in [*CELLS, *FEEDFORWARD]}
+    assert None not in colours.values()
+    assert len(set(colours.values())) == len(colours)
+    assert colours["lstm"] == cell_colour("lstm, trained") == cell_colour("biconvlstm-1x1-task") == cell_colour("lstm")
+    assert (
+        cell_colour("my-lstm") is cell_colour("lstmish") is cell_colour("lstm-new") is cell_colour("norm 0.9") is None
+    )
+    norm = Array(np.arange(1.0, 4.0), (Axis.counted("layer", 3),))
+    titles = ("lstm-3x8", "lstm-3x8, trained", "star-3x8")
+    (axes,) = drawing.curves([(title, Gradients({}, norm)) for title in titles]).axes
+    looks = [(line.get_color(), line.get_linestyle()) for line in axes.lines]
+    assert looks == [(colours["lstm"], "-"), (colours["lstm"], "--"), (colours["star"], "-")]
+
+
+def test_layers_are_drawn_from_dark_to_light() -> None:
+    pytest.importorskip("matplotlib")
+    norm = Array(np.ones((12, 3)), (Axis.counted("layer", 12), Axis.counted("update", 3)), log=True)
+    axes = drawing.curves([("star", Evolution({}, norm, norm.at(layer=1)))]).axes[0]
+    lightness = [sum(line.get_color()[:3]) for line in axes.lines]
+    assert len(lightness) == 12
+    assert lightness == sorted(lightness)
+
+
+def test_the_picture_of_a_lattice_says_what_it_shows(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawing.draw([("star-2x4", lattice(subject.config_of("star-2x4"), runs=3))], "maps", tmp_path / "picture.svg")
+    text = (tmp_path / "picture.svg").read_text()
+    for words in ("star-2x4", "loss on the last output", "gradient norm", "standard deviation / mean", "A dark corner"):
+        assert words in text
+
+
+def test_a_legend_does_not_overlap_the_caption() -> None:
+    pytest.importorskip("matplotlib")
+    norms = [Array(np.ones((n, 3)), (Axis("weights", tuple("abcdefgh"[:n])), Axis.counted("step", 3))) for n in (2, 8)]
+    figure = drawing.curves([(str(i), Gates({}, norm)) for i, norm in enumerate(norms)])
+    add_caption(figure, "the setting")
+    figure.draw_without_rendering()
+    top = figure._supxlabel.get_window_extent().y1
+    assert all(axes.get_legend().get_window_extent().y0 >= top for axes in figure.axes)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(0.0, "zero"), (1.05, "about as large"), (3.21, "3.2 times larger"), (7.1e-4, "1,400 times smaller")]
+)  # fmt: skip
+def test_a_ratio_in_words(ratio: float, words: str) -> None:
+    axes = tuple(Axis.counted(name, 2) for name in ("layer", "step"))
+    losses = Axis("loss", ("last", "all"))
+    ones, ratios = Array(np.ones((2, 2, 2)), (losses, *axes)), Array(np.full(2, ratio), (losses,))
+    line = Lattice({}, ones, ones, ratios, ratios).lines[0]
+    assert f"the gradient at layer 1 is {words} at step 1 and {words} at step 2." in line

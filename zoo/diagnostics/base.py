@@ -116,6 +116,8 @@ class Result:
     """Key in registry.yaml of the paper that defines the analysis."""
     section: ClassVar[str] = ""
     """Sections, equations and figures of that paper."""
+    summarised: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays whose every number is in `lines`."""
 
     @property
     def arrays(self) -> dict[str, Array]:

@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain, cycle, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..utils.figures import STYLE, picture_format, save
+from ..utils.figures import STYLE, add_caption, cell_colour, picture_format, save
 from .base import Array, Axis, Result
 
 if TYPE_CHECKING:
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TITLES = {"loss last": "loss on the last output", "loss all": "loss on all outputs"}
+"""Panels' titles in words."""
+READING = {
+    "mean": "Bright: a large gradient; dark: a small one. The loss on the last output enters at the top right, the last "
+    "layer and step. A dark corner gets almost no gradient: at the bottom right it vanishes on its way through the layers, "
+    "at the top left through the steps. A corner brighter than the top right: the gradient explodes.",
+    "spread": "Bright: the gradient differs much from one random network to the next; dark: it is much the same in all.",
+}
+"""How to read the map of an array, by its name."""
 LINE_STYLES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
 LOOKS: tuple[dict[str, Any], ...] = tuple(
     {"color": COLOURS[i % len(COLOURS)], "linestyle": LINE_STYLES[i % len(LINE_STYLES)]}
@@ -49,8 +58,10 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
         figure = PLOTS[plot](results)
         settings = [dict(result.setting) for _, result in results]
         shared = {k: v for k, v in settings[0].items() if all(setting.get(k) == v for setting in settings)}
-        caption = "; ".join(f"{key}: {value}" for key, value in shared.items())
-        figure.supxlabel(textwrap.fill(caption, int(19 * figure.get_figwidth())), fontsize=6.5, color="0.3")
+        if len(results) == 1:
+            figure.suptitle(results[0][0], fontsize=9)
+        reading = [READING[name] for name in results[0][1].arrays if plot == "maps" and name in READING]
+        add_caption(figure, "\n".join([*reading, "; ".join(f"{key}: {value}" for key, value in shared.items())]))
         save(figure, path, digest(results), dpi=130)
 
 
@@ -63,7 +74,7 @@ def digest(results: TitledResults) -> str:
 def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
     """Return the slices of the last `dimensions` axes, titled by the array's name and the ticks on its other axes."""
     return [
-        (f"{name}, {place}" if place else name, part)
+        (", ".join(filter(None, [name if len(arrays) > 1 or not place else "", TITLES.get(place, place)])), part)
         for name, array in arrays.items()
         for place, part in array.parts(dimensions)
     ]
@@ -123,6 +134,7 @@ def maps(results: TitledResults) -> "Figure":
             axes.set_title(title)
         bar = figure.colorbar(mesh, ax=[axes for axes, _ in row], aspect=14, pad=0.01)
         bar.ax.tick_params(labelsize=6)
+        bar.set_label(row[0][1][1].unit, fontsize=7)
     return figure
 
 
@@ -147,8 +159,8 @@ def _ticks(axis: Axis) -> tuple[list[float], list[str]]:
 
 # curves: a line for each row of numbers
 
-LinePanel = tuple[str, str | None, list[tuple[str | None, Array]]]
-"""A title, the title of its legend, and a label and an array of one dimension for each line."""
+LinePanel = tuple[str, str | None, list[tuple[str | None, Array, dict[str, Any]]]]
+"""A title, the title of its legend, and a label, an array of one dimension and the look of each line."""
 
 
 def curves(results: TitledResults) -> "Figure":
@@ -161,24 +173,31 @@ def curves(results: TitledResults) -> "Figure":
     rows: Sequence[Sequence[LinePanel | None]]
     side_by_side = False
     if len(results) == 1:
-        rows = _in_pairs([_line_panel(panel) for panel in columns[0]])
+        rows = _in_pairs([_line_panel(panel, results[0][0]) for panel in columns[0]])
     elif all(len(array.axes) == 1 for panels in columns for _, array in panels):
         titles = [title for title, _ in results]
-        shared = zip(*columns, strict=True)
-        rows = _in_pairs([(p[0][0], None, list(zip(titles, [array for _, array in p], strict=True))) for p in shared])
+        rows = _in_pairs(
+            [
+                (panels[0][0], None, list(zip(titles, [array for _, array in panels], _looks(titles), strict=True)))
+                for panels in zip(*columns, strict=True)
+            ]
+        )
     else:
-        rows = [[panel and _line_panel(panel) for panel in row] for row in _side_by_side(results, columns)]
+        rows = [
+            [panel and _line_panel(panel, title) for panel, (title, _) in zip(row, results, strict=True)]
+            for row in _side_by_side(results, columns)
+        ]
         side_by_side = True
     width = 2.3 if max(map(len, rows)) > 2 else 3.1
     figure, cells = _figure(rows, width, 1.8, sharey="row" if side_by_side else False)
-    for axes, (title, _, lines) in chain(*cells):
-        for look, (label, array) in zip(cycle(LOOKS), lines, strict=False):
+    for place, (axes, (title, _, lines)) in chain(*map(enumerate, cells)):
+        for label, array, look in lines:
             _plot_line(axes, array, label, look)
         first = lines[0][1]
-        values = np.concatenate([array.values for _, array in lines])
+        values = np.concatenate([array.values for _, array, _ in lines])
         if first.log and (values[np.isfinite(values)] > 0).all():
             axes.set_yscale("log")
-        axes.set(title=title, xlabel=first.axes[0].name, ylabel=first.unit)
+        axes.set(title=title, xlabel=first.axes[0].name, ylabel="" if side_by_side and place else first.unit)
         axes.grid(axis="y", color="0.9", linewidth=0.6)
     _add_legend(figure, list(chain(*cells)))
     return figure
@@ -192,13 +211,36 @@ def _curve_panels(result: Result) -> list[Panel]:
     return _panels({k: v.at(layer=1) if single in v.axes[:-1] else v for k, v in lines.items()}, 2)
 
 
-def _line_panel(panel: Panel) -> LinePanel:
-    """Return the lines of an array: one, or one for each tick of its first axis."""
+def _line_panel(panel: Panel, owner: str) -> LinePanel:
+    """Return the lines of an array: one, in the colour of its owner's cell, or one for each tick of its first axis."""
     title, array = panel
     if len(array.axes) == 1:
-        return title, None, [(None, array)]
+        return title, None, [(None, array, _looks([owner])[0])]
     name, ticks = array.axes[0].name, array.axes[0].ticks
-    return title, name, [(str(tick), array.at(**{name: tick})) for tick in ticks]
+    labels = [str(tick) for tick in ticks]
+    parts = [array.at(**{name: tick}) for tick in ticks]
+    return (
+        title,
+        name,
+        list(zip(labels, parts, _graded(len(ticks)) if name == "layer" else _looks(labels), strict=True)),
+    )
+
+
+def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the colour of the cell that each title begins with, in another line style if it comes again, else LOOKS."""
+    colours, seen, looks = [cell_colour(title) for title in titles], Counter[str](), []
+    for i, colour in enumerate(colours):
+        style = LINE_STYLES[seen[colour] % len(LINE_STYLES)] if colour else None
+        looks.append({"color": colour, "linestyle": style} if colour else LOOKS[i % len(LOOKS)])
+        seen[colour or ""] += 1
+    return looks
+
+
+def _graded(count: int) -> list[dict[str, Any]]:
+    """Return the looks of the lines of layers, which lie in order: from dark at the bottom to light at the top."""
+    from matplotlib import colormaps
+
+    return [{"color": colormaps[COLOUR_MAP](0.9 * i / max(count - 1, 1))} for i in range(count)]
 
 
 def _plot_line(axes: "Axes", array: Array, label: str | None, look: dict[str, Any]) -> None:
@@ -213,14 +255,16 @@ def _plot_line(axes: "Axes", array: Array, label: str | None, look: dict[str, An
 
 def _add_legend(figure: "Figure", cells: list[tuple["Axes", LinePanel]]) -> None:
     """Add one legend if the lines of all panels have the same labels, else one below each panel."""
-    labelled = [(axes, (what, [label for label, _ in lines])) for axes, (_, what, lines) in cells if lines[0][0]]
+    labelled = [(axes, (what, [line[0] for line in lines])) for axes, (_, what, lines) in cells if lines[0][0]]
     if labelled and all(legend == labelled[0][1] for _, legend in labelled):
         axes, (what, _) = labelled[0]
         options: dict[str, Any] = {"title": what, "loc": "outside right upper", "fontsize": 6, "title_fontsize": 6}
         figure.legend(*axes.get_legend_handles_labels(), **options)
     else:
-        for axes, _ in labelled:
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6)
+        for axes, (what, _) in labelled:
+            axes.legend(
+                title=what, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6, title_fontsize=6
+            )
 
 
 # histograms: a bar for each bin

@@ -129,7 +129,7 @@ def evolution(
     axis = Axis("update", tuple(recorded))
     return Evolution(
         {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed},
-        Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), log=True),
+        Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), "gradient norm", log=True),
         Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
     )
 

@@ -30,7 +30,7 @@ LOSSES = ("last", "all")
 
 @dataclass(frozen=True)
 class Lattice(Result):
-    """Gradient norms at every node, over many random networks. All arrays are pure numbers.
+    """Gradient norms at every node, over many random networks.
 
     mean: (loss, layer, step), the mean over the runs of |g_w|, g_w = (dh_t^l / dw)^T g_{h_t^l} (eq. 3). This is the
     gradient for the node's own copy of the parameters, not the sum over time.
@@ -46,6 +46,7 @@ class Lattice(Result):
 
     paper = "star"
     section = "section 3.1, Fig. 2, 6 and 7"
+    summarised = ("ratio", "depth")
 
     @property
     def lines(self) -> list[str]:
@@ -53,14 +54,22 @@ class Lattice(Result):
         lines = []
         for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
             ratio, depth = (float(array.at(loss=loss).values) for array in (self.ratio, self.depth))
-            spread = float(self.spread.at(loss=loss).values.max())
-            same_step = f", layer 1 at step {steps}: {depth:.3g}" if layers > 1 else ""
+            same_step = f" and {_times(depth)} at step {steps}" if layers > 1 else ""
             lines.append(
-                f"Loss {text}, gradient norms relative to layer {layers} at step {steps}: "
-                f"layer 1 at step 1: {ratio:.3g}{same_step}; "
-                f"standard deviation over networks: at most {100 * spread:.0f} % of the mean."
+                f"With the loss {text}, compared with layer {layers} at step {steps}, the gradient at layer 1 is "
+                f"{_times(ratio)} at step 1{same_step}. From one network to the next it varies by at most "
+                f"{100 * self.spread.at(loss=loss).values.max():.0f} % of its mean (standard deviation)."
             )
         return lines
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio in words: `about as large`, `3.2 times larger` or, for a ratio below one, `1,500 times smaller`."""
+    if ratio == 0 or 0.9 < ratio < 1.1:
+        return "about as large" if ratio else "zero"
+    factor = ratio if ratio > 1 else 1 / max(ratio, 1e-300)
+    text = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{float(f'{factor:.2g}'):,.0f}"
+    return f"{text} times {'larger' if ratio > 1 else 'smaller'}"
 
 
 def lattice(
@@ -99,8 +108,8 @@ def lattice(
     }  # fmt: skip
     return Lattice(
         setting,
-        mean=Array(mean.numpy(), axes, log=True),
-        spread=Array((std / mean.clamp_min(tiny)).numpy(), axes),
+        mean=Array(mean.numpy(), axes, "gradient norm", log=True),
+        spread=Array((std / mean.clamp_min(tiny)).numpy(), axes, "standard deviation / mean"),
         ratio=Array((mean[:, 0, 0] / corner).numpy(), axes[:1], log=True),
         depth=Array((mean[:, 0, -1] / corner).numpy(), axes[:1], log=True),
     )

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import registry
 from ..errors import RequestError
-from ..utils.figures import STYLE, picture_format, save
+from ..utils.figures import STYLE, add_caption, cell_colour, picture_format, save
 from .comparison import Row, digest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe & Ito
 MARKERS = "osD^vPX*"  # they tell curves apart in grey
 SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
@@ -50,7 +49,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     with_curves = [p for p in panels if len({(r.kind, r.layers) for r in p}) > len({r.kind for r in p})]
     panels = with_curves or panels
     looks: dict[str, dict[str, Any]] = {
-        kind: {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        kind: {"color": cell_colour(kind) or "0.6", "marker": MARKERS[i % len(MARKERS)]}
         for i, kind in enumerate(sorted({r.kind for p in panels for r in p}))
     }
     columns = min(2, len(panels))
@@ -68,7 +67,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items()]
     handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in SOURCES.items()]
     figure.legend(handles=handles, loc="outside right upper")
-    figure.supxlabel(textwrap.fill(_caption([r for p in panels for r in p]), 60 * columns), fontsize=7, color="0.3")
+    add_caption(figure, _caption([r for p in panels for r in p]))
     return figure
 
 

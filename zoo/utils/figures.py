@@ -1,5 +1,7 @@
 """The style of all figures, and saving figures reproducibly. Needs matplotlib (the extra `plots`)."""
 
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,29 @@ STYLE: dict[Any, Any] = {  # matplotlib's rcParams for every figure
     "font.size": 8, "axes.titlesize": 8, "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.2,
     "lines.markersize": 4.5, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "rnnzoo",
 }  # fmt: skip
+
+CELL_COLOURS = {
+    "star": "#000000", "rnn": "#d55e00", "lstm": "#0072b2", "lstm-f": "#56b4e9", "gru": "#009e73", "rhn": "#cc79a7",
+    "rin": "#e69f00", "irnn": "#8c510a", "mlp": "#555555", "lstm-peephole": "#3a3a98", "lstm-coupled": "#88ccee",
+    "lstm-phased": "#332288", "lstm-residual": "#6699cc", "lstm-skip": "#4477aa", "minlstm": "#00b4d8",
+    "gru-skip": "#117733", "gf-rnn": "#66c2a5", "mingru": "#80c000", "rin-dt": "#b8860b", "indrnn": "#cc3311",
+    "intersection": "#ee7733", "rnn-soft-orthogonal": "#ee8866", "antisymmetric": "#882255",
+    "antisymmetric-gated": "#aa4499", "eunn": "#762a83", "goru": "#9970ab", "urnn": "#5e3c99", "urnn-full": "#b2abd2",
+    "gilr": "#999933", "qrnn": "#ddaa33", "sru": "#bbcc33", "lru": "#dc267f", "rg-lru": "#ff6fae",
+}  # fmt: skip
+"""The colour of each cell in every picture: those of Okabe & Ito for the cells of the papers' figures."""
+
+
+def cell_colour(text: str) -> str | None:
+    """Return the colour of the cell that a text begins with, such as `convlstm-2x8` or `gru, trained`; None if none."""
+    known = re.match(rf"(bi)?(conv)?({'|'.join(sorted(CELL_COLOURS, key=len, reverse=True))})(?![a-z]|-[a-z])", text)
+    return CELL_COLOURS[known[3]] if known else None
+
+
+def add_caption(figure: Any, text: str) -> None:
+    """Write a text below a figure, in lines as wide as it; `save` extends the picture, so no legend can overlap it."""
+    lines = [textwrap.fill(line, int(19 * figure.get_figwidth())) for line in text.splitlines()]
+    figure.supxlabel("\n".join(lines), y=-0.1 / figure.get_figheight(), va="top", fontsize=6.5, color="0.3")
 
 
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
@@ -22,7 +47,8 @@ def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
         "svg": {"Date": None, "Creator": None, "Identifier": mark},
         "png": {"Software": f"rnnzoo {__version__}", "Identifier": mark},
     }.get(suffix)
-    figure.savefig(path, format=suffix, metadata=metadata, **({} if suffix == "svg" else {"dpi": dpi}))
+    resolution = {} if suffix == "svg" else {"dpi": dpi}
+    figure.savefig(path, format=suffix, metadata=metadata, bbox_inches="tight", **resolution)
 
 
 def picture_format(path: Path) -> str:
