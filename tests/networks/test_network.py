@@ -1190,3 +1190,14 @@ def test_any_cell_is_built_by_its_size_and_shapes(cell: str) -> None:
 def test_what_cannot_be_built_by_its_name_says_why(name: str, shapes: dict[str, int], words: str) -> None:
     with pytest.raises(RequestError, match=words):
         build(name, **shapes)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif("fbgemm" not in torch.backends.quantized.supported_engines, reason="needs torch's int8 kernels")
+def test_dynamic_quantisation_replaces_the_head_alone_as_the_guide_says() -> None:
+    net = network("lstm", layers=2).float()
+    quantised = pytest.importorskip("torch.ao.quantization").quantize_dynamic(net, dtype=torch.qint8)
+    assert type(quantised.head) is not type(net.head)
+    kept = dict(quantised.layers.named_parameters())
+    assert kept.keys() == dict(net.layers.named_parameters()).keys()
+    assert all(p.dtype == torch.float32 for p in kept.values())
