@@ -166,11 +166,10 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare the figures that papers report with the measured ones. A plot shows them against depth."""
-    from zoo.checkpoints import results
     from zoo.publishing import comparison
 
-    source = results.for_model if runs is None else comparison.in_folder(runs)
-    rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, results_of=source)
+    options = {} if runs is None else {"results_of": comparison.in_folder(runs)}
+    rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, **options)
     if plot is not None:
         from zoo.publishing import plots
 
@@ -182,8 +181,8 @@ def compare(
     table = [
         (
             r.model, r.paper and f"{r.paper}, {r.table}", r.reported_text, r.measured_text, r.difference_text,
-            r.n and f"{r.n:,}", r.training_text, r.seed,
+            r.n and f"{r.n:,}", r.training_text, r.seed_text,
         )
         for r in rows
     ]  # fmt: skip
-    emit([{**asdict(r), "difference": r.difference} for r in rows], as_json, columns(header, table))
+    emit([{**asdict(r), "seed": r.seed, "difference": r.difference} for r in rows], as_json, columns(header, table))

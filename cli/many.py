@@ -1,7 +1,10 @@
 """`rnnzoo train PATTERN`: train many models, each in a process of its own, on this machine or on a Ray cluster."""
 
 import os
+import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +32,26 @@ class Resources(NamedTuple):
     """GPUs per job on the cluster."""
 
 
+def parse_seeds(text: str) -> list[int]:
+    """Return the seeds that "0-4" or "0,3,7-9" names, each once. Raises RequestError for other texts and for over 1,000."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        spelt = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
+        first, last = (int(spelt[1]), int(spelt[2] or spelt[1])) if spelt else (1, 0)
+        if last < first or last - first >= 1000 or len(seeds) > 1000:
+            raise RequestError(f"--seeds is {text!r}; it looks like 0-4 or 0,3,7, and names at most 1,000 seeds.")
+        seeds += range(first, last + 1)
+    return list(dict.fromkeys(seeds))
+
+
 def train(
     pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, resources: Resources,
-    as_json: bool,
+    as_json: bool, seeds: Sequence[int] = (),
 ) -> None:  # fmt: skip
-    """Train every matching model that is not finished into out/NAME. Raises TrainingError at the end if any failed."""
+    """Train every matching model that is not finished into out/NAME, or once for each seed into out/NAME/seed-N.
+
+    Raises TrainingError at the end if any run failed.
+    """
     names = registry.list_models(pattern)
     if not names:
         raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows every model.")
@@ -44,19 +62,23 @@ def train(
     if resources.gpus and resources.ray is None:
         raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")
     threads = resources.threads or (1 if resources.ray else max(1, _cores() // (resources.jobs or 1)))
-    options = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in overrides.items()}}
-    arguments = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     environment = {key: os.path.abspath(os.environ[key]) for key in INHERITED_VARIABLES if os.environ.get(key)}
     environment["OMP_NUM_THREADS"] = str(threads)
+    each_seed: list[dict[str, Any]] = [{"seed": seed} for seed in seeds] or [{}]
     states: dict[str, jobs.JobState] = {}
-    pending = []
-    for name in names:
-        entry, folder = registry.find(name), (out / name).absolute()
-        if jobs.is_finished(entry, entry.recipe_with(overrides), folder):
-            states[name] = jobs.JobState("skipped", text="was finished")
-        else:
-            command = ("train", name, "--out", str(folder), *arguments)
-            pending.append(jobs.TrainingJob(name, folder, command, environment))
+    pending, runs = [], []
+    for name, of_run in product(names, each_seed):
+        entry, changes = registry.find(name), {**overrides, **of_run}
+        run = f"{name}/seed-{of_run['seed']}" if of_run else name
+        folder = (out / run).absolute()
+        runs.append(run)
+        if jobs.is_finished(entry, entry.recipe_with(changes), folder):
+            states[run] = jobs.JobState("skipped", text="was finished")
+            continue
+        options = {"--device": device, "--stop-after": stop_after, **{OPTIONS[key]: v for key, v in changes.items()}}
+        arguments = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+        command = ("train", name, "--out", str(folder), *arguments)
+        pending.append(jobs.TrainingJob(run, folder, command, environment))
     if pending:
         workers: AbstractContextManager[jobs.LocalProcesses | jobs.RayTasks] = nullcontext(
             jobs.LocalProcesses(resources.jobs or 1)
@@ -67,7 +89,7 @@ def train(
             states |= jobs.run(
                 pending, started, lambda at: show({k: (s.phase, s.text) for k, s in (states | at).items()})
             )
-    _summarise({name: states[name] for name in names}, out, as_json)
+    _summarise({run: states[run] for run in runs}, out, as_json)
 
 
 def _cores() -> int:

@@ -102,6 +102,7 @@ def train(
     epochs: Annotated[int | None, number("Epochs to train (default: the recipe's).")] = None,
     batch_size: Annotated[int | None, number("Examples per batch (default: the recipe's).")] = None,
     seed: Annotated[int | None, number("Seed of the run (default: the recipe's).", 0)] = None,
+    seeds: Annotated[str | None, Option(help="Train once for each seed, such as 0-4, into OUT/NAME/seed-N.")] = None,
     stop_after: Annotated[int | None, number("Stop after epoch N. The command without this option continues.")] = None,
     jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
     threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
@@ -119,13 +120,16 @@ def train(
     replacements = {"epochs": epochs, "batch_size": batch_size, "seed": seed}
     overrides: dict[str, Any] = {key: value for key, value in replacements.items() if value is not None}
     diagnostic_names = [part.strip() for part in diagnose.split(",") if part.strip()]
-    if jobs or ray or is_pattern(name):
+    if seeds is not None and seed is not None:
+        raise RequestError("--seed is one seed and --seeds are several: leave one out.")
+    if jobs or ray or seeds is not None or is_pattern(name):
         from . import many
 
         if diagnostic_names:
-            raise RequestError("--diagnose works with one model only: leave it out.")
+            raise RequestError("--diagnose works with one run only: leave it out.")
         resources = many.Resources(jobs, threads_per_job, ray, gpus_per_job)
-        many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json)
+        chosen = () if seeds is None else many.parse_seeds(seeds)
+        many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json, chosen)
         return
     if threads_per_job or gpus_per_job:
         raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray: leave them out.")

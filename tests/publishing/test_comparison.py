@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -84,7 +85,7 @@ def test_a_figure_of_the_training_set_is_compared_with_one_of_the_training_set()
     assert evaluation is not None
     for split, expected in (("train", evaluation.value), ("test", None)):
         found = results.Results(evaluations=(evaluation.model_copy(update={"split": split}),))
-        (row,) = comparison.rows(name, results_of=lambda _, found=found: found)  # type: ignore[misc]
+        (row,) = comparison.rows(name, results_of=lambda _, found=found: [found])  # type: ignore[misc]
         assert (row.table, row.reported, row.measured) == ("section 4.2.1", 0.9812, expected)
 
 
@@ -131,7 +132,7 @@ def test_compare_as_json(run: Run) -> None:
     rows = json.loads(out)
     assert code == 0
     assert {row["model"] for row in rows} == {name for name in registry.models() if results.for_model(name).measured()}
-    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference"}
+    assert set(rows[0]) == {*Row.__dataclass_fields__, "difference", "seed"}
     assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
 
 
@@ -168,6 +169,50 @@ def test_compare_with_own_runs(run: Run, small_zoo: Zoo, tmp_path: Path) -> None
     assert run("compare", "--measured", "--json")[1] == "[]\n"
 
 
+def test_several_seeds_are_one_row_with_mean_and_spread(run: Run, small_zoo: Zoo, tmp_path: Path) -> None:
+    """Runs are found by what they say, whatever their folders are called."""
+    small_zoo()
+    name, out = "rnn-1x8-mnist-rows", tmp_path / "runs"
+    arguments = [
+        "train",
+        name,
+        "--seeds",
+        "3,5-6",
+        "--jobs",
+        "2",
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--epochs",
+        "1",
+    ]
+    code, text, _ = run(*arguments, "--json")
+    assert (code, [row["state"] for row in json.loads(text)]) == (0, ["done"] * 3)
+    assert [row["name"] for row in json.loads(text)] == [f"{name}/seed-{seed}" for seed in (3, 5, 6)]
+    assert [row["state"] for row in json.loads(run(*arguments, "--json")[1])] == ["skipped"] * 3
+    (out / name / "seed-3").rename(out / "of another name")
+    for folder in ("of another name", f"{name}/seed-5", f"{name}/seed-6"):
+        run("eval", str(out / folder), "--record", "--device", "cpu")
+    values = [e.value for path in out.rglob("results.json") if (e := results.parse(path).measured())]
+    (row,) = json.loads(run("compare", "--runs", str(out), "--measured", "--json")[1])
+    assert (row["runs"], sorted(row["seeds"]), row["seed"]) == (3, [3, 5, 6], None)
+    assert (row["measured"], row["std"]) == (
+        pytest.approx(statistics.mean(values)),
+        pytest.approx(statistics.stdev(values)),
+    )
+    assert " ± " in run("compare", "--runs", str(out), "--measured")[1]
+
+
+@pytest.mark.parametrize("seeds", ["", "4-2", "a", "1,,2", "-1", "0-1000000000", "1.5"])
+def test_seeds_that_are_none_are_refused(run: Run, small_zoo: Zoo, tmp_path: Path, seeds: str) -> None:
+    small_zoo()
+    code, _, err = run("train", "rnn-1x8-mnist-rows", f"--seeds={seeds}", "--out", str(tmp_path / "runs"))
+    assert code == 2
+    assert "looks like 0-4 or 0,3,7" in err
+    assert run("train", "rnn-1x8-mnist-rows", "--seeds", "1", "--seed", "1")[0] == 2
+
+
 def drawn(rows: list[Row], path: Path) -> str:
     from zoo.publishing import plots
 
@@ -183,11 +228,16 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     ]  # fmt: skip
     before = drawn(rows, tmp_path / "a.svg")
     assert "Reported: Table 3 of Turkoglu et al. 2019. None of these models is measured yet." in before
-    known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3, "seed": 1}
+    known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3}
+    known |= {"runs": 1, "seeds": (1,)}
     after = drawn([rows[0], *(replace(r, **known) for r in rows[1:])], tmp_path / "b.svg")
     for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
         assert text in after
     assert "(r, 2 of 3 epochs, seed 1)" in after
+    several = [replace(r, **known | {"runs": 3, "seeds": (1, 2, 5), "std": 0.05}) for r in rows]
+    text = drawn(several, tmp_path / "g.svg")
+    assert "mean and standard deviation of 3 runs" in text
+    assert "seed 1, 2, 5" in text
     assert "on a stand-in for x" in drawn([replace(r, **known, stand_in="x") for r in rows], tmp_path / "c.svg")
     assert drawn(rows, tmp_path / "d.svg") == before
     assert (tmp_path / "d.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()

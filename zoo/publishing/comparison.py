@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from ..registry.metrics import METRICS, TARGETS, Measure, Metric
 from ..registry.schema import Model
 from .training_text import base_recipe
 
-ResultsOf = Callable[[str], results.Results]
-"""The results of a model, by its name."""
+ResultsOf = Callable[[str], Sequence[results.Results]]
+"""The results of a model by its name, one for each of its training runs."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,13 @@ class Row:
     reported: float | None = None
     """In the unit of results.json, where an accuracy is a fraction."""
     measured: float | None = None
+    """Mean over the runs that were measured."""
+    std: float | None = None
+    """Standard deviation over the runs, if there are several (n - 1 in the denominator)."""
+    runs: int = 0
+    """Number of runs that were measured."""
+    seeds: tuple[int, ...] = ()
+    """Of those runs, as far as they are known."""
     split: str | None = None
     n: int | None = None
     """Number of examples that were measured."""
@@ -50,7 +58,6 @@ class Row:
     """True if training ended because the validation loss no longer fell."""
     diverged: int | None = None
     """The epoch in which training ended because a number was infinite or NaN."""
-    seed: int | None = None
     stand_in: str | None = None
     """The paper's dataset that ours stands in for; then the two figures are not of the same test set."""
 
@@ -77,7 +84,19 @@ class Row:
     @property
     def measured_text(self) -> str | None:
         note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
-        return None if self.measured is None else self.unit.text(self.measured) + note
+        if self.measured is None:
+            return None
+        spread = "" if self.std is None else f" ± {self.unit.text(self.std)} ({self.runs} runs)"
+        return self.unit.text(self.measured) + spread + note
+
+    @property
+    def seed(self) -> int | None:
+        """The seed, if there is one run and its seed is known."""
+        return self.seeds[0] if len(self.seeds) == self.runs == 1 else None
+
+    @property
+    def seed_text(self) -> str | None:
+        return ", ".join(map(str, self.seeds)) or None
 
     @property
     def training_text(self) -> str | None:
@@ -91,7 +110,7 @@ class Row:
 
 def rows(
     pattern: str = "*", *, task: str | None = None, cell: str | None = None, paper: str | None = None,
-    measured: bool = False, results_of: ResultsOf = results.for_model,
+    measured: bool = False, results_of: ResultsOf = lambda name: [results.for_model(name)],
 ) -> list[Row]:  # fmt: skip
     """Return a row for each reported figure of the models that match, and one for each model that only we measured.
 
@@ -110,7 +129,7 @@ def rows(
     return sorted(selected, key=lambda r: (r.paper is None, r.paper, r.table, r.task, r.kind, r.units, r.layers))
 
 
-def _rows_of(name: str, recorded: results.Results) -> list[Row]:
+def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
     entry = registry.find(name)
     spec, task = entry.model, entry.task
     metric = TARGETS[task.target].metric
@@ -118,32 +137,37 @@ def _rows_of(name: str, recorded: results.Results) -> list[Row]:
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.proxy_for,
     )  # fmt: skip
-    if training := recorded.training:
+    rows = [
+        _measured(
+            replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split),
+            entry,
+            recorded,
+        )
+        for f in spec.reported
+    ]
+    only_ours = _measured(replace(row, split="test"), entry, recorded)
+    return rows or ([only_ours] if only_ours.runs else [])
+
+
+def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
+    """Return the row with the figure of the runs that were measured on its split, and with how the first was trained."""
+    pairs = [(run, e) for run in recorded if (e := run.measured(row.split or "test")) is not None]
+    if not pairs:
+        return row
+    values = [evaluation.value for _, evaluation in pairs]
+    first, evaluation = pairs[0]
+    row = replace(
+        row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None, n=evaluation.n,
+        runs=len(values), seeds=tuple(e.seed for _, e in pairs if e.seed is not None), split=evaluation.split,
+    )  # fmt: skip
+    if training := first.training:
         _, base = base_recipe(entry, training)
         row = replace(
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
             paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
             diverged=training.diverged, converged=results.converged(training.history, training.recipe),
         )  # fmt: skip
-    figures = [
-        _with_figure(
-            replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split),
-            recorded.measured(f.split),
-        )
-        for f in spec.reported
-    ]
-    evaluation = recorded.measured()
-    return figures or ([_with_figure(row, evaluation)] if evaluation else [])
-
-
-def _with_figure(row: Row, evaluation: results.Evaluation | None) -> Row:
-    """The row with a measured figure; or, without one, also without the training of the weights."""
-    if evaluation is None:
-        return replace(
-            row, recipe=None, epochs_done=None, epochs=None, paper_epochs=None, recipe_paper=None, diverged=None,
-            converged=False,
-        )  # fmt: skip
-    return replace(row, measured=evaluation.value, split=evaluation.split, n=evaluation.n, seed=evaluation.seed)
+    return row
 
 
 @dataclass(frozen=True)
@@ -190,10 +214,19 @@ def _kind(spec: Model) -> str:
 
 
 def in_folder(folder: Path) -> ResultsOf:
-    """The results of the runs in folder/NAME, as `rnnzoo train` writes them. Raises RequestError without such a folder."""
+    """Return the results of the runs below a folder, wherever they lie: each says of which model it is.
+
+    Raises RequestError without such a folder, and CheckpointError for a damaged results.json.
+    """
     if not folder.is_dir():
         raise RequestError(f"There is no folder {folder}.")
-    return lambda name: results.read_current(folder / name)[0]
+    runs: dict[str, list[results.Results]] = {}
+    for path in sorted(folder.rglob(results.FILE)):
+        found, _ = results.read_current(path.parent)
+        names = [found.training.model] if found.training else [e.model for e in found.evaluations]
+        for name in dict.fromkeys(names):
+            runs.setdefault(name, []).append(found)
+    return lambda name: runs.get(name, [])
 
 
 def documents() -> list[str]:
@@ -203,5 +236,17 @@ def documents() -> list[str]:
 
 def digest(rows: Sequence[Row]) -> str:
     """Return sixteen hexadecimal digits that change with the content of a plot of these rows."""
-    shown = [(r.model, r.paper, r.table, r.reported, r.measured, r.training_text, r.stand_in) for r in rows]
+    shown = [
+        (
+            r.model,
+            r.paper,
+            r.table,
+            r.reported,
+            r.measured,
+            r.training_text,
+            r.stand_in,
+            *([] if r.std is None else [r.std]),
+        )
+        for r in rows
+    ]
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:16]

@@ -142,7 +142,7 @@ def _comparison_table(rows: Sequence[Row]) -> str:
                 *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
                 "-" if r.n is None else f"{r.n:,}",
                 r.training_text or "-",
-                "-" if r.seed is None else str(r.seed),
+                r.seed_text or "-",
             )
             for r in rows
         ],

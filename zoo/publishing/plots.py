@@ -80,6 +80,10 @@ def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) 
             )
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
+        for r in rows:
+            if r.kind == kind and r.measured is not None and r.std is not None:
+                bar = r.unit.scale * r.std
+                axis.errorbar(r.layers, r.unit.scale * r.measured, bar, color=look["color"], capsize=2)
     direction = "" if first.unit.higher_is_better else " (lower is better)"
     title = textwrap.fill(f"{first.task_title}, {first.units} units", 46)  # as wide as a panel
     axis.set(title=title, xticks=depths, xlabel="depth, layers")
@@ -93,17 +97,25 @@ def _caption(rows: Sequence[Row]) -> str:
     """The setting: tables, training of the weights, number of examples, and data that stand in for a paper's."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
-    trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed}" for r in done if r.recipe)
+    trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe)
     tests = dict.fromkeys(f"{r.n:,} {r.split} examples" for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
     caption += (
-        f"Measured: one run each, on {', '.join(tests)} ({'; '.join(trainings)})."
+        f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."
         if done
         else "None of these models is measured yet."
     )
     if stand_ins := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
         caption += f" Measured on other data than reported: {', '.join(stand_ins)}."
     return caption
+
+
+def _runs_text(rows: Sequence[Row]) -> str:
+    runs = sorted({r.runs for r in rows})
+    if runs == [1]:
+        return "one run each"
+    span = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+    return f"mean and standard deviation of {span} runs"
 
 
 def _source(row: Row) -> str:
