@@ -28,12 +28,8 @@ class Node(nn.Module):
         super().__init__()
         self.direction = direction
 
-    def forward(
-        self,
-        x: Tensor,  # (batch, channels, ...)
-        state: State,  # (batch, channels, ...) each
-    ) -> State:
-        """Return the new states, of which the first is the output."""
+    def forward(self, x: Tensor, state: State) -> State:
+        """Return the new states, of which the first is the output. All tensors are (batch, channels, ...)."""
         direction = self.direction
         return direction.step(direction.cell.prepare(direction.input(x)), state)
 
@@ -61,10 +57,7 @@ class Ensemble:
 
 
 def layers_of(config: Config) -> list[Node]:
-    """Return the layers of a recurrent network on the meta device, in eval mode.
-
-    Raises RequestError for a bidirectional network, and SizeError for a large one.
-    """
+    """Return layers on the meta device in eval mode. Raise RequestError for two directions, SizeError for many weights."""
     require_one_direction(config)
     network = meta_network(config).eval()
     refuse_large(network)
@@ -82,17 +75,16 @@ def draw(
 ) -> Ensemble:
     """Draw random networks and inputs as in "Gating revisited", section 3.1.
 
-    Weights are orthogonal, each gate's matrix drawn on its own; biases and states are zero. The inputs are those of
-    `random_inputs`. A cell that defines its own start values keeps them for its recurrent maps (`init` of its row in
-    CELLS) and for parameters that belong to no map (`Cell.reset_parameters`). Raises what `layers_of` raises.
+    Weights are orthogonal, each gate's matrix drawn on its own; biases and states are zero; inputs are those of
+    `random_inputs`. A cell's own start values hold for its recurrent maps (`init` of its row in CELLS) and for parameters
+    of no map (`Cell.reset_parameters`). Raises as `layers_of`.
     """
     nodes = layers_of(config)
-    input_shape = config.interface.input
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
-    x = random_inputs((runs, steps, *input_shape), generator, dtype, correlation)
+    x = random_inputs((runs, steps, *config.interface.input), generator, dtype, correlation)
     top = nodes[-1].direction
     channels = top.cell.channels(top.cell.states[0], top.units)
-    errors = torch.randn(runs, steps, channels, *input_shape[1:], generator=generator, dtype=dtype)
+    errors = torch.randn(runs, steps, channels, *x.shape[3:], generator=generator, dtype=dtype)
     errors /= errors.flatten(2).norm(dim=2).reshape(runs, steps, *[1] * (errors.dim() - 2))
     return Ensemble(nodes, weights, x, errors)
 
@@ -112,12 +104,9 @@ def start_values(config: Config) -> str:
 
 
 def random_inputs(
-    shape: tuple[int, ...],  # (runs, time, ...)
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-    correlation: float = 0.5,
+    shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype = torch.float32, correlation: float = 0.5
 ) -> Tensor:
-    """Return x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, with the correlation a."""
+    """Return x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, (runs, time, ...), with the correlation a."""
     noise = (1 - correlation) * torch.randn(shape, generator=generator, dtype=dtype)
     x = [noise[:, 0]]
     for noise_t in noise.unbind(1)[1:]:

@@ -63,9 +63,8 @@ def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
     ensemble = draw(config, 1, 1, torch.Generator().manual_seed(seed), torch.float64)
     layers = []
     for node, weights in zip(ensemble.nodes, ensemble.weights, strict=True):
-        zeros = tuple(s[0] for s in ensemble.zero_state(node))
-        weights_of_run = {name: w[0] for name, w in weights.items()}
-        layers.append(_singular_values(node, weights_of_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
+        zeros, only_run = tuple(s[0] for s in ensemble.zero_state(node)), {name: w[0] for name, w in weights.items()}
+        layers.append(_singular_values(node, only_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
     setting = {"of": describe(config), "at": "x = h = 0", "weights": start_values(config), "seed": seed}
     return Jacobian(setting, values=_array(layers))
 
@@ -95,10 +94,7 @@ def jacobian_at(
 
 
 def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
-    """Return the singular values of J and of H, (index,) each, means over the batch.
-
-    x and every part of the state are (batch, channels, ...).
-    """
+    """Return the singular values of J and of H, (index,) each, means over the batch; x: (batch, channels, ...)."""
 
     def output(x: Tensor, h: Tensor, other_states: State) -> Tensor:
         state = (h.unsqueeze(0), *(s.unsqueeze(0) for s in other_states))
@@ -147,11 +143,8 @@ class Eigenvalues(Result):
         for i, name in enumerate(self.norm.axis("matrix").ticks[:8]):
             radius, norm = self.modulus.values[i, 0], self.norm.values[i]
             functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
-            verdict = (
-                f"errors vanish for sure through it alone and {functions}"
-                if functions
-                else "no bound says that errors vanish"
-            )
+            vanish = f"errors vanish for sure through it alone and {functions}"
+            verdict = vanish if functions else "no bound says that errors vanish"
             lines.append(f"{name}: spectral radius {radius:.3g}, norm {norm:.3g}; {verdict}.")
         return lines
 

@@ -127,9 +127,7 @@ def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool
     }  # fmt: skip
     runs, steps = ensemble.x.shape[:2]
     norms = NormRecorder(runs, 1 + max(places.values()), steps)
-    outputs = [
-        x.unsqueeze(1) for x in ensemble.x.unbind(1)
-    ]  # of the layer below, (runs, 1, channels, ...) at every step
+    outputs = [x.unsqueeze(1) for x in ensemble.x.unbind(1)]  # of the layer below: (runs, 1, channels, ...) a step
     for depth, (node, weights) in enumerate(zip(ensemble.nodes, ensemble.weights, strict=True)):
         layer_of = {name: places[depth, name] for name in weights}
         outputs = _unroll_layer(node, weights, outputs, ensemble.zero_state(node), norms, layer_of, biases)
@@ -143,9 +141,9 @@ def _unroll_layer(
     node: Node, weights: Weights, inputs: Sequence[Tensor], state: State, norms: "NormRecorder",
     layer_of: dict[str, int], biases: bool,
 ) -> list[Tensor]:  # fmt: skip
-    """Return a layer's outputs, (runs, 1, channels, ...) at every step, and have the gradient of every step recorded.
+    """Return a layer's outputs, (runs, 1, channels, ...) at every step, and have `norms` record each step's gradients.
 
-    At every step the parameters are copied, so that each copy has a gradient of its own. A map with a Tap needs no copy.
+    Each step has its own copy of the parameters, so that each copy has its own gradient. A map with a Tap needs no copy.
     """
     node = copy.deepcopy(node)  # the taps stay on the copy
     taps = _add_taps(node)
@@ -193,19 +191,12 @@ class Tap:
 
 
 def _add_taps(node: Node) -> dict[str, Tap]:
-    """Put a Tap on every map whose gradient is one outer product a step; return the taps by the names of the maps.
-
-    Such maps are dense, have no normalisation or parametrization, and are called once a step. A step on the meta device
-    counts the calls.
-    """
+    """Put a Tap on every plain dense map that a step calls once; return the taps by the names of the maps."""
     if node.direction.cell.axis != -1:  # convolutional
         return {}
-    plain = {
-        name: module
-        for name, module in node.named_modules()
-        if isinstance(module, Dense) and module.norm is None and module.parametrization is None
-    }
-    called: list[nn.Module] = []
+    dense = {name: module for name, module in node.named_modules() if isinstance(module, Dense)}
+    plain = {name: m for name, m in dense.items() if m.norm is None and m.parametrization is None}
+    called: list[nn.Module] = []  # counted in a step on the meta device
     counters = [module.register_forward_hook(lambda module, *_: called.append(module)) for module in plain.values()]
     x = torch.empty(1, node.direction.input.weight.shape[1], device="meta")
     node(x, node.direction.initial_state(x))
@@ -218,19 +209,13 @@ def _add_taps(node: Node) -> dict[str, Tap]:
 
 
 class NormRecorder:
-    """Adds up squared gradient norms of many tensors during a backward pass.
-
-    A tensor's gradient is dropped as soon as it is complete, so that the gradients of two nodes never exist at once.
-    """
+    """Adds up squared gradient norms during a backward pass; drops each gradient at once, so that two never coexist."""
 
     def __init__(self, runs: int, layers: int, steps: int):
         self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)
 
     def record(self, parameter: Tensor, layer: int, step: int, factor: Tensor | float = 1.0) -> None:
-        """Have every later backward pass add factor |gradient of parameter|^2 to the sum at (layer, step).
-
-        parameter: (runs, ...). factor: a number, or one for each run.
-        """
+        """Add factor |gradient of parameter|^2 at (layer, step) in every later backward pass; parameter: (runs, ...)."""
 
         def add(parameter: Tensor) -> None:
             assert parameter.grad is not None

@@ -25,15 +25,7 @@ from ..registry.metrics import TARGETS, Target
 from ..training.evaluation import score
 from .base import Array, Axis, Result
 from .ensemble import Node, require_one_direction
-from .subject import (
-    describe,
-    evenly_spread,
-    layer_inputs,
-    memory_index,
-    requires_recurrent,
-    sequence_lengths,
-    unroll,
-)
+from .subject import describe, evenly_spread, layer_inputs, memory_index, requires_recurrent, sequence_lengths, unroll
 
 POINTS = 60
 """Time steps at which the indicator is computed, evenly spread over longer sequences."""
@@ -148,22 +140,15 @@ def _log_derivatives(
     """Return log10 of the mean |v^T ds_t/ds_0| of every layer at every step t; None is each sequence's own last step."""
     require_one_direction(network.config)
     ends = sequence_lengths(x, lengths)
-    return [
-        [
-            float(np.log10(mean)) if mean > 0 else float("nan")
-            for mean in _derivatives(layer, inputs, ends, probe, steps)
-        ]
-        for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
-    ]
+    pairs = zip(network.layers, layer_inputs(network, x, lengths), strict=True)
+    means = [list(_derivatives(layer, inputs, ends, probe, steps)) for layer, inputs in pairs]
+    return [[float(np.log10(mean)) if mean > 0 else float("nan") for mean in row] for row in means]
 
 
 def _derivatives(
     layer: Layer, inputs: Tensor, ends: Tensor, probe: Probe, steps: Sequence[int | None]
 ) -> Iterator[float]:
-    """Yield the mean |v^T ds_t/ds_0| of a layer at every step t.
-
-    inputs: (time, batch, channels, ...). ends: the last step of each sequence, (batch,), which a step of None means.
-    """
+    """Yield the mean |v^T ds_t/ds_0| at every step t; None stands for `ends`, (batch,). inputs: (time, batch, ...)."""
     direction = layer.forward_direction
     index = memory_index(direction)
     first = tuple(s.requires_grad_() for s in layer.initial_state(inputs[0]))
@@ -227,10 +212,9 @@ def gates(
 
 
 def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> dict[str, list[float]]:
-    """Return the norms of each block of weights at `steps`, the mean over the batch.
+    """Return the norms of each block of weights at `steps`, the mean over the batch. inputs: (time, batch, channels, ...).
 
-    Every sequence has its own copy of the weights, so that one backward pass gives each sequence's own gradient. inputs:
-    (time, batch, channels, ...). start: (batch, channels, ...) each.
+    Every sequence has its own copy of the weights, so that one backward pass gives each sequence's own gradient.
     """
     memory, batch = memory_index(node.direction), inputs.shape[1]
     weights = {
@@ -310,9 +294,8 @@ def dependency(
     sequences; this tests a network as it is. Raises RequestError if there is a target at every step.
     """
     if network.config.interface.readout == "every":
-        raise RequestError(
-            f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
-        )
+        name = network.config.name
+        raise RequestError(f"{name} answers at every step, so that no answer depends on the whole sequence.")
     steps = torch.arange(x.shape[1])
     ends = sequence_lengths(x, lengths)[:, None]
     neutral = _neutral_step(network, x)
@@ -324,10 +307,9 @@ def dependency(
             loss, metric, n = score(target, network(torch.where(where, neutral, x), lengths), y)
             values[j, i] = float(metric / n), float(loss / n)
     axes = (Axis("end", ("last", "first")), Axis("share", SHARES))
-    metric_array = Array(values[..., 0], axes, TARGETS[target].title)
-    return Dependency(
-        {"of": describe(network.config), "sequences": len(x)}, metric_array, Array(values[..., 1], axes, "loss")
-    )
+    setting = {"of": describe(network.config), "sequences": len(x)}
+    metrics, losses = values[..., 0], values[..., 1]
+    return Dependency(setting, Array(metrics, axes, TARGETS[target].title), Array(losses, axes, "loss"))
 
 
 def _neutral_step(network: RecurrentNetwork, x: Tensor) -> Tensor:

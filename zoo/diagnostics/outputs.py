@@ -75,10 +75,7 @@ def estimation(
 
 
 def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and variance over the valid sequences and all units, (time,) each.
-
-    difference: (batch, time, units). valid: (batch, time).
-    """
+    """Return mean and variance of differences, (batch, time, units), over valid sequences and all units: (time,) each."""
     weights = valid.double().unsqueeze(2).expand_as(difference)
     n = weights.sum((0, 2))
     mean = (difference * weights).sum((0, 2)) / n
@@ -106,9 +103,8 @@ class Saturation(Result):
         if not self.saturated.values.size:
             return ["Nothing in its steps saturates."]
         shares = zip(self.saturated.axis("function").ticks, np.nanmean(self.saturated.values, 0), strict=True)
-        return [
-            f"Saturated, mean over the layers: {', '.join(f'{name} {100 * share:.3g} %' for name, share in shares)}."
-        ]
+        texts = [f"{name} {100 * share:.3g} %" for name, share in shares]
+        return [f"Saturated, mean over the layers: {', '.join(texts)}."]
 
 
 class SquashingRecorder(TorchFunctionMode):
@@ -158,8 +154,7 @@ def saturation(
 def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: Tensor) -> dict[str, float]:
     """Return the saturated share of each function: `1 sigmoid`, `2 tanh`, ..., and `x1 tanh` of the input alone.
 
-    inputs: (time, batch, channels, ...). state: (batch, channels, ...) each; those of a backward direction are not used.
-    valid: (batch, time).
+    inputs: (time, batch, channels, ...). state: of one direction or both, of which the first is used. valid: (batch, time).
     """
     saturated: Counter[str] = Counter()
     values_seen: Counter[str] = Counter()

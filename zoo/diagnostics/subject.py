@@ -189,12 +189,8 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
     return [network, data.split("train"), entry.recipe_with(changes), entry.task.target]
 
 
-def unroll(
-    direction: Direction,
-    x: Tensor,  # (time, batch, channels, ...)
-    state: State,
-) -> list[State]:
-    """Return the first state and the states after every step, time + 1 in all; scans of zoo.networks keep only the last."""
+def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
+    """Return the first state and those after every step of x, (time, batch, channels, ...): time + 1 in all."""
     prepared = [part.unbind(0) for part in direction.cell.prepare(direction.input(x))]
     states = [state]
     with direction.hold_projections(x[0]):
@@ -204,28 +200,18 @@ def unroll(
 
 
 @torch.no_grad()
-def layer_inputs(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-) -> list[Tensor]:
-    """Return the input of every layer, bottom to top, each (time, batch, channels, ...)."""
+def layer_inputs(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
+    """Return the input of every layer, bottom to top, (time, batch, channels, ...) each; x and lengths as in `forward`."""
     return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
 
 
-def sequence_lengths(
-    x: Tensor,  # (batch, time, ...)
-    lengths: Tensor | None,  # (batch,)
-) -> Tensor:
-    """Return the number of steps of each sequence, (batch,), on the CPU."""
+def sequence_lengths(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return the number of steps of each sequence of x, (batch, time, ...), as a tensor (batch,) on the CPU."""
     return torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
 
 
-def valid_steps(
-    x: Tensor,  # (batch, time, ...)
-    lengths: Tensor | None,  # (batch,)
-) -> Tensor:
-    """Return a mask of the steps within each sequence's length, (batch, time), on the CPU."""
+def valid_steps(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Return a mask of the steps within each sequence's length, (batch, time), on the CPU; x is (batch, time, ...)."""
     return torch.arange(x.shape[1]) < sequence_lengths(x, lengths)[:, None]
 
 

@@ -10,10 +10,8 @@ from ...registry.schema import Architecture, Config, Interface
 
 PEERS = {"torch": "torch.nn", "torchrecurrent": "torchrecurrent"}
 """Libraries to compare with, and the module that has their classes."""
-
 TORCH = {"rnn": "RNN", "irnn": "RNN", "gru": "GRU"}
 """Class of torch.nn for a cell. Every other cell is compared with an LSTM of the same depth and width."""
-
 TORCHRECURRENT = {
     "star": "STAR", "lstm-f": "JANET", "lstm-peephole": "PeepholeLSTM", "indrnn": "IndRNN",
     "antisymmetric": "AntisymmetricRNN", "antisymmetric-gated": "GatedAntisymmetricRNN", "lstm-residual": "ResLSTM",

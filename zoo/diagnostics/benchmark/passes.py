@@ -96,10 +96,8 @@ class PeerNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits, (batch, outputs) or (batch, time, outputs), for x, (batch, time, features)."""
         outputs: Tensor = self.stack(x)[0]
-        if self.interface.readout == "every":
-            return self.head(outputs)
-        if self.interface.readout == "mean":
-            return self.head(outputs.mean(1))
+        if self.interface.readout in ("every", "mean"):
+            return self.head(outputs.mean(1) if self.interface.readout == "mean" else outputs)
         if not self.bidirectional:
             return self.head(outputs[:, -1])
         forward, backward = outputs.chunk(2, -1)  # the backward direction ends at the first step
