@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .networks.builder import build as build
     from .networks.loading import load as load
     from .networks.network import Network as Network
+    from .networks.torch_layers import from_torch as from_torch
+    from .networks.torch_layers import to_torch as to_torch
     from .registry import Entry as Entry
     from .registry import find as spec  # noqa: F401
     from .registry import list_models as list_models
@@ -28,7 +30,8 @@ _PUBLIC = {  # each public name, and the `module:attribute` where it is defined
     "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
     "build": "networks.builder:build", "examples": "data:examples", "list_models": "registry:list_models",
-    "load": "networks.loading:load", "spec": "registry:find",
+    "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
+    "to_torch": "networks.torch_layers:to_torch",
 }  # fmt: skip
 
 __all__ = list(_PUBLIC)

@@ -1,0 +1,64 @@
+"""torch.nn's layers become networks and come back, and put out the same."""
+
+import copy
+
+import pytest
+import torch
+from helpers import network, normal, same
+from torch import nn
+
+from zoo import from_torch, to_torch
+from zoo.errors import RequestError
+from zoo.networks.recurrent import RecurrentNetwork
+
+LAYERS = {
+    "lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN, "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers_put_out_the_same_here_and_back_in_torch(
+    kind: str, layers: int, bidirectional: bool, bias: bool
+) -> None:
+    torch.manual_seed(0)
+    module = LAYERS[kind](3, 5, layers, bidirectional=bidirectional, bias=bias, batch_first=True, dtype=torch.float64)
+    net, x = from_torch(module, outputs=2), normal(4, 6, 3)
+    expected = module(x)[0]
+    same(net.encode(x)[0], expected)
+    assert net(x).shape == (4, 2)
+    same(to_torch(net)(x)[0], expected)
+    same(from_torch(to_torch(net), outputs=2).encode(x)[0], expected)
+
+
+def test_a_network_keeps_its_weights_when_torch_has_them() -> None:
+    net = network("gru reset=after", layers=2, inputs=(3,))
+    assert isinstance(net, RecurrentNetwork)
+    before = copy.deepcopy(net.state_dict())
+    layers = to_torch(net)
+    with torch.no_grad():
+        layers.weight_ih_l0.zero_()
+    same(net.state_dict(), before, 0)
+
+
+@pytest.mark.parametrize("module", [nn.LSTM(2, 4, proj_size=3), nn.Linear(2, 2), nn.LSTMCell(2, 2)])
+def test_other_modules_are_refused(module: nn.Module) -> None:
+    with pytest.raises(RequestError, match="without proj_size"):
+        from_torch(module, outputs=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("case", "spec", "words"),
+    [
+        ("star shift=0.0", {}, "torch.nn has no layers"),
+        ("gru reset=before", {}, "resets before"),
+        ("lstm", {"zoneout": 0.1}, "torch.nn has no layers"),
+        ("lstm", {"bidirectional": "sum"}, "torch.nn has no layers"),
+        ("lstm", {"kernel": 3, "inputs": (2, 4, 4)}, "torch.nn has no layers"),
+    ],
+)
+def test_what_torch_does_not_have_is_refused(case: str, spec: dict[str, object], words: str) -> None:
+    with pytest.raises(RequestError, match=words):
+        to_torch(network(case, **spec))  # type: ignore[arg-type]

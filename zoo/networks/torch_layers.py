@@ -1,0 +1,106 @@
+"""torch.nn.LSTM, GRU and RNN as networks of rnnzoo, and back.
+
+The gates of the LSTM stand in torch's order. The GRU's update gate weighs the new state here and the old one in torch, so
+its signs turn. torch has two biases where one is enough: they are added, and the second is zero on the way back; the GRU's
+candidate needs both.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import RequestError
+from ..registry.schema import Architecture, Config, Interface
+from .builder import STEPS, build
+from .recurrent import RecurrentNetwork
+
+CELLS: dict[type[nn.RNNBase], str] = {nn.LSTM: "lstm", nn.GRU: "gru", nn.RNN: "rnn"}
+
+
+@torch.no_grad()
+def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentNetwork:
+    """Return a network with the weights of torch.nn's layers and a fresh linear head, in eval mode.
+
+    layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`.
+    `encode` of the network puts out what the layers do, batch first. Raises RequestError for other modules.
+    """
+    cell = CELLS.get(type(layers))
+    if cell is None or layers.proj_size:
+        raise RequestError(f"from_torch takes an nn.LSTM, nn.GRU or nn.RNN without proj_size; got {layers}.")
+    options = {"gru": {"reset": "after"}, "rnn": {"activation": getattr(layers, "nonlinearity", "")}}.get(cell, {})
+    architecture = Architecture(
+        cell=cell, options=options, layers=layers.num_layers, units=layers.hidden_size, dropout=float(layers.dropout),
+        bidirectional="concat" if layers.bidirectional else None,
+    )  # fmt: skip
+    interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=outputs, readout="last")
+    config = Config(name=f"{architecture.prefix}-torch", task="none", architecture=architecture, interface=interface)
+    weight = layers.weight_ih_l0
+    network = build(config, device=weight.device, dtype=weight.dtype, seed=seed, allow_large=True).eval()  # type: ignore[arg-type]
+    assert isinstance(network, RecurrentNetwork)
+    for suffix, ours in _directions(network):
+        w_x, w_h = (getattr(layers, f"weight_{kind}_{suffix}") for kind in ("ih", "hh"))
+        zero = torch.zeros_like(w_x[:, 0])
+        b_x, b_h = (getattr(layers, f"bias_{kind}_{suffix}") if layers.bias else zero for kind in ("ih", "hh"))
+        if cell == "gru":
+            w_x, w_h, b_x, b_h = (_turned(value) for value in (w_x, w_h, b_x, b_h))
+            gates = 2 * layers.hidden_size
+            ours["cell.gates.weight"].copy_(w_h[:gates])
+            ours["cell.candidate.weight"].copy_(w_h[gates:])
+            ours["cell.candidate.bias"].copy_(b_h[gates:])
+            b_h = torch.cat([b_h[:gates], torch.zeros_like(b_h[gates:])])
+        else:
+            ours["cell.recurrent.weight"].copy_(w_h)
+        ours["input.weight"].copy_(w_x)
+        ours["input.bias"].copy_(b_x + b_h)
+    return network
+
+
+@torch.no_grad()
+def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
+    """Return an nn.LSTM, nn.GRU or nn.RNN, batch first and in eval mode, that puts out what the network's layers do.
+
+    Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have.
+    """
+    spec, interface = network.config.architecture, network.interface
+    kinds: dict[str, Any] = {name: kind for kind, name in CELLS.items()}
+    more = spec.zoneout or spec.recurrent_dropout or spec.layer_norm or spec.kernel is not None
+    if spec.cell not in kinds or more or spec.bidirectional not in (None, "concat"):
+        raise RequestError(f"torch.nn has no layers that compute what those of {network.config.name} do.")
+    if spec.cell == "gru" and spec.options.get("reset", "before") != "after":
+        raise RequestError(
+            f"{network.config.name} resets before the recurrent product, and nn.GRU after it (reset: after)."
+        )
+    inputs = spec.embedding.size if spec.embedding else interface.input[0]
+    options = {"nonlinearity": spec.options.get("activation", "tanh")} if spec.cell == "rnn" else {}
+    layers: nn.RNNBase = kinds[spec.cell](
+        inputs, spec.units, spec.layers, batch_first=True, dropout=spec.dropout, bidirectional=bool(spec.bidirectional),
+        device=network.device, dtype=network.dtype, **options,
+    ).eval()  # fmt: skip
+    for suffix, ours in _directions(network):
+        w_x, b_x = ours["input.weight"], ours["input.bias"]
+        b_h = torch.zeros_like(b_x)
+        if spec.cell == "gru":
+            w_h = torch.cat([ours["cell.gates.weight"], ours["cell.candidate.weight"]])
+            b_h[2 * spec.units :] = ours["cell.candidate.bias"]
+            w_x, w_h, b_x = (_turned(value) for value in (w_x, w_h, b_x))
+        else:
+            w_h = ours["cell.recurrent.weight"]
+        for name, value in (("weight_ih", w_x), ("weight_hh", w_h), ("bias_ih", b_x), ("bias_hh", b_h)):
+            getattr(layers, f"{name}_{suffix}").copy_(value)
+    return layers
+
+
+def _directions(network: RecurrentNetwork) -> list[tuple[str, dict[str, Tensor]]]:
+    """Return torch's suffix and the parameters of every direction of every layer."""
+    return [
+        (f"l{depth}" + "_reverse" * i, dict(direction.named_parameters()))
+        for depth, layer in enumerate(network.layers)
+        for i, direction in enumerate(layer.directions)
+    ]
+
+
+def _turned(gates: Tensor) -> Tensor:
+    """Return the parameters of a GRU's three gates with the signs of the second, the update gate, turned."""
+    reset, update, candidate = gates.chunk(3)
+    return torch.cat([reset, -update, candidate])
