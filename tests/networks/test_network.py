@@ -1201,3 +1201,16 @@ def test_dynamic_quantisation_replaces_the_head_alone_as_the_guide_says() -> Non
     kept = dict(quantised.layers.named_parameters())
     assert kept.keys() == dict(net.layers.named_parameters()).keys()
     assert all(p.dtype == torch.float32 for p in kept.values())
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("cell", ["lstm", "star", "qrnn", "mingru"])
+def test_forward_goes_on_from_a_state(cell: str, readout: str) -> None:
+    net = network(cell, readout=readout)
+    x, lengths = batch(net), torch.tensor([6, 5, 4])
+    _, state = net.encode(x[:, :3])
+    whole, rest = net(x, lengths), net(x[:, 3:], lengths - 3, state)
+    same(rest, whole[:, 3:] if readout == "every" else whole)
+    same(net(x[:, 3:], state=state), net(x)[:, 3:] if readout == "every" else net(x))
+    with pytest.raises(RequestError, match="The state is not one of"):
+        net(x, None, net.initial_state(2))

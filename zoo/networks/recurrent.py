@@ -28,6 +28,23 @@ class RecurrentNetwork(SequenceNetwork):
         self._state_shapes: tuple[object, list[list[torch.Size]]] | None = None
         self._stepper: streaming.Stepper | None = None
 
+    def forward(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        lengths: Tensor | None = None,  # (batch,), integers
+        state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
+    ) -> Tensor:
+        """Return logits; see Network.forward. With the state after an earlier part, they are those of the whole sequence.
+
+        `encode` returns the state from which to go on.
+        """
+        if state is None:
+            return super().forward(x, lengths)
+        steps, final = self.encode(x, state, lengths)
+        if self.interface.readout == "mean":
+            return self.head(self._flat(mean_of_sum(*final[-1]).to(steps.dtype)))
+        return self._logits(self._readout(steps.transpose(0, 1), final, lengths, self.layers[-1]), lengths)
+
     def projections_per_step(self) -> Iterator[Projection]:
         return (m for layer in self.layers for m in layer.modules() if isinstance(m, Projection))
 
