@@ -523,3 +523,10 @@ def test_a_ratio_in_words(ratio: float, words: str) -> None:
     ones, ratios = Array(np.ones((2, 2, 2)), (losses, *axes)), Array(np.full(2, ratio), (losses,))
     line = Lattice({}, ones, ones, ratios, ratios).lines[0]
     assert f"the gradient at layer 1 is {words} at step 1 and {words} at step 2." in line
+
+
+def test_a_single_histogram_is_titled_once(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = saturation(network("rnn", layers=2), normal(2, 5, 2))
+    drawing.draw([("some-model", result)], "histograms", tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").read_text().count(">some-model<") == 1

@@ -30,10 +30,7 @@ READING = {
 }
 """How to read the map of an array, by its name."""
 LINE_STYLES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
-LOOKS: tuple[dict[str, Any], ...] = tuple(
-    {"color": COLOURS[i % len(COLOURS)], "linestyle": LINE_STYLES[i % len(LINE_STYLES)]}
-    for i in range(len(LINE_STYLES) * len(COLOURS))
-)
+LOOKS = [{"color": COLOURS[i % 5], "linestyle": LINE_STYLES[i % 4]} for i in range(20)]
 """Looks of lines. No two are alike and neighbours differ in style, so that lines can be told apart in grey."""
 COLOUR_MAP = "cividis"
 """Its lightness rises evenly, so that it reads the same in grey."""
@@ -81,9 +78,9 @@ def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
 
 
 def _side_by_side(results: TitledResults, columns: Sequence[Sequence[Panel]]) -> list[list[Panel | None]]:
-    """Return rows of panels: a column for each result, headed by its title; None fills up a shorter column."""
+    """Return rows of panels: a column for each result, headed by its title if there are several; None fills it up."""
     headed = [
-        [(name if i else f"{title}\n{name}", array) for i, (name, array) in enumerate(panels)]
+        [(name if i or len(results) == 1 else f"{title}\n{name}", array) for i, (name, array) in enumerate(panels)]
         for (title, _), panels in zip(results, columns, strict=True)
     ]
     return [list(row) for row in zip_longest(*headed)]
@@ -107,9 +104,6 @@ def _figure(
         if panel is None:
             axes.remove()
     return figure, [[(axes, panel) for axes, panel in line if panel is not None] for line in cells]
-
-
-# maps: a colour for each number
 
 
 def maps(results: TitledResults) -> "Figure":
@@ -157,8 +151,6 @@ def _ticks(axis: Axis) -> tuple[list[float], list[str]]:
     return [i + 0.5 for i in chosen], [str(axis.ticks[i]) for i in chosen]
 
 
-# curves: a line for each row of numbers
-
 LinePanel = tuple[str, str | None, list[tuple[str | None, Array, dict[str, Any]]]]
 """A title, the title of its legend, and a label, an array of one dimension and the look of each line."""
 
@@ -170,23 +162,18 @@ def curves(results: TitledResults) -> "Figure":
     every row. If each of them has one line in every panel, they share the panels instead, a line each.
     """
     columns = [_curve_panels(result) for _, result in results]
+    titles = [title for title, _ in results]
     rows: Sequence[Sequence[LinePanel | None]]
     side_by_side = False
     if len(results) == 1:
-        rows = _in_pairs([_line_panel(panel, results[0][0]) for panel in columns[0]])
+        rows = _in_pairs([_line_panel(panel, titles[0]) for panel in columns[0]])
     elif all(len(array.axes) == 1 for panels in columns for _, array in panels):
-        titles = [title for title, _ in results]
-        rows = _in_pairs(
-            [
-                (panels[0][0], None, list(zip(titles, [array for _, array in panels], _looks(titles), strict=True)))
-                for panels in zip(*columns, strict=True)
-            ]
-        )
+        shared = [(row[0][0], [array for _, array in row]) for row in zip(*columns, strict=True)]
+        looks = _looks(titles)
+        rows = _in_pairs([(name, None, list(zip(titles, lines, looks, strict=True))) for name, lines in shared])
     else:
-        rows = [
-            [panel and _line_panel(panel, title) for panel, (title, _) in zip(row, results, strict=True)]
-            for row in _side_by_side(results, columns)
-        ]
+        placed = [zip(row, titles, strict=True) for row in _side_by_side(results, columns)]
+        rows = [[panel and _line_panel(panel, title) for panel, title in row] for row in placed]
         side_by_side = True
     width = 2.3 if max(map(len, rows)) > 2 else 3.1
     figure, cells = _figure(rows, width, 1.8, sharey="row" if side_by_side else False)
@@ -217,22 +204,20 @@ def _line_panel(panel: Panel, owner: str) -> LinePanel:
     if len(array.axes) == 1:
         return title, None, [(None, array, _looks([owner])[0])]
     name, ticks = array.axes[0].name, array.axes[0].ticks
-    labels = [str(tick) for tick in ticks]
-    parts = [array.at(**{name: tick}) for tick in ticks]
-    return (
-        title,
-        name,
-        list(zip(labels, parts, _graded(len(ticks)) if name == "layer" else _looks(labels), strict=True)),
-    )
+    labels, parts = [str(tick) for tick in ticks], [array.at(**{name: tick}) for tick in ticks]
+    looks = _graded(len(ticks)) if name == "layer" else _looks(labels)
+    return title, name, list(zip(labels, parts, looks, strict=True))
 
 
 def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
     """Return the colour of the cell that each title begins with, in another line style if it comes again, else LOOKS."""
-    colours, seen, looks = [cell_colour(title) for title in titles], Counter[str](), []
-    for i, colour in enumerate(colours):
-        style = LINE_STYLES[seen[colour] % len(LINE_STYLES)] if colour else None
-        looks.append({"color": colour, "linestyle": style} if colour else LOOKS[i % len(LOOKS)])
-        seen[colour or ""] += 1
+    looks, seen = [], Counter[str]()
+    for i, colour in enumerate(map(cell_colour, titles)):
+        if colour is None:
+            looks.append(LOOKS[i % len(LOOKS)])
+        else:
+            looks.append({"color": colour, "linestyle": LINE_STYLES[seen[colour] % len(LINE_STYLES)]})
+            seen[colour] += 1
     return looks
 
 
@@ -246,28 +231,22 @@ def _graded(count: int) -> list[dict[str, Any]]:
 def _plot_line(axes: "Axes", array: Array, label: str | None, look: dict[str, Any]) -> None:
     ticks = array.axes[0].ticks
     marker: dict[str, Any] = {"marker": "o", "markersize": 3} if len(ticks) <= 8 else {}
-    if all(isinstance(tick, int | float) for tick in ticks):
-        axes.plot(list(ticks), array.values, label=label, **look, **marker)
-    else:
-        axes.plot(range(len(ticks)), array.values, label=label, **look, **marker)
+    numeric = all(isinstance(tick, int | float) for tick in ticks)
+    axes.plot(ticks if numeric else range(len(ticks)), array.values, label=label, **look, **marker)
+    if not numeric:
         axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
 
 
 def _add_legend(figure: "Figure", cells: list[tuple["Axes", LinePanel]]) -> None:
     """Add one legend if the lines of all panels have the same labels, else one below each panel."""
     labelled = [(axes, (what, [line[0] for line in lines])) for axes, (_, what, lines) in cells if lines[0][0]]
+    small: dict[str, Any] = {"fontsize": 6, "title_fontsize": 6}
     if labelled and all(legend == labelled[0][1] for _, legend in labelled):
         axes, (what, _) = labelled[0]
-        options: dict[str, Any] = {"title": what, "loc": "outside right upper", "fontsize": 6, "title_fontsize": 6}
-        figure.legend(*axes.get_legend_handles_labels(), **options)
+        figure.legend(*axes.get_legend_handles_labels(), title=what, loc="outside right upper", **small)
     else:
         for axes, (what, _) in labelled:
-            axes.legend(
-                title=what, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, fontsize=6, title_fontsize=6
-            )
-
-
-# histograms: a bar for each bin
+            axes.legend(title=what, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3, **small)
 
 
 def histograms(results: TitledResults) -> "Figure":

@@ -85,18 +85,14 @@ def describe(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """A network, and sequences with which to analyse it."""
+    """A network, sequences with which to analyse it, and a description of both in words."""
 
     network: RecurrentNetwork
-    x: Tensor
-    """(batch, time, *input), or tokens (batch, time)."""
-    y: Tensor
-    """Targets, as in evaluation.score."""
-    lengths: Tensor | None
-    """(batch,)"""
+    x: Tensor  # (batch, time, *input), or tokens (batch, time)
+    y: Tensor  # targets as in evaluation.score
+    lengths: Tensor | None  # (batch,)
     target: Target
     description: str
-    """What the weights and the sequences are, in words."""
 
     def arguments(self, needs: str) -> list[Any]:
         """Return the arguments of an analysis with these needs, see Analysis.needs."""
@@ -155,14 +151,11 @@ def requires_recurrent(analysis: F) -> F:
 
 
 def require_network_of(analysis: Analysis, config: Config) -> None:
-    """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes.
-
-    An analysis of an architecture makes this check itself.
-    """
+    """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes."""
     if analysis.feedforward:
         if not issubclass(network_class(config), FeedForward):
             raise RequestError(f"{config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
-    elif analysis.needs != "architecture":
+    elif analysis.needs != "architecture":  # analyses of those check it themselves
         _require_recurrent(config)
 
 
@@ -172,7 +165,7 @@ def _require_recurrent(config: Config) -> None:
 
 
 def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
-    """Return the arguments of an analysis that trains: a fresh network, the training split, the recipe, the target.
+    """Return the arguments of an analysis that trains: a fresh network, the training split, the recipe and the target.
 
     Raises RequestError for a name that is not in the registry and for networks that read a question too, and DataError if
     the data are missing.

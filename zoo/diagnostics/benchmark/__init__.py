@@ -131,10 +131,9 @@ class Worker:
         child_pipe.close()  # only the child has it open now, so its death ends the pipe
 
     def ask(self, name: str) -> tuple[float | None, int | None]:
-        """Run the pass `name`, and return its seconds and the peak memory in bytes.
+        """Run a pass; return its seconds, None if there is no such pass, and peak bytes of memory, None if not known.
 
-        The seconds are None for a pass that the contender does not have, the memory where it is not known. Raises
-        BenchmarkError if the contender fails or its process dies.
+        Raises BenchmarkError if the contender fails or its process dies.
         """
         try:
             with suppress(OSError):  # a dead process may have left its last answer in the pipe

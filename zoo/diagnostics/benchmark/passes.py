@@ -28,10 +28,7 @@ def passes_of(contender: Contender, work: Workload) -> Passes:
 
 
 def failure(peer: Contender, device: str = "cpu") -> str | None:
-    """Return torch's error if it cannot run a peer on this machine, or None if it can.
-
-    The LSTM in bfloat16, for example, needs instructions that not every processor has.
-    """
+    """Return torch's error if it cannot run a peer here, such as an LSTM in bfloat16 on some processors, else None."""
     functions = network_passes(peer, Workload(steps=2, batch=1, threads=1, device=device))
     try:
         functions[FORWARD]()
