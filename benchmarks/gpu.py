@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import zoo
+from zoo.diagnostics.benchmark import stack
 from zoo.networks.recurrent import RecurrentNetwork
-from zoo.registry.schema import Architecture, Config, Interface
 from zoo.utils import files
 
 STEPS = 784
@@ -52,12 +52,7 @@ class Zoo(nn.Module):
 
     def __init__(self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused"):
         super().__init__()
-        architecture = Architecture(cell=cell, layers=layers, units=units)
-        interface = Interface(input=(1,), steps=STEPS, outputs=10, readout="last")
-        config = Config(
-            name=f"{cell}-{layers}x{units}-smnist", task="smnist", architecture=architecture, interface=interface
-        )
-        network = zoo.build(config, device="cpu")
+        network = zoo.build(stack(cell, layers, units, STEPS), device="cpu")
         assert isinstance(network, RecurrentNetwork)
         network.backend = backend
         self.network, self.exact = network, exact
@@ -67,8 +62,7 @@ class Zoo(nn.Module):
             from zoo.networks.kernels import triton_layer
 
             triton_layer.EXACT = self.exact
-        logits: Tensor = self.network(x)
-        return logits
+        return self.network(x)
 
 
 class Cudnn(nn.Module):
@@ -79,8 +73,7 @@ class Cudnn(nn.Module):
         self.stack, self.head = nn.LSTM(1, units, layers, batch_first=True), nn.Linear(units, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.stack(x)[0][:, -1])
-        return logits
+        return self.head(self.stack(x)[0][:, -1])
 
 
 class FlashRNN(nn.Module):
@@ -102,8 +95,7 @@ class FlashRNN(nn.Module):
             dtype = str(x.dtype).removeprefix("torch.")
             states, _ = flashrnn(projected, weight, bias, function="lstm", backend=self.backend, dtype=dtype)
             x = states[0].squeeze(2)  # (states, batch, time, heads, units)
-        logits: Tensor = self.head(x[:, -1])
-        return logits
+        return self.head(x[:, -1])
 
 
 CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -118,7 +110,7 @@ CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def runs(name: str, precision: str, units: int) -> bool:
-    """Return whether to run a contender in this setting. The two float32 products differ for small matrices only."""
+    """Return whether to run a contender in this setting: the two float32 products differ for small matrices only."""
     if "three tf32" in name:
         return precision == "float32" and units <= 64
     return "flashrnn" not in name or precision != "tf32"
@@ -185,19 +177,17 @@ def main() -> None:
     rows = []
     print(f"{'':30}{'precision':>10}{'stack':>8}{'batch':>7}{'forward':>12}{'fwd + bwd':>12}{'memory':>10}")
     for (layers, units), batch, precision in itertools.product(STACKS, BATCHES, PRECISIONS):
-        stack = f"{layers}x{units}"
-        if stack not in (arguments.stack or [stack]) or precision not in (arguments.precision or [precision]):
+        size = f"{layers}x{units}"
+        if size not in (arguments.stack or [size]) or precision not in (arguments.precision or [precision]):
             continue
         for name in (n for n in CONTENDERS if runs(n, precision, units)):
             row = measure(name, precision, layers, units, batch, arguments.rounds)
             rows.append(row)
-            columns = row.get("error") or "".join(
-                [
-                    *(f"{row[pass_name] * 1000:>9.2f} ms" for pass_name in PASSES),
-                    f"{row['peak_memory_bytes'] / 2**20:>6.0f} MiB",
-                ]
-            )
-            print(f"{name:30}{precision:>10}{stack:>8}{batch:>7}{columns}", flush=True)
+            columns = row.get("error")
+            if columns is None:
+                times = "".join(f"{row[pass_name] * 1000:>9.2f} ms" for pass_name in PASSES)
+                columns = f"{times}{row['peak_memory_bytes'] / 2**20:>6.0f} MiB"
+            print(f"{name:30}{precision:>10}{size:>8}{batch:>7}{columns}", flush=True)
             data = {"machine": machine(), "setting": {"steps": STEPS, "rounds": arguments.rounds}, "rows": rows}
             files.atomic_write(arguments.out, (json.dumps(data, indent=1) + "\n").encode())
 

@@ -68,10 +68,8 @@ def stacks(data: dict[str, Any]) -> Figure:
             axis.plot(taken, places, "o", color="black", markerfacecolor=fill, label=what, linestyle="none")
         for place, r in zip(places, rows, strict=True):
             axis.plot([r["seconds"][w] for w in (FORWARD, TRAINING)], [place] * 2, color="0.7", zorder=0)
-            axis.annotate(
-                f"{r['seconds'][TRAINING]:.3g}", (r["seconds"][TRAINING], place), (5, 0),
-                textcoords="offset points", va="center", fontsize=7,
-            )  # fmt: skip
+            end = r["seconds"][TRAINING]
+            axis.annotate(f"{end:.3g}", (end, place), (5, 0), textcoords="offset points", va="center", fontsize=7)
         axis.set_xscale("log")
         axis.set_xlim(right=axis.get_xlim()[1] * 1.6)
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -85,9 +83,8 @@ def stacks(data: dict[str, Any]) -> Figure:
 
 
 def _machine(data: dict[str, Any]) -> str:
-    machine = data["machine"]
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
-    return f"{machine['cpu']}, {threads}, torch {machine['torch']}, {machine['date']}."
+    cpu, threads, version, date = (data["machine"][key] for key in ("cpu", "threads", "torch", "date"))
+    return f"{cpu}, {threads} thread{'s' if threads > 1 else ''}, torch {version}, {date}."
 
 
 def draw(folder: Path) -> list[Path]:

@@ -12,17 +12,14 @@ from .stacks import FOLDER, arguments, write
 
 BASE = {"steps": 256, "batch": 64, "layers": 4, "units": 64}
 VALUES = {
-    "steps": (64, 128, 256, 512, 1024),
-    "batch": (4, 16, 64, 256),
-    "layers": (1, 2, 4, 8, 16),
+    "steps": (64, 128, 256, 512, 1024), "batch": (4, 16, 64, 256), "layers": (1, 2, 4, 8, 16),
     "units": (16, 32, 64, 128, 256),
-}
+}  # fmt: skip
 
 
 def points() -> list[dict[str, int]]:
     """Return every setting to measure, the base once."""
-    varied = [{**BASE, name: value} for name, values in VALUES.items() for value in values if value != BASE[name]]
-    return [BASE, *varied]
+    return [BASE, *({**BASE, key: value} for key, values in VALUES.items() for value in values if value != BASE[key])]
 
 
 def main() -> None:

@@ -29,18 +29,15 @@ PEER = {"star": "torchrecurrent", "lstm": "torch"}
 
 def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Contender]:
     """Return the contenders of one cell and size. All sizes together would take more memory than a small machine has."""
-    config = stack(cell, layers, units, steps)
-    fastest, peer = ours(config)[:1], [PEER[cell]]
+    config, peer = stack(cell, layers, units, steps), [PEER[cell]]
     in_float32 = [*ours(config), *peers(config, peer, (False, True)), *products(config)]
-    return [*in_float32, *reduced([*fastest, *peers(config, peer)])]
+    return [*in_float32, *reduced([ours(config)[0], *peers(config, peer)])]
 
 
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
     """Parse the command line of a benchmark."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--rounds", type=int, default=rounds, help="measurements after a warm-up; the median is reported"
-    )
+    parser.add_argument("--rounds", type=int, default=rounds, help="passes after a warm-up; the median is reported")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=out)
     return parser.parse_args()
