@@ -1,6 +1,7 @@
 """`rnnzoo list`, `rnnzoo show` and `rnnzoo compare`. Heavy imports stand inside functions, so that these verbs start fast."""
 
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -11,11 +12,11 @@ from typer import Option
 from zoo import registry
 from zoo.cells import ROWS
 from zoo.checkpoints import figures
-from zoo.errors import RequestError
+from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
 
-from .arguments import Address, AsJson, CellOption, Pattern, Plot, TaskOption, Timeout
+from .arguments import Address, AsJson, CellOption, Pattern, Patterns, Plot, TaskOption, Timeout
 from .output import columns, emit, say
 
 
@@ -51,24 +52,34 @@ def list_(
             raise RequestError("--cells can be combined with a pattern of cells only: leave the other options out.")
         _list_cells(pattern, as_json)
         return
-    rows: list[dict[str, Any]] = []
-    table = []
-    for name, model in _sorted(_matches(pattern, task, cell, pretrained), sort):
-        value, parameters = figures.test_figure(name), model.parameters
-        if parameters is None:
+    models = _sorted(_matches(pattern, task, cell, pretrained), sort)
+    if not models:
+        say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
+    _emit_models(models, as_json)
+
+
+def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, costs: bool = False) -> None:
+    """Print a row for each model. costs: also print the multiply-adds of each."""
+    header = ("NAME", "TASK", "PARAMETERS", *(["MULTIPLY-ADDS"] if costs else []), "MEASURED", "REPORTED", "WEIGHTS")
+    rows, table = [], []
+    for name, model in models:
+        value = figures.test_figure(name)
+        sizes = {} if model.parameters is None or costs else {"parameters": model.parameters}
+        if not sizes:
             from zoo.publishing import cards
 
-            parameters = cards.counts(name).parameters
+            counts = cards.counts(name)
+            sizes = {"parameters": counts.parameters} | ({"multiply_adds": counts.multiply_adds} if costs else {})
         rows.append({
-            "name": name, "cell": model.cell, "task": model.task, "parameters": parameters,
+            "name": name, "cell": model.cell, "task": model.task, **sizes,
             "measured": value, "reported_percent": list(model.reported_percent), "weights": model.pretrained,
         })  # fmt: skip
+        texts = (f"{size:,}" for size in sizes.values())
         measured_text = None if value is None else TARGETS[model.target].text(value)
-        weights_text = "yes" if model.pretrained else None
-        table.append((name, model.task, f"{parameters:,}", measured_text, model.reported_text, weights_text))
-    if not rows:
-        say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
-    emit(rows, as_json, columns(("NAME", "TASK", "PARAMETERS", "MEASURED", "REPORTED", "WEIGHTS"), table))
+        table.append(
+            (name, model.task, *texts, measured_text, model.reported_text, "yes" if model.pretrained else None)
+        )
+    emit(rows, as_json, columns(header, table))
 
 
 def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool | None) -> dict[str, index.Summary]:
@@ -103,6 +114,18 @@ def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, 
         return number is None, number or 0, name
 
     return sorted(models.items(), key=rank)
+
+
+def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
+    """Return the models that are named or that match a pattern, each once. Raises UnknownNameError."""
+    models = index.read() or registry.summaries()
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        matches = fnmatch.filter(models, pattern)
+        if not matches:
+            raise UnknownNameError("model", pattern, models, "`rnnzoo list` shows them all.")
+        names |= dict.fromkeys(matches)
+    return [(name, models[name]) for name in names]
 
 
 def _list_cells(pattern: str, as_json: bool) -> None:
@@ -156,7 +179,7 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
 
 
 def compare(
-    pattern: Pattern = "*",
+    patterns: Patterns = None,
     task: TaskOption = None,
     cell: CellOption = None,
     paper: Annotated[str | None, Option(help="Only figures of this paper (a key of registry.yaml).")] = None,
@@ -165,9 +188,20 @@ def compare(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the figures that papers report with the measured ones. A plot shows them against depth."""
+    """Compare papers' figures with the measured ones, or two or more models with each other.
+
+    One pattern or none gives a row for each figure; a plot shows the figures against depth.
+
+    Several names or patterns give a row for each model: its size, its cost, and its figures.
+    """
+    if patterns and len(patterns) > 1:
+        if task or cell or paper or measured or runs or plot:
+            raise RequestError("The options of compare are for one pattern: leave them out to compare several models.")
+        _emit_models(_named(patterns), as_json, costs=True)
+        return
     from zoo.publishing import comparison
 
+    (pattern,) = patterns or ["*"]
     options = {} if runs is None else {"results_of": comparison.in_folder(runs)}
     rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, **options)
     if plot is not None:

@@ -12,7 +12,7 @@ from zoo import registry
 from zoo.errors import RequestError, TrainingError, UnknownNameError
 from zoo.training import jobs
 
-from .output import board, columns, emit
+from .output import CONTINUES, board, columns, emit, say
 
 OPTIONS = {"epochs": "--epochs", "batch_size": "--batch-size", "seed": "--seed"}
 INHERITED_VARIABLES = ("RNNZOO_ROOT", "RNNZOO_DATA")
@@ -119,6 +119,7 @@ def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> No
     ]  # fmt: skip
     emit(rows, as_json, columns(("MODEL", "STATE", "EPOCHS", "BEST", "VALIDATION LOSS", ""), table))
     if any(state.phase == "stopped" for state in states.values()):
+        say(CONTINUES)
         raise KeyboardInterrupt
     if failed := [name for name, state in states.items() if state.phase == "failed"]:
         raise TrainingError(

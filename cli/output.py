@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zoo.utils.text import redact
+from zoo.utils.text import one_line, redact
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 MESSAGE_SECONDS = 60
 """Seconds between two messages about the same work if stderr is not a terminal."""
+CONTINUES = "Interrupted. The same command continues the training."
 Board = Callable[[Mapping[str, tuple[str, str]]], None]
 """Shows several runs: the phase of each, such as "running", and a text about its progress, by name."""
-
-
 _printed = {"json": False}
 
 
@@ -63,8 +62,11 @@ def say(text: str) -> None:
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table of left-aligned columns, two spaces apart. A cell that is None is shown as a dash."""
-    cells = [list(header), *[["-" if cell is None else str(cell) for cell in row] for row in rows]]
+    """Return a table of left-aligned columns, two spaces apart. None is shown as a dash.
+
+    A cell stays on its line, whatever it contains: names on the Hub could hold line breaks.
+    """
+    cells = [list(header), *[["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
 
@@ -91,7 +93,12 @@ def progress(title: str) -> Iterator[Bar]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    layout = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeRemainingColumn())
+    layout = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeRemainingColumn(),
+    )
     with Progress(*layout, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, text="", total=None)
         yield lambda done, total, text=None: bar.update(

@@ -14,7 +14,7 @@ from zoo.errors import RequestError
 from zoo.registry.metrics import METRICS, TARGETS
 
 from .arguments import Address, AsJson, Device, is_pattern, model_argument, number
-from .output import columns, dumped, emit, progress, say
+from .output import CONTINUES, columns, dumped, emit, progress, say
 
 
 class SplitChoice(StrEnum):
@@ -149,9 +149,14 @@ def train(
                 say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
                     f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
 
-        training = trainer.train(
-            entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after, recorders=recorders
-        )
+        try:
+            training = trainer.train(
+                entry, folder, device=device, overrides=overrides, report=report, stop_after=stop_after,
+                recorders=recorders,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            say(CONTINUES)
+            raise
     if training.best is not None and os.environ.get("RANK", "0") == "0":
         best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
         summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"

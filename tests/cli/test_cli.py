@@ -15,6 +15,7 @@ import pytest
 import torch
 import typer
 from rnnzoo_cli import main as cli
+from rnnzoo_cli import output
 from rnnzoo_cli.doctor import Finding, report
 from small import TRAIN, VALIDATION
 
@@ -240,6 +241,7 @@ def test_an_interrupted_run_exits_with_130_and_keeps_its_state(small_zoo: Zoo, t
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
+    assert err.endswith("Interrupted. The same command continues the training.\n")
     assert (tmp_path / "run" / "training.safetensors").exists()
 
 
@@ -492,3 +494,36 @@ def test_every_cell_is_listed_with_what_it_is(run: Run) -> None:
     assert sum(row["models"] for row in rows) == len(registry.models())
     assert [line.split()[0] for line in run("list", "--cells", "min*")[1].splitlines()] == ["CELL", "mingru", "minlstm"]
     assert run("list", "--cells", "--pretrained")[0] == 2
+
+
+def test_several_models_are_compared_side_by_side(run: Run) -> None:
+    names = ["star-16x64-pmnist", "lstm-4x128-pmnist", "rhn-16x128-pmnist"]
+    code, out, err = run("compare", *names, names[0], "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == names
+    counts = registry.load_lock().counts
+    sizes = [(row["parameters"], row["multiply_adds"]) for row in rows]
+    assert sizes == [(counts[name].parameters, counts[name].multiply_adds) for name in names]
+    assert run("compare", "star-*-pmnist", "lstm-4x128-pmnist")[1].splitlines()[-1].startswith("lstm-4x128-pmnist ")
+    assert "MULTIPLY-ADDS" in run("compare", *names)[1]
+    code, _, err = run("compare", names[0], "lstm-4x128-pmnits")
+    assert (code, "Did you mean lstm-4x128-pmnist" in err) == (2, True)
+    assert run("compare", *names, "--paper", "star")[0] == 2
+
+
+def test_a_reported_zero_is_remarked_upon(run: Run) -> None:
+    assert "0 % (the paper does not explain it), Table 3" in run("show", "rhn-12x128-pmnist")[1]
+
+
+def test_a_cell_of_a_table_stays_on_its_line() -> None:
+    table = output.columns(("NAME",), [("a\nVerified: all\u202e\x1b[2J",)])
+    assert table == "NAME\na Verified: all??[2J"
+
+
+def test_an_interruption_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "rnnzoo_cli", "list"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -56,7 +56,13 @@ def summary(entry: Entry, recorded: Results, count: Counts) -> str:
     rows += [("recipe", f"{entry.model.recipe}: {recipe_text(entry.recipe)}")]
     if (training := recorded.training) and training.recipe.settings != entry.recipe.settings:
         rows += [("trained by", f"{training.recipe_name}: {recipe_text(training.recipe)}")]
-    rows += [("reported", f"{r.percent:g} %, {source(r, entry.papers[r.paper])}") for r in entry.model.reported]
+    rows += [
+        (
+            "reported",
+            f"{r.percent:g} %{'' if r.percent else ' (the paper does not explain it)'}, {source(r, entry.papers[r.paper])}",
+        )
+        for r in entry.model.reported
+    ]
     rows += [("measured", f"{value_text(e)} on {e.n:,} {e.split} examples") for e in recorded.evaluations]
     rows += [("weights", _weights_text(entry, recorded))]
     width = max(len(key) for key, _ in rows)
