@@ -102,6 +102,8 @@ def main() -> None:
         sys.exit(130)
     except Exception as error:
         text = error.format_message() if hasattr(error, "format_message") else str(error)  # of an error of usage
+        if isinstance(error, OSError) and error.strerror and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
         if out_of_memory := _is_out_of_memory(error):
             first, _, _ = text.partition("\n")
             text = f"There is not enough memory; smaller batches (--batch-size, --examples) need less. {first}".rstrip()

@@ -527,3 +527,8 @@ def test_an_interruption_during_the_imports_leaves_no_traceback(tmp_path: Path) 
     command = [sys.executable, "-m", "rnnzoo_cli", "list"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
+    code, _, err = run("predict", "rnn-1x128-mnist-rows", "/nowhere.png")
+    assert (code, err) == (1, "rnnzoo: /nowhere.png: No such file or directory\n")
