@@ -76,7 +76,7 @@ def test_an_odd_vocabulary_is_refused(words):
 def test_a_vocabulary_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     (tmp_path / FILE).write_bytes(Tokenizer([*RESERVED, "the"], 7).content())
     monkeypatch.setattr(tokenizer, "MAX_BYTES", 10)
-    with pytest.raises(CheckpointError, match="larger than a vocabulary can be"):
+    with pytest.raises(CheckpointError, match="it is larger than 10 bytes"):
         Tokenizer.read(tmp_path / FILE, 3, 7)
 
 
