@@ -403,15 +403,16 @@ def rg_lru(w: Weights, x: Tensor, state: State) -> State:
 
 
 def lru(w: Weights, x: Tensor, state: State) -> State:
-    """Orvieto et al. 2023, in complex numbers. C = C_1 - i C_2 in the columns of the output weight."""
+    """Orvieto et al. 2023, in complex numbers. C = C_1 - i C_2 in the columns of the output weight; the state is z / gamma."""
     (_, c), (xr, xi, xd) = state, inputs(w, x, 3)
     nu, theta = w["cell.decay"].exp(), w["cell.phase"].exp()
     lam = torch.exp(torch.complex(-nu, theta))
     gamma = torch.sqrt(1 - lam.abs() ** 2)
-    z = torch.complex(*c.chunk(2, 1))
-    z = channels(lam, z) * z + channels(gamma, z) * torch.complex(xr, xi)
+    scale = channels(gamma, x)
+    z = torch.complex(*c.chunk(2, 1)) * scale
+    z = channels(lam, x) * z + scale * torch.complex(xr, xi)
     C_1, C_2 = w["cell.output.weight"].chunk(2, 1)
-    return linear(C_1, z.real) + linear(C_2, z.imag) + xd, torch.cat([z.real, z.imag], 1)
+    return linear(C_1, z.real) + linear(C_2, z.imag) + xd, torch.cat([z.real / scale, z.imag / scale], 1)
 
 
 REFERENCES: dict[str, Callable[..., State]] = {

@@ -151,6 +151,15 @@ def test_eigenvalues_and_what_they_do_in_the_long_run() -> None:
     assert powers[-1] / powers[-2] == pytest.approx(0.75)
 
 
+def test_the_eigenvalues_of_a_linear_recurrence_are_its_coefficients() -> None:
+    net = network("lru", layers=1)
+    decay = net.layers[0].forward_direction.cell.decay.detach()
+    result = eigenvalues(net)
+    modulus = (-decay.exp()).exp().sort(descending=True).values
+    np.testing.assert_allclose(result.modulus.values, [modulus.repeat_interleave(2)])
+    assert result.norm.axis("matrix").ticks == ("1 diagonal",)
+
+
 def test_the_matrix_of_rin_is_with_its_identity() -> None:
     net = network("rin", layers=1)
     matrix = net.layers[0].forward_direction.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)

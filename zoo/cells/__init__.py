@@ -95,7 +95,7 @@ CELLS: dict[str, CellRow] = {
     "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
     "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
     "lru": CellRow(
-        "linear.LRU", "linear recurrent unit", "lru", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT
+        "complex.LRU", "linear recurrent unit", "lru", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT
     ),
     "lstm-phased": CellRow(
         "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},

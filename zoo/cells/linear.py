@@ -3,7 +3,7 @@
 All a and b of a sequence are computed at once, so a step has no matrix product of the state. W x stands for W x_t + bias.
 """
 
-import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,14 @@ from .projections import ProjectionFactory, along
 class LinearRecurrence(Cell):
     """Base of these cells: a subclass gives the `coefficients` and, if the output is not the state, what is `read` of it."""
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Return a, b, and what `read` takes besides the state. inputs: the parts of the projected input, for any steps."""
+    complex_state: ClassVar[bool] = False
+    """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return a, b, and what `read` takes besides the state. x: the projected input, (..., channels), of any steps.
+
+        An `a` that is the same at every step has the shape of one state, without batch and time.
+        """
         raise NotImplementedError
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
@@ -25,12 +31,21 @@ class LinearRecurrence(Cell):
         raise NotImplementedError
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        return self.coefficients(*self.split(x))
+        a, b, *rest = self.coefficients(x)
+        return b, a.expand_as(b), *rest  # b first: it has the precision of a step
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        a, b, *rest = x
-        c = torch.addcmul(b, a, state[-1])
+        b, a, *rest = x
+        c = next_state(a, b, state[-1], self.complex_state, self.axis)
         return (c,) if len(self.states) == 1 else (self.read(c, *rest), c)
+
+
+def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int = -1) -> Tensor:
+    """Return a c + b, entry by entry. Complex tensors hold real parts along `axis`, then as many imaginary ones."""
+    if not complex_state:
+        return torch.addcmul(b, a, c)
+    (a_re, a_im), (re, im) = a.chunk(2, axis), c.chunk(2, axis)
+    return b + torch.cat([a_re * re - a_im * im, a_im * re + a_re * im], axis)
 
 
 def linear(x: Tensor) -> Tensor:
@@ -59,8 +74,8 @@ class MinGRU(LinearRecurrence):
         super().__init__(projection)
         self.candidate = CANDIDATES[candidate]
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        z, h = inputs
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        z, h = self.split(x)
         z = torch.sigmoid(z)
         return 1 - z, z * self.candidate(h)
 
@@ -78,8 +93,8 @@ class MinLSTM(LinearRecurrence):
         super().__init__(projection)
         self.candidate = CANDIDATES[candidate]
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        f, i, h = inputs
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        f, i, h = self.split(x)
         keep = torch.sigmoid(
             F.logsigmoid(f) - F.logsigmoid(i)
         )  # f / (f + i), also where both are zero in this precision
@@ -92,9 +107,10 @@ class GILR(LinearRecurrence):
     inputs = ("g", "i")
     memory_gates = {"g": +1}
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        g, i = torch.sigmoid(inputs[0]), torch.tanh(inputs[1])
-        return g, (1 - g) * i
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        g, i = self.split(x)
+        g = torch.sigmoid(g)
+        return g, (1 - g) * torch.tanh(i)
 
 
 class QRNN(LinearRecurrence):
@@ -107,9 +123,10 @@ class QRNN(LinearRecurrence):
     states = ("h", "c")
     memory_gates = {"f": +1}
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        z, f, o = torch.tanh(inputs[0]), torch.sigmoid(inputs[1]), torch.sigmoid(inputs[2])
-        return f, (1 - f) * z, o
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        z, f, o = self.split(x)
+        f = torch.sigmoid(f)
+        return f, (1 - f) * torch.tanh(z), torch.sigmoid(o)
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
         return rest[0] * c
@@ -130,8 +147,8 @@ class SRU(LinearRecurrence):
         super().__init__(projection)
         self.tanh = {"identity": False, "tanh": True}[activation]
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        x, f, r, s = inputs
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        x, f, r, s = self.split(x)
         f = torch.sigmoid(f)
         return f, (1 - f) * x, torch.sigmoid(r), s
 
@@ -156,45 +173,7 @@ class RGLRU(LinearRecurrence):
         power = nn.init.uniform_(self.decay, 0.9, 0.999, generator=generator) ** (1 / 8)
         self.decay.copy_(torch.logit(power))
 
-    def coefficients(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        r, i, x = inputs
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        r, i, x = self.split(x)
         log_a = 8 * torch.sigmoid(r) * F.logsigmoid(along(self.decay, self.axis).to(r.dtype))
         return log_a.exp(), torch.sqrt(-torch.expm1(2 * log_a)) * torch.sigmoid(i) * x
-
-
-class LRU(Cell):
-    """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023).
-
-    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). The state holds n real parts and then n imaginary ones. At the
-    start l is uniform on the ring 0.9 <= |l| <= 0.999. D is a matrix, since x need not be as wide as h.
-    """
-
-    inputs = ("re", "im", "d")
-    states = ("h", "c")
-
-    def __init__(self, projection: ProjectionFactory):
-        super().__init__(projection)
-        units = projection.units
-        self.decay, self.phase = (nn.Parameter(torch.empty(units)) for _ in range(2))
-        self.output = projection.between(2 * units, units, bias=False, norm=False)
-
-    @classmethod
-    def channels(cls, state: str, units: int) -> int:
-        return 2 * units if state == "c" else units
-
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        squared = nn.init.uniform_(self.decay, 0.9**2, 0.999**2, generator=generator)  # of |l|, so uniform in area
-        self.decay.copy_(torch.log(-torch.log(squared) / 2))
-        nn.init.uniform_(self.phase, generator=generator).mul_(2 * math.pi).log_()
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        re, im, d = self.split(x)
-        gain = along(torch.sqrt(-torch.expm1(-2 * self.decay.exp())), self.axis).to(x.dtype)
-        return gain * re, gain * im, d
-
-    def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (b_re, b_im, d), (re, im) = x, self.split(state[1], 2)
-        size, angle = torch.exp(-self.decay.exp()), self.phase.exp()
-        a_re, a_im = (along(size * part, self.axis).to(d.dtype) for part in (angle.cos(), angle.sin()))
-        c = torch.cat([a_re * re - a_im * im + b_re, a_im * re + a_re * im + b_im], self.axis)
-        return self.output(c, d), c

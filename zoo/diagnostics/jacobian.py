@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 from ..cells.base import State
+from ..cells.linear import LinearRecurrence
 from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
@@ -184,9 +185,23 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
     )  # fmt: skip
 
 
+def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:
+    """Return the matrix of a diagonal map; of a complex one, on real parts and then imaginary ones."""
+    if not complex_state:
+        return torch.diag(diagonal)
+    re, im = (torch.diag(part) for part in diagonal.chunk(2))
+    return torch.cat([torch.cat([re, im]), torch.cat([-im, re])], 1)
+
+
 def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield a label and a matrix, (units, units), float64, for every square block of every dense recurrent map."""
+    """Yield a label and a matrix, float64, for every square block of every dense recurrent map, or for a diagonal one."""
     cell = direction.cell
+    if isinstance(cell, LinearRecurrence):
+        weight = direction.input.weight
+        a, b, *_ = cell.coefficients(weight.new_zeros(1, 1, len(weight)))
+        if a.dim() < b.dim() and cell.axis == -1:  # the same at every step
+            yield f"{prefix} diagonal", _as_matrix(a.flatten().double().cpu(), cell.complex_state)
+        return
     adds_identity = isinstance(cell, RIN)  # to h, where other cells have their matrix alone
     suffix = " + I" if adds_identity else ""
     for name, module in cell.named_modules():

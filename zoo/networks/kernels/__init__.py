@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...cells.base import State
-    from ..layer import Direction, Layer, LayerInput, Scan
+    from ..layer import Layer, LayerInput, Scan
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 """The module of the fused scans for a type of device, imported when a tensor lies there."""
@@ -23,13 +22,13 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
     if scans is None:
         return None
     planned = {direction: scans.supports(direction, x) for layer in layers for direction in layer.directions}
-    if not all(planned.values()):
-        return None
+    if all(planned.values()):
+        return lambda direction, *arguments: scans.scan(planned[direction], *arguments)
+    from . import diagonal
 
-    def scan(direction: "Direction", *arguments: Any) -> "tuple[Tensor, State]":
-        return scans.scan(planned[direction], *arguments)
-
-    return scan
+    if all(diagonal.supports(direction, x) for direction in planned):
+        return diagonal.scan
+    return None
 
 
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:

@@ -91,7 +91,7 @@ def scan(
 
 
 @cache
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Keep freed memory for the next training step instead of returning it to the system, page by page, every time.
 
     glibc maps large blocks afresh, and clearing their pages takes time that a training step should not need.
@@ -122,7 +122,7 @@ class CompiledScan:
 
     def new_tape(self, x: Tensor) -> Tensor:
         """Return memory for what the backward pass needs, (time, batch, floats of one step)."""
-        _keep_memory()
+        keep_memory()
         plan = self.layer.plan
         floats = self.library.rnnzoo_tape(self.cell, plan.phases, self.layer.direction.units)
         steps = x if self.tokens is None else self.tokens
@@ -151,7 +151,7 @@ class CompiledScan:
                 gradients[i] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         if wanted[0] and self.tokens is not None:
             gradients[0] = y.new_empty(*self.tokens.shape, job.inputs)
-        output_gradients = [g if g is None else _packed(g) for g in output_gradients]
+        output_gradients = [g if g is None else packed(g) for g in output_gradients]
         job.y, job.tape = address(y), address(tape)
         job.y_gradient, job.end_gradient = address(output_gradients[0]), pair(output_gradients[1:])
         job.x_gradient, job.start_gradient = address(gradients[0]), pair(gradients[1:first])
@@ -174,8 +174,8 @@ class CompiledScan:
         x = x.detach().resolve_neg()
         if x.shape[-1] > 1 and x.stride(-1) != 1:
             x = x.contiguous()
-        packed = [t if t is None else _packed(t) for t in rest]
-        start, (weight, bias, *recurrent) = packed[: self.states], packed[self.states :]
+        operands = [t if t is None else packed(t) for t in rest]
+        start, (weight, bias, *recurrent) = operands[: self.states], operands[self.states :]
         steps, batch = x.shape[:2] if self.tokens is None else self.tokens.shape
         plan, direction = self.layer.plan, self.layer.direction
         products = (interface.NativeProduct * len(plan.products))()
@@ -193,7 +193,7 @@ class CompiledScan:
             x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
             product=products, lengths=address(self.lengths), truncate=self.truncate or 0, start=pair(start),
         )  # fmt: skip
-        return job, [x, *(t for t in packed if t is not None)]
+        return job, [x, *(t for t in operands if t is not None)]
 
 
 class _ScanFunction(torch.autograd.Function):
@@ -228,6 +228,6 @@ def _aligned(tape: Tensor) -> Tensor:
     return tape if fits else tape.clone(memory_format=torch.contiguous_format)
 
 
-def _packed(tensor: Tensor) -> Tensor:
+def packed(tensor: Tensor) -> Tensor:
     """Return a tensor whose numbers lie one after the other in memory, with their signs."""
     return tensor.detach().resolve_neg().contiguous()

@@ -74,6 +74,19 @@ class NativeStack(ctypes.Structure):
     ]
 
 
+class NativeDiagonal(ctypes.Structure):
+    """Diagonal of native/diagonal.h, field by field."""
+
+    _fields_ = [
+        *((n, _int) for n in ("steps", "batch", "width", "complex", "threads")),
+        ("a", pointer),
+        *((n, _int) for n in ("a_step", "a_row")),
+        *((n, pointer) for n in ("b", "start", "lengths")),
+        ("truncate", _int),
+        *((n, pointer) for n in ("c", "c_gradient", "a_gradient", "b_gradient", "start_gradient")),
+    ]
+
+
 def libraries() -> dict[str, Path]:
     """Return the paths of the libraries that were built, by instruction set."""
     folder = Path(__file__).parent
@@ -106,7 +119,9 @@ def open_library(path: Path) -> ctypes.CDLL:
         lib.rnnzoo_tape.argtypes = [pointer, _int, _int]
         lib.rnnzoo_forward.argtypes = lib.rnnzoo_backward.argtypes = [ctypes.POINTER(NativeJob)]
         lib.rnnzoo_run.argtypes = [ctypes.POINTER(NativeStack), _int, _int, *[pointer] * 5]
-        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run):
+        lib.rnnzoo_diagonal_forward.argtypes = lib.rnnzoo_diagonal_backward.argtypes = [ctypes.POINTER(NativeDiagonal)]
+        diagonal = (lib.rnnzoo_diagonal_forward, lib.rnnzoo_diagonal_backward)
+        for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run, *diagonal):
             function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
     except (OSError, AttributeError) as error:  # for another machine, or of another version
         raise OSError(f"{path} cannot be loaded: {error}.") from error

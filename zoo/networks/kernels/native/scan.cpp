@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cells.h"
+#include "diagonal.h"
 #include "linear.h"
 #include "product.h"
 
@@ -276,11 +277,11 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
 // Calls work(thread, first row, rows) for the tiles of the batch, the threads taking equal shares of it. What one of them
 // throws is thrown here when all have ended.
 template <class Work>
-void share(const Job& job, long threads, Work work) {
+void share(long batch, bool half, long threads, Work work) {
     auto part = [&](long thread) {
         FlushToZero flush;
-        Halves halves(job.half);
-        const long begin = job.batch * thread / threads, end = job.batch * (thread + 1) / threads;
+        Halves halves(half);
+        const long begin = batch * thread / threads, end = batch * (thread + 1) / threads;
         const long count = (end - begin + TILE - 1) / TILE;
         for (long i = 0; i < count; i++) {
             const long from = begin + (end - begin) * i / count, to = begin + (end - begin) * (i + 1) / count;
@@ -321,7 +322,7 @@ void run_forward(const Job& job) {
     const bool few = job.steps * job.batch < FEW && !job.half && !job.transposed;  // dots() rounds nothing
     const Weights weights = few ? Weights() : Weights(job, true);
     Buffer bias = biases(layer);
-    share(job, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
+    share(job.batch, job.half, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
 }
 
 template <class Cell>
@@ -331,7 +332,7 @@ void run_backward(const Job& job) {
     const long count = threads(job), units = job.units, pad = layer.pad;
     std::vector<Gradients> sums;
     for (long i = 0; i < count; i++) sums.emplace_back(layer);
-    share(job, count, [&](long thread, long first, long rows) { backward(layer, weights, sums[thread], first, rows); });
+    share(job.batch, job.half, count, [&](long thread, long first, long rows) { backward(layer, weights, sums[thread], first, rows); });
     if (!job.weight_gradient) return;
     for (long i = 1; i < count; i++) {
         add(sums[0].input, sums[i].input, layer.input_gates * layer.input_pad);
@@ -386,6 +387,10 @@ int64_t done(Work work) {
     } catch (const std::exception&) {
         return false;
     }
+}
+
+long threads(const Diagonal& d) {
+    return std::max(1L, std::min({long(d.threads), long(d.batch), long(double(d.steps) * d.batch * d.width * 8 / LEAST)}));
 }
 
 // As rnnzoo_run.
@@ -444,6 +449,23 @@ int64_t rnnzoo_forward(const Job* job) {
 
 int64_t rnnzoo_backward(const Job* job) {
     return done([&] { job->cell->backward(*job); });
+}
+
+int64_t rnnzoo_diagonal_forward(const Diagonal* d) {
+    return done([&] {
+        share(d->batch, false, threads(*d), [&](long, long first, long rows) {
+            d->complex ? diagonal_forward<true>(*d, first, rows) : diagonal_forward<false>(*d, first, rows);
+        });
+    });
+}
+
+int64_t rnnzoo_diagonal_backward(const Diagonal* d) {
+    return done([&] {
+        share(d->batch, false, threads(*d), [&](long thread, long first, long rows) {
+            Buffer g(rows * d->width);
+            d->complex ? diagonal_backward<true>(*d, thread, first, rows, g) : diagonal_backward<false>(*d, thread, first, rows, g);
+        });
+    });
 }
 
 // Time steps of a stack on x, (steps, batch, inputs). old and now: its states, layer after layer, (batch, units) each. y:

@@ -1,0 +1,55 @@
+"""Cells that are linear in a complex diagonal state, and the same at every step: c_t = l c_{t-1} + b_t, h_t = Re(C c_t) + D x_t.
+
+The state holds n real parts and then n imaginary ones. W x stands for W x_t + bias.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .linear import LinearRecurrence
+from .projections import ProjectionFactory, along
+
+
+class LRU(LinearRecurrence):
+    """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023).
+
+    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). At the start l is uniform on the ring 0.9 <= |l| <= 0.999. D is
+    a matrix, since x need not be as wide as h. The state here is c / g: g scales the matrix C in place of every input.
+    """
+
+    inputs = ("re", "im", "d")
+    states = ("h", "c")
+    float32_states = ("c",)
+    complex_state = True
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        units = projection.units
+        self.decay, self.phase = (nn.Parameter(torch.empty(units)) for _ in range(2))
+        self.output = projection.between(2 * units, units, bias=False, norm=False, parametrization=self._scaled)
+
+    def _scaled(self, weight: Tensor) -> Tensor:
+        gain = torch.sqrt(-torch.expm1(-2 * self.decay.exp()))
+        gain = torch.cat([gain, gain], -1)[..., None, :]
+        return weight * gain if self.axis == -1 else weight * gain[..., None, None]
+
+    @classmethod
+    def channels(cls, state: str, units: int) -> int:
+        return 2 * units if state == "c" else units
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        squared = nn.init.uniform_(self.decay, 0.9**2, 0.999**2, generator=generator)  # of |l|, so uniform in area
+        self.decay.copy_(torch.log(-torch.log(squared) / 2))
+        nn.init.uniform_(self.phase, generator=generator).mul_(2 * math.pi).log_()
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        size, angle = torch.exp(-self.decay.exp()), self.phase.exp()
+        a = along(torch.cat([size * angle.cos(), size * angle.sin()], -1), self.axis)
+        units = x.shape[self.axis] // 3
+        return a, *x.split([2 * units, units], self.axis)
+
+    def read(self, c: Tensor, *rest: Tensor) -> Tensor:
+        d = rest[0]
+        return self.output(c.to(d.dtype), d)

@@ -1,0 +1,143 @@
+"""The scan that cells linear in their state share on a CPU, by the compiled code of native/diagonal.h.
+
+The cell computes the coefficients of all time steps at once and reads the states of all steps at once, both in torch, so a
+layer may be convolutional or normalised. The scan itself is of float32, also under torch.autocast.
+"""
+
+import ctypes
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ...cells.base import State
+from ...cells.linear import LinearRecurrence, next_state
+from ..layer import Direction, LayerInput, LazyEmbedding
+from . import interface
+from .compiled import keep_memory, packed
+from .interface import address
+from .shared import check_formats, customised, formats, in_memory, intercepted, overridden
+
+
+def supports(direction: Direction, x: LayerInput) -> bool:
+    """Return whether `scan` can run this layer on x now: float32, on a CPU, with nothing added to the cell's recurrence."""
+    weight = direction.input.weight
+    return (
+        isinstance(direction.cell, LinearRecurrence)
+        and interface.library() is not None
+        and weight.dtype == torch.float32
+        and x.device.type == weight.device.type == "cpu"
+        and in_memory(weight)
+        and (isinstance(x, LazyEmbedding) or in_memory(x))
+        and not intercepted()
+        and not direction.regularised
+        and not overridden(direction)
+        and not customised(direction.cell)
+    )
+
+
+def scan(
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+) -> tuple[Tensor, State]:
+    """Return the outputs, (time, batch, units, ...), and the final states; arguments as for Direction.scan."""
+    cell = cast(LinearRecurrence, direction.cell)
+    vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
+    with direction.hold_projections(vectors[0]):
+        a, b, *rest = cell.coefficients(direction.input(vectors))
+        shape = b.shape[2:]
+        a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
+        start = state[-1].float().flatten(1)
+        c = _Scan.apply(a.float(), b.float().flatten(2), start, lengths, truncate or 0, cell.complex_state)
+        c = c.unflatten(2, shape)
+        if len(cell.states) == 1:
+            return c, (c[-1],)
+        outputs = cell.read(c, *rest)
+    if lengths is not None:
+        outputs = _kept(outputs, state[0], lengths, truncate)
+    return outputs, (outputs[-1], c[-1])
+
+
+def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
+    """Return outputs, (time, batch, ...), of which those beyond a sequence's end are its last one, or `start` if it has none."""
+    time = torch.arange(len(outputs), device=lengths.device)[:, None]
+    last = (lengths - 1).minimum(time)  # (time, batch)
+    kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]
+    if truncate is None:
+        return kept
+    cut = (time // truncate * truncate > last) & (time >= truncate)  # between the last step and this one
+    return torch.where(cut.reshape(*cut.shape, *[1] * (outputs.dim() - 2)), kept.detach(), kept)
+
+
+class _Scan(torch.autograd.Function):
+    """c_t = a_t c_{t-1} + b_t, of real or complex rows, for all t.
+
+    a: (time, batch, width), or (width,) if it is the same at every step. b and c: (time, batch, width). start: c_0, (batch,
+    width). lengths: (batch,).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int, complex_state: bool
+    ) -> Tensor:
+        lengths = None if lengths is None else lengths.long().contiguous()
+        ctx.truncate, ctx.complex_state, ctx.formats = truncate, complex_state, formats((a, b, start))
+        keep_memory()
+        c = torch.empty(b.shape)
+        job, _held = _job(a, b, start, lengths, ctx, c)
+        _library().rnnzoo_diagonal_forward(ctypes.byref(job))
+        ctx.save_for_backward(a, b, start, lengths, c)
+        return c
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        a, b, start, lengths, c = ctx.saved_tensors
+        check_formats((a, b, start), ctx.formats)
+        if torch.is_grad_enabled() or not in_memory(gradients[0]):  # gradients of gradients, or many at once
+            return *_differentiable(ctx, a, b, start, lengths, gradients[0]), None, None, None
+        job, _held = _job(a, b, start, lengths, ctx, c)
+        c_gradient, constant = packed(gradients[0]), a.dim() == 1
+        a_gradient = a.new_zeros(job.threads, *a.shape) if constant else torch.empty(a.shape)
+        b_gradient, start_gradient = torch.empty(b.shape), torch.empty(start.shape)
+        job.c_gradient, job.a_gradient = address(c_gradient), address(a_gradient)
+        job.b_gradient, job.start_gradient = address(b_gradient), address(start_gradient)
+        _library().rnnzoo_diagonal_backward(ctypes.byref(job))
+        return a_gradient.sum(0) if constant else a_gradient, b_gradient, start_gradient, None, None, None
+
+
+def _library() -> ctypes.CDLL:
+    library = interface.library()
+    assert library is not None
+    return library
+
+
+def _job(
+    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, ctx: Any, c: Tensor
+) -> tuple[interface.NativeDiagonal, list[Tensor]]:
+    """Return a job of the forward pass, and the tensors that it points into."""
+    held = [packed(t) for t in (a, b, start)]
+    (steps, batch, width), varies = b.shape, a.dim() == 3
+    return interface.NativeDiagonal(
+        steps=steps, batch=batch, width=width, complex=ctx.complex_state, threads=torch.get_num_threads(),
+        a=address(held[0]), a_step=batch * width * varies, a_row=width * varies, b=address(held[1]), start=address(held[2]),
+        lengths=address(lengths), truncate=ctx.truncate, c=address(c),
+    ), held  # fmt: skip
+
+
+def _differentiable(
+    ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, c_gradient: Tensor
+) -> tuple[Tensor, ...]:
+    """Return the gradients by a, b and start, computed step by step, so that they can be differentiated again."""
+    differentiate_again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # one may be computed from another; a view of each is not, so the gradient by each is the partial one
+        a, b, start = inputs = [
+            t.detach().requires_grad_() if not t.requires_grad else t.view_as(t) for t in (a, b, start)
+        ]
+        states, old = [], start
+        for t in range(len(b)):
+            if ctx.truncate and t and t % ctx.truncate == 0:
+                old = old.detach()
+            new = next_state(a if a.dim() == 1 else a[t], b[t], old, ctx.complex_state)
+            old = new if lengths is None else torch.where((t < lengths)[:, None], new, old)
+            states.append(old)
+        return torch.autograd.grad(torch.stack(states), inputs, c_gradient, create_graph=differentiate_again)
