@@ -16,7 +16,7 @@ from zoo.cells import CELLS, CellRow
 from zoo.cells.base import Cell, State
 from zoo.cells.projections import ProjectionFactory
 from zoo.diagnostics import ensemble
-from zoo.diagnostics.base import StoredResult
+from zoo.diagnostics.base import Result
 from zoo.diagnostics.jacobian import jacobian, jacobian_at
 from zoo.diagnostics.lattice import lattice, node_gradients
 from zoo.diagnostics.subject import config_of, without_task
@@ -241,4 +241,4 @@ def test_the_lattice_of_a_card_has_no_more_steps_than_its_task(small_zoo, tmp_pa
     monkeypatch.setattr(lattices, "RUNS", 2)
     for steps, expected in ((3, 3), (28, 28), (99, 28)):
         lattices.write(replace(entry, task=entry.task.model_copy(update={"steps": steps})), tmp_path)
-        assert StoredResult.from_json(json.loads((tmp_path / lattices.FILE).read_text())).setting["steps"] == expected
+        assert Result.from_json(json.loads((tmp_path / lattices.FILE).read_text())).setting["steps"] == expected

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from zoo.diagnostics.base import Array, Axis, StoredResult
+from zoo.diagnostics.base import Array, Axis, Result
 from zoo.publishing import claims
 
 Ticks = Sequence[str | int | float]
@@ -20,44 +20,44 @@ def array(values: object, **axes: Ticks) -> Array:
     return Array(numbers, (*named, *rest))
 
 
-def part(**arrays: Array) -> StoredResult:
-    return StoredResult({}, arrays, ())
+def part(**arrays: Array) -> Result:
+    return Result({}, arrays, ())
 
 
 LOSSES = ("last", "all")
 
 
-def ratios(**cells: float) -> dict[str, StoredResult]:
+def ratios(**cells: float) -> dict[str, Result]:
     return {c.replace("_", "-"): part(ratio=array([v, v], loss=LOSSES)) for c, v in cells.items()}
 
 
-def spreads(**cells: float) -> dict[str, StoredResult]:
+def spreads(**cells: float) -> dict[str, Result]:
     return {c.replace("_", "-"): part(spread=array([[0.1, v]])) for c, v in cells.items()}
 
 
-def norms(**cells: Sequence[Sequence[float]]) -> dict[str, StoredResult]:
+def norms(**cells: Sequence[Sequence[float]]) -> dict[str, Result]:
     """By layer: the norm in the first half of thirty updates, and in the second."""
     values = {c: [[a] * 15 + [b] * 15 for a, b in layers] for c, layers in cells.items()}
     return {c: part(norm=array(v)) for c, v in values.items()}
 
 
-def losses(**cells: float) -> dict[str, StoredResult]:
+def losses(**cells: float) -> dict[str, Result]:
     return {c: part(loss=array([2.3] * 10 + [v] * 10)) for c, v in cells.items()}
 
 
-def errors(mean: float, variance: float) -> dict[str, StoredResult]:
+def errors(mean: float, variance: float) -> dict[str, Result]:
     pair = {"mean": mean, "variance": variance}
     return {"a": part(**{k: array(np.full((1, 1, 4), v), against=("last",)) for k, v in pair.items()})}
 
 
-def indicators(suffix: str = "", **cells: float) -> dict[str, StoredResult]:
+def indicators(suffix: str = "", **cells: float) -> dict[str, Result]:
     return {
         f"{c}{suffix}": part(indicator=array(np.full((1, 5), v)), metric=array(np.full(5, 0.8)))
         for c, v in cells.items()
     }
 
 
-def gates(**cells: dict[str, float]) -> dict[str, StoredResult]:
+def gates(**cells: dict[str, float]) -> dict[str, Result]:
     return {
         c: part(norm=array(np.array(list(w.values()))[None, :, None], layer=(1,), weights=tuple(w)))
         for c, w in cells.items()
@@ -72,26 +72,26 @@ def curve(first: float, at: int, middle: float, last: float, n: int = 150) -> li
     return [*np.linspace(first, middle, at + 1), *np.linspace(middle, last, n - at)[1:]]
 
 
-def histograms(*edges: float) -> StoredResult:
+def histograms(*edges: float) -> Result:
     """By layer: the share of outputs near 0 and 1."""
     rows = [[e / 2, (1 - e) / 2, (1 - e) / 2, e / 2] for e in edges]
     return part(last=array(rows, layer=range(1, len(rows) + 1), bin=(0.0, 0.3, 0.6, 0.95)))
 
 
-def late(early: float, late: float) -> dict[str, StoredResult]:
+def late(early: float, late: float) -> dict[str, Result]:
     moves = [[[early] * 9 + [late] * 4]]
     return {"rin-1x100-mnist-rows": part(variance=array(moves, against=("previous",)))}
 
 
-def powers(growth: float, norm: float = 0.9) -> StoredResult:
+def powers(growth: float, norm: float = 0.9) -> Result:
     return part(powers=array([growth ** np.arange(1, 21)]), norm=array([norm]), modulus=array([growth]))
 
 
-def both(tag: str, stored: StoredResult, other: StoredResult) -> dict[str, StoredResult]:
+def both(tag: str, stored: Result, other: Result) -> dict[str, Result]:
     return {tag: stored, f"{tag}, standardised": other}
 
 
-def lattice(back: float, down: float) -> dict[str, StoredResult]:
+def lattice(back: float, down: float) -> dict[str, Result]:
     """Gradients of two layers at two steps, relative to the top right one."""
     return {"lstm": part(mean=array([[[0.1, down], [back, 1.0]]], loss=("last",)))}
 

@@ -1,11 +1,11 @@
-"""What every analysis returns: arrays whose axes have names, and the setting in which they were computed. No torch."""
+"""What every analysis returns: arrays with named axes, and the setting in which they were computed. No torch."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +67,9 @@ class Array:
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
         """Return every slice along the last `dimensions` axes, with a title: its ticks on the other axes."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
-        places = [
-            dict(zip((a.name for a in outer), ticks, strict=True)) for ticks in product(*(a.ticks for a in outer))
-        ]
-        return [(", ".join(f"{name} {tick}" for name, tick in p.items()), self.at(**p)) for p in places]
+        names, places = [axis.name for axis in outer], product(*(axis.ticks for axis in outer))
+        chosen = [dict(zip(names, ticks, strict=True)) for ticks in places]
+        return [(", ".join(f"{name} {tick}" for name, tick in c.items()), self.at(**c)) for c in chosen]
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data with values of six significant digits; infinite values and NaN become null."""
@@ -107,74 +106,53 @@ def histograms(
 
 @dataclass(frozen=True)
 class Result:
-    """Base of all results. A subclass adds arrays as fields and sums them up in `lines`."""
+    """What an analysis returns: arrays by name, which are attributes too, such as `result.mean`.
+
+    setting: what was analysed and how, as short names and values for a caption. lines: a summary of the numbers, one
+    sentence a line. summarised: names of the arrays whose every number is in `lines`.
+    """
 
     setting: Mapping[str, Any]
-    """What was analysed and how, as short names and values for a caption."""
+    arrays: Mapping[str, Array]
+    lines: tuple[str, ...] = ()
+    summarised: tuple[str, ...] = ()
 
-    paper: ClassVar[str] = ""
-    """Key in registry.yaml of the paper that defines the analysis."""
-    section: ClassVar[str] = ""
-    """Sections, equations and figures of that paper."""
-    summarised: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays whose every number is in `lines`."""
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        """The arrays by the names of their fields."""
-        return {f.name: v for f in fields(self) if isinstance(v := getattr(self, f.name), Array)}
-
-    @property
-    def lines(self) -> list[str]:
-        """A summary of the numbers, one sentence a line."""
-        return []
+    def __getattr__(self, name: str) -> Array:
+        arrays: Mapping[str, Array] = self.__dict__.get("arrays", {})
+        if name not in arrays:
+            raise AttributeError(f"There is no array {name!r}; there are: {', '.join(arrays)}.")
+        return arrays[name]
 
     @property
     def caption(self) -> str:
-        """The setting as a text."""
+        """The setting as text."""
         return "; ".join(f"{key} {value}" for key, value in self.setting.items())
 
+    def only(self, *names: str) -> Self:
+        """Return the result without the arrays that are not in `names`."""
+        return replace(self, arrays={name: self.arrays[name] for name in names})
+
     def to_json(self) -> dict[str, Any]:
+        """Return JSON data from which `from_json` makes the result again."""
         arrays = {name: array.to_json() for name, array in self.arrays.items()}
-        return {"setting": dict(self.setting), "lines": self.lines, **arrays}
-
-
-@dataclass(frozen=True)
-class StoredResult(Result):
-    """A result of any analysis, read from the JSON in which it was stored."""
-
-    stored_arrays: Mapping[str, Array]
-    stored_lines: tuple[str, ...]
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        return dict(self.stored_arrays)
-
-    @property
-    def lines(self) -> list[str]:
-        return list(self.stored_lines)
+        return {"setting": dict(self.setting), "lines": list(self.lines), **arrays}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the result that `Result.to_json` described."""
+        """Return the result that `to_json` described."""
         arrays = {key: Array.from_json(value) for key, value in data.items() if key not in ("setting", "lines")}
         return cls(data["setting"], arrays, tuple(data["lines"]))
 
-    @classmethod
-    def read(cls, path: Path, shown: bool = False) -> dict[str, Self]:
-        """Return the results in a JSON file by title: those of its list "shown", or the one that it is, titled "".
 
-        Raises StorageError if the file cannot be read or holds something else.
-        """
-        try:
-            data = json.loads(path.read_bytes())
-            parts = data["shown"] if shown else [{"title": "", "result": data}]
-            return {part["title"]: cls.from_json(part["result"]) for part in parts}
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read ({error.strerror}).") from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise StorageError(f"{path} is damaged. A program writes this file; restore it from git.") from error
+def read_results(path: Path) -> dict[str, Result]:
+    """Return the results in a JSON file by title: those of its list "shown", or its only result, titled "".
 
-    def only(self, *names: str) -> "StoredResult":
-        """Return the result without the arrays that are not in `names`."""
-        return replace(self, stored_arrays={name: self.stored_arrays[name] for name in names})
+    Raises StorageError if the file cannot be read or holds something else.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+        return {p["title"]: Result.from_json(p["result"]) for p in data.get("shown", [{"title": "", "result": data}])}
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise StorageError(f"{path} is damaged. A program writes this file; restore it from git.") from error

@@ -5,7 +5,6 @@ Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with lear
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,69 +21,37 @@ from ..registry.schema import Recipe
 from ..training.evaluation import score
 from ..training.loop import Updater
 from .base import Array, Axis, Result, histograms
-from .subject import describe, requires_recurrent
+from .subject import Inputs, Lengths, Targets, describe, requires_recurrent
 
 BINS = 40
 EARLY = 60
 """Epochs in which the thesis sees little improvement of its sigmoid network."""
 
 
-@dataclass(frozen=True)
-class Gradients(Result):
-    """norm: (layer,), the norm of the gradient of the mean loss for all parameters of a layer, summed over time as in
-    training; in units of the loss per unit of the parameters."""
-
-    norm: Array
-
-    paper = "star"
-    section = "Fig. 3 (a)"
-
-    @property
-    def lines(self) -> list[str]:
-        first, last = self.norm.values[0], self.norm.values[-1]
-        if len(self.norm.values) == 1 or last == 0:
-            return [f"Gradient norm of the layer: {first:.3g}."]
-        return [f"Gradient norms: layer 1 {first:.3g}, last layer {last:.3g}; ratio {first / last:.3g}."]
-
-
-@dataclass(frozen=True)
-class Evolution(Result):
-    """norm: (layer, update), gradient norms as in Gradients, before clipping, of each update recorded.
-    loss: (update,), the mean loss of that update's batch."""
-
-    norm: Array
-    loss: Array
-
-    paper = "star"
-    section = "Fig. 3 (b) and (c)"
-
-    @property
-    def lines(self) -> list[str]:
-        first, last = self.loss.values[0], self.loss.values[-1]
-        return [f"Loss {first:.3g} at the first update recorded, {last:.3g} at the last."]
-
-
 def gradients(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    y: Tensor,  # targets as in evaluation.score
-    lengths: Tensor | None = None,  # (batch,)
-    target: Target = "class",
-) -> Gradients:
-    """Compute the gradient norm of each layer on one batch, in eval mode. Split.batch of zoo.data makes such batches."""
-    norms = np.array(per_epoch(network, x, y, lengths, target))
+    network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths = None, target: Target = "class"
+) -> Result:
+    """Compute the gradient norm of each layer on one batch, in eval mode: "Gating revisited", Fig. 3 (a).
+
+    Split.batch of zoo.data makes such batches. norm: (layer,), the norm of the gradient of the mean loss with respect to
+    all parameters of a layer, summed over time as in training; in units of the loss per unit of the parameters.
+    """
+    norms = per_epoch(network, x, y, lengths, target)
     setting = {"of": describe(network.config), "sequences": len(x), "steps": x.shape[1]}
-    return Gradients(setting, Array(norms, (Axis.counted("layer", len(norms)),), log=True))
+    norm = Array(np.array(norms), (Axis.counted("layer", len(norms)),), log=True)
+    return Result(setting, {"norm": norm}, (compare_ends(norms),))
+
+
+def compare_ends(norms: Sequence[float]) -> str:
+    """Return the gradient norms of the first and the last layer, and their ratio, in words."""
+    first, last = norms[0], norms[-1]
+    if len(norms) == 1 or last == 0:
+        return f"Gradient norm of the layer: {first:.3g}."
+    return f"Gradient norms: layer 1 {first:.3g}, last layer {last:.3g}; ratio {first / last:.3g}."
 
 
 @requires_recurrent
-def per_epoch(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    y: Tensor,  # targets as in evaluation.score
-    lengths: Tensor | None,  # (batch,)
-    target: Target,
-) -> list[float]:
+def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
     """Return the norm of each layer, bottom to top; leave the network's gradients and mode as they are."""
     parameters = [[p for p in layer.parameters() if p.requires_grad] for layer in network.layers]
     with torch.enable_grad():
@@ -103,11 +70,13 @@ def _norm(tensors: list[Tensor]) -> float:
 def evolution(
     network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Evolution:  # fmt: skip
-    """Train for a number of updates and record every `every`-th and the last. The network is changed.
+) -> Result:  # fmt: skip
+    """Train a network, which changes it, and record every `every`-th update and the last: Fig. 3 (b) and (c).
 
     Optimizer, batch size and clipping are the recipe's, and the learning rate is its full rate throughout. The order of
     the examples is drawn from the recipe's seed. report: called with the updates done and their total.
+
+    norm: (layer, update), gradient norms as in `gradients`, before clipping. loss: (update,), the mean loss of the batch.
     """
     updater = Updater(network, recipe.optimizer, target, max_grad_norm=recipe.max_grad_norm)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
@@ -127,61 +96,35 @@ def evolution(
             recorded.append(i + 1)
         report(i + 1, updates)
     axis = Axis("update", tuple(recorded))
-    return Evolution(
-        {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed},
-        Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), "gradient norm", log=True),
-        Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
+    arrays = {
+        "norm": Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), "gradient norm", log=True),
+        "loss": Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
+    }
+    setting = {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed}
+    return Result(
+        setting, arrays, (f"Loss {losses[0]:.3g} at the first update recorded, {losses[-1]:.3g} at the last.",)
     )
 
 
 def _optimization(recipe: Recipe) -> dict[str, Any]:
-    optimizer = f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}"
-    return {"batch": recipe.batch_size, "optimizer": optimizer}
-
-
-@dataclass(frozen=True)
-class Feedforward(Result):
-    """Diagnostics after every epoch of training.
-
-    A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
-    averaged over the examples.
-    B, loss and accuracy: (epoch,), on the training data after each epoch, in nats and as a fraction.
-    C, outputs: (layer, epoch), mean absolute hidden outputs. means: (layer,), the means of the hidden outputs with their
-    signs after the last epoch. last: (layer, from), the share of those outputs in each bin of equal width, whose left edge
-    is `from`.
-    """
-
-    gradient: Array
-    loss: Array
-    accuracy: Array
-    outputs: Array
-    means: Array
-    last: Array
-
-    paper = "chen"
-    section = "sections 3.3 and 3.4, Fig. 3.3-3.10"
-
-    @property
-    def lines(self) -> list[str]:
-        medians = np.median(self.gradient.values, axis=1)
-        loss, accuracy = self.loss.values, 100 * self.accuracy.values
-        early = min(EARLY, len(loss)) - 1
-        return [
-            f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(f'{m:.3g}' for m in medians)}.",
-            f"B: loss {loss[0]:.3g} after epoch 1, {loss[early]:.3g} after {early + 1}, {loss[-1]:.3g} after {len(loss)}; "
-            f"accuracy {accuracy[0]:.1f}, {accuracy[early]:.1f} and {accuracy[-1]:.1f} %.",
-            f"C: mean absolute hidden outputs at the end: {', '.join(f'{h:.3g}' for h in self.outputs.values[:, -1])}.",
-        ]
+    return {"batch": recipe.batch_size, "optimizer": f"{recipe.optimizer.name}, {recipe.optimizer.lr:g}"}
 
 
 def feedforward(
     network: Network, data: Split, recipe: Recipe, target: Target = "class",
     report: Callable[[int, int], None] = lambda done, total: None,
-) -> Feedforward:  # fmt: skip
-    """Train a feed-forward classifier by a recipe, at its full learning rate, and record A, B and C after every epoch.
+) -> Result:  # fmt: skip
+    """Train a feed-forward classifier, which changes it, and record diagnostics A, B and C after every epoch: Chen 2022.
 
-    The order of the examples is drawn from the recipe's seed, and a last incomplete batch is used too. The network is
-    changed. report: called with the epochs done and their total. Raises RequestError for other networks.
+    The learning rate is the recipe's full rate throughout. The order of the examples is drawn from the recipe's seed, and
+    a last incomplete batch is used too. report: called with the epochs done and their total.
+
+    A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
+    averaged over the examples. B, loss and accuracy: (epoch,), on the training data, in nats and as a fraction.
+    C, outputs: (layer, epoch), mean absolute hidden outputs. means: (layer,), the signed means of the hidden outputs after
+    the last epoch. last: (layer, from), the share of these outputs in each bin of equal width; `from` is its left edge.
+
+    Raises RequestError for other networks.
     """
     if not isinstance(network, FeedForward) or target != "class":
         raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
@@ -205,20 +148,28 @@ def feedforward(
     hidden = [h.detach().flatten().cpu() for h in hidden]
     shares, edges = histograms([h.numpy() for h in hidden], BINS, (0.0, 1.0))
     epochs, layers = Axis.counted("epoch", recipe.epochs), Axis.counted("layer", len(hidden))
-    layers_and_head = Axis("layer", (*layers.ticks, "output"))
     setting = {
         "of": network.config.name, "epochs": recipe.epochs, **_optimization(recipe), "examples": len(x),
         "seed": recipe.seed,
     }  # fmt: skip
-    return Feedforward(
-        setting,
-        gradient=Array(np.array(slopes).T, (layers_and_head, epochs), "mean |dy/dW|", log=True),
-        loss=Array(np.array(losses), (epochs,), "nats"),
-        accuracy=Array(np.array(accuracies), (epochs,), "fraction"),
-        outputs=Array(np.array(outputs).T, (layers, epochs), "mean |h|"),
-        means=Array(np.array([float(h.mean()) for h in hidden]), (layers,), "mean h"),
-        last=Array(shares, (layers, edges), "hidden output"),
-    )
+    arrays = {
+        "gradient": Array(
+            np.array(slopes).T, (Axis("layer", (*layers.ticks, "output")), epochs), "mean |dy/dW|", log=True
+        ),
+        "loss": Array(np.array(losses), (epochs,), "nats"),
+        "accuracy": Array(np.array(accuracies), (epochs,), "fraction"),
+        "outputs": Array(np.array(outputs).T, (layers, epochs), "mean |h|"),
+        "means": Array(np.array([float(h.mean()) for h in hidden]), (layers,), "mean h"),
+        "last": Array(shares, (layers, edges), "hidden output"),
+    }
+    early = min(EARLY, recipe.epochs) - 1
+    shown = [100 * accuracies[i] for i in (0, early, -1)]
+    return Result(setting, arrays, (
+        f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(f'{m:.3g}' for m in np.median(slopes, axis=0))}.",
+        f"B: loss {losses[0]:.3g} after epoch 1, {losses[early]:.3g} after {early + 1}, {losses[-1]:.3g} after "
+        f"{recipe.epochs}; accuracy {shown[0]:.1f}, {shown[1]:.1f} and {shown[2]:.1f} %.",
+        f"C: mean absolute hidden outputs at the end: {', '.join(f'{h:.3g}' for h in outputs[-1])}.",
+    ))  # fmt: skip
 
 
 def _mean_sizes(tensors: Sequence[Tensor]) -> list[float]:

@@ -4,8 +4,8 @@ The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalu
 Bengio 2013 as the RNN overview retells it (section 3.1, eq. 17 and 18), and the lecture on h_t = W^T h_{t-1}.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,43 +22,21 @@ from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
 from .ensemble import Node, Weights, draw, start_values
-from .subject import describe, layer_inputs, requires_recurrent, unroll, without_task
+from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, unroll, without_task
 
-WHICH = ("input", "state")
 GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
 """Bounds of the derivatives of activation functions."""
 
 
-@dataclass(frozen=True)
-class Jacobian(Result):
-    """Singular values of one step of each layer. Pure numbers.
-
-    values: (which, layer, index), in descending order. which: "input" is J = dh_t / dx_t (eq. 6, 8, 13), "state" is
-    H = dh_t / dh_{t-1} (eq. 7, 9, 14). h is the output; other states, such as c, are held constant. NaN fills up the
-    Jacobians that have fewer singular values.
-    """
-
-    values: Array
-
-    paper = "star"
-    section = "sections 3.1 and 4, eq. 6-9, 13 and 14"
-
-    @property
-    def lines(self) -> list[str]:
-        lines = []
-        for which, text in (("input", "dh/dx"), ("state", "dh/dh")):
-            values = self.values.at(which=which).values
-            low, high = np.nanmin(values), np.nanmax(values)
-            equal = high - low < 1e-6 * max(high, 1e-30)
-            lines.append(f"Singular values of {text}: {f'all {high:.6g}' if equal else f'{low:.3g} to {high:.3g}'}.")
-        return lines
-
-
-def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
-    """Compute the singular values at x = h = 0, with the random weights of ensemble.draw, in float64.
+def jacobian(config: Config, *, seed: int = 0) -> Result:
+    """Compute the singular values of one step of each layer at x = h = 0, with the weights of ensemble.draw, in float64.
 
     Inputs are as wide as the layers. A ReLU has no derivative at zero. torch takes 0 for it, so cells with a ReLU have
     singular values of 0 here. Raises RequestError for networks without time steps or with two directions.
+
+    values: (which, layer, index), pure numbers in descending order. which: "input" is J = dh_t / dx_t (eq. 6, 8, 13),
+    "state" is H = dh_t / dh_{t-1} (eq. 7, 9, 14). h is the output; other states, such as c, are held constant. NaN fills
+    up the Jacobians that have fewer singular values.
     """
     config = without_task(config.architecture, name=config.name)
     ensemble = draw(config, 1, 1, torch.Generator().manual_seed(seed), torch.float64)
@@ -67,17 +45,12 @@ def jacobian(config: Config, *, seed: int = 0) -> Jacobian:
         zeros, only_run = tuple(s[0] for s in ensemble.zero_state(node)), {name: w[0] for name, w in weights.items()}
         layers.append(_singular_values(node, only_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
     setting = {"of": describe(config), "at": "x = h = 0", "weights": start_values(config), "seed": seed}
-    return Jacobian(setting, values=_array(layers))
+    return _result(setting, layers)
 
 
 @requires_recurrent
-def jacobian_at(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-    step: int = -1,
-) -> Jacobian:
-    """Compute the singular values for a network with its weights, at the states that it has at one time step.
+def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, step: int = -1) -> Result:
+    """Compute what `jacobian` computes, for a network with its weights, at the states that it has at one time step.
 
     step: index of the time step, from the end of the shortest sequence if negative. The singular values of each sequence
     are sorted before their mean over the batch is taken. Of a bidirectional network, the forward direction is analysed.
@@ -91,7 +64,7 @@ def jacobian_at(
             node = Node(direction)
             layers.append(_singular_values(node, dict(node.named_parameters()), inputs[t], states[t]))
     setting = {"of": describe(network.config), "at": f"step {t + 1}", "mean over": f"{len(x)} sequences"}
-    return Jacobian(setting, values=_array(layers))
+    return _result(setting, layers)
 
 
 def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
@@ -109,53 +82,34 @@ def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> l
     return values
 
 
-def _array(layers: list[list[Tensor]]) -> Array:
-    """Return the array of the singular values of J and of H of each layer."""
+def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
+    """Return the result for the singular values of J and of H of each layer."""
     longest = max(len(values) for pair in layers for values in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
-    axes = (Axis("which", WHICH), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
-    return Array(np.array(padded).swapaxes(0, 1), axes, "singular value")
-
-
-@dataclass(frozen=True)
-class Eigenvalues(Result):
-    """Spectra of every square block (a gate's) of every dense recurrent map; RIN's include its identity. Pure numbers.
-
-    modulus: (matrix, index), |lambda| in descending order. norm: (matrix,), the largest singular value.
-    powers: (matrix, step), the mean of |(W^T)^t h_0| / |h_0| over random h_0; in the long run its logarithm grows by the
-    logarithm of the spectral radius per step.
-
-    An error that passes through the matrix alone vanishes for sure if norm < 1 / gamma, where gamma bounds the derivative
-    of the activation function: 1 for tanh and 1/4 for the sigmoid (eq. 17). It can only explode if the norm is larger. The
-    overview calls the quantity both the largest eigenvalue and the largest singular value; the bound holds for the
-    singular value.
-    """
-
-    modulus: Array
-    norm: Array
-    powers: Array
-
-    paper = "pascanu"
-    section = "eq. 17-18 of the overview, section 3.1"
-
-    @property
-    def lines(self) -> list[str]:
-        lines = []
-        for i, name in enumerate(self.norm.axis("matrix").ticks[:8]):
-            radius, norm = self.modulus.values[i, 0], self.norm.values[i]
-            functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
-            vanish = f"errors vanish for sure through it alone and {functions}"
-            verdict = vanish if functions else "no bound says that errors vanish"
-            lines.append(f"{name}: spectral radius {radius:.3g}, norm {norm:.3g}; {verdict}.")
-        return lines
+    axes = (Axis("which", ("input", "state")), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
+    array, lines = Array(np.array(padded).swapaxes(0, 1), axes, "singular value"), []
+    for text, values in zip(("dh/dx", "dh/dh"), array.values, strict=True):
+        low, high = np.nanmin(values), np.nanmax(values)
+        equal = high - low < 1e-6 * max(high, 1e-30)
+        lines.append(f"Singular values of {text}: {f'all {high:.6g}' if equal else f'{low:.3g} to {high:.3g}'}.")
+    return Result(setting, {"values": array}, tuple(lines))
 
 
 @requires_recurrent
 @torch.no_grad()
-def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Eigenvalues:
-    """Compute the spectra of a network's matrices, and the growth of h_t = W^T h_{t-1} from `starts` random h_0.
+def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Result:
+    """Compute the spectra of every square block (a gate's) of every dense recurrent map; RIN's include its identity.
 
     Maps that are not dense, or have no square blocks, are left out. Raises RequestError if no map is left.
+
+    modulus: (matrix, index), |lambda| in descending order. norm: (matrix,), the largest singular value.
+    powers: (matrix, step), the mean of |h_t| / |h_0| over `starts` random h_0, where h_t = W^T h_{t-1}; in the long run its
+    logarithm grows by the logarithm of the spectral radius per step.
+
+    An error that passes through the matrix alone vanishes for sure if norm < 1 / gamma, where gamma bounds the derivative
+    of the activation function: 1 for tanh and 1/4 for the sigmoid (eq. 17). The error can only explode if the norm is
+    larger. The overview calls the quantity both the largest eigenvalue and the largest singular value; the bound holds for
+    the singular value.
     """
     matrices = {
         label: matrix
@@ -178,11 +132,23 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
             powers[i, t] = float((h.norm(dim=0) / first_norms).mean())
     norms = np.array([float(torch.linalg.matrix_norm(matrix, 2)) for matrix in matrices.values()])
     axis = Axis("matrix", tuple(matrices))
+    arrays = {
+        "modulus": Array(modulus, (axis, Axis.counted("index", width))), "norm": Array(norms, (axis,)),
+        "powers": Array(powers, (axis, Axis.counted("step", steps)), "|h_t| / |h_0|", log=True),
+    }  # fmt: skip
+    lines = tuple(
+        f"{name}: spectral radius {radius:.3g}, norm {norm:.3g}; {_verdict(norm)}."
+        for name, radius, norm in [*zip(matrices, modulus[:, 0], norms, strict=True)][:8]
+    )
     setting = {"of": describe(network.config), "linear model": "h_t = W^T h_{t-1}", "starts": starts}
-    return Eigenvalues(
-        setting, Array(modulus, (axis, Axis.counted("index", width))), Array(norms, (axis,)),
-        Array(powers, (axis, Axis.counted("step", steps)), "|h_t| / |h_0|", log=True),
-    )  # fmt: skip
+    return Result(setting, arrays, lines)
+
+
+def _verdict(norm: float) -> str:
+    functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
+    return (
+        f"errors vanish for sure through it alone and {functions}" if functions else "no bound says that errors vanish"
+    )
 
 
 def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:

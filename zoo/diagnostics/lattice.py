@@ -6,8 +6,7 @@ networks, because every tensor has a leading dimension of runs.
 
 import copy
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -28,64 +27,26 @@ LOSSES = ("last", "all")
 """The loss on the output at the last step, and on the outputs at all steps."""
 
 
-@dataclass(frozen=True)
-class Lattice(Result):
-    """Gradient norms at every node, over many random networks.
-
-    mean: (loss, layer, step), the mean over the runs of |g_w|, g_w = (dh_t^l / dw)^T g_{h_t^l} (eq. 3). This is the
-    gradient for the node's own copy of the parameters, not the sum over time.
-    spread: (loss, layer, step), the standard deviation of |g_w| divided by its mean.
-    ratio: (loss,), the mean at layer 1 and step 1 divided by the mean at the last layer and step.
-    depth: (loss,), the mean at layer 1 and the last step divided by the mean at the last layer and step.
-    """
-
-    mean: Array
-    spread: Array
-    ratio: Array
-    depth: Array
-
-    paper = "star"
-    section = "section 3.1, Fig. 2, 6 and 7"
-    summarised = ("ratio", "depth")
-
-    @property
-    def lines(self) -> list[str]:
-        layers, steps = (len(self.mean.axis(name).ticks) for name in ("layer", "step"))
-        lines = []
-        for loss, text in (("last", "on the last output"), ("all", "on all outputs")):
-            ratio, depth = (float(array.at(loss=loss).values) for array in (self.ratio, self.depth))
-            same_step = f" and {_times(depth)} at step {steps}" if layers > 1 else ""
-            lines.append(
-                f"With the loss {text}, compared with layer {layers} at step {steps}, the gradient at layer 1 is "
-                f"{_times(ratio)} at step 1{same_step}. From one network to the next it varies by at most "
-                f"{100 * self.spread.at(loss=loss).values.max():.0f} % of its mean (standard deviation)."
-            )
-        return lines
-
-
-def _times(ratio: float) -> str:
-    """Return a ratio in words: `about as large`, `3.2 times larger` or, for a ratio below one, `1,500 times smaller`."""
-    if ratio == 0 or 0.9 < ratio < 1.1:
-        return "about as large" if ratio else "zero"
-    factor = ratio if ratio > 1 else 1 / max(ratio, 1e-300)
-    text = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{float(f'{factor:.2g}'):,.0f}"
-    return f"{text} times {'larger' if ratio > 1 else 'smaller'}"
-
-
 def lattice(
     config: Config, *, runs: int = 1000, steps: int = 10, seed: int = 0, biases: bool = True,
     dtype: torch.dtype = torch.float32, report: Callable[[int, int], None] = lambda done, total: None,
-) -> Lattice:  # fmt: skip
+) -> Result:  # fmt: skip
     """Compute gradient norms at every node of `runs` untrained networks of a config's architecture, whatever its task.
 
     Weights and inputs are those of ensemble.draw; inputs are as wide as the layers. The loss is v_T h_T ("last") or the
     sum of v_t h_t ("all") with random v of length 1, so that every output gets an error of length 1 whatever the cell.
     biases: True to count them among the parameters. report: called with the runs done and their total.
 
+    mean: (loss, layer, step), the mean over the runs of |g_w|, g_w = (dh_t^l / dw)^T g_{h_t^l} (eq. 3). This is the
+    gradient with respect to the node's own copy of the parameters, not the sum over time.
+    spread: (loss, layer, step), the standard deviation of |g_w| divided by its mean.
+    ratio: (loss,), the mean at layer 1 and step 1 divided by the mean at the last layer and step.
+    depth: (loss,), the mean at layer 1 and the last step divided by the mean at the last layer and step.
+
     Raises RequestError for networks without time steps or with two directions, and for less than two runs or one step.
     """
     if runs < 2 or steps < 1:
-        raise RequestError(f"A lattice needs two runs and one step at least; got {runs} and {steps}.")
+        raise RequestError(f"A lattice needs at least two runs and one step; got {runs} and {steps}.")
     config = without_task(config.architecture, steps, config.name)
     layers_inside = cell_row(config.architecture.cell).layers_inside
     parameters = sum(p.numel() for node in layers_of(config) for p in node.parameters())
@@ -106,13 +67,37 @@ def lattice(
         "input": "x_t = 0.5 x_{t-1} + 0.5 N(0, 1)", "parameters": "with biases" if biases else "without biases",
         "seed": seed,
     }  # fmt: skip
-    return Lattice(
-        setting,
-        mean=Array(mean.numpy(), axes, "gradient norm", log=True),
-        spread=Array((std / mean.clamp_min(tiny)).numpy(), axes, "standard deviation / mean"),
-        ratio=Array((mean[:, 0, 0] / corner).numpy(), axes[:1], log=True),
-        depth=Array((mean[:, 0, -1] / corner).numpy(), axes[:1], log=True),
-    )
+    arrays = {
+        "mean": Array(mean.numpy(), axes, "gradient norm", log=True),
+        "spread": Array((std / mean.clamp_min(tiny)).numpy(), axes, "standard deviation / mean"),
+        "ratio": Array((mean[:, 0, 0] / corner).numpy(), axes[:1], log=True),
+        "depth": Array((mean[:, 0, -1] / corner).numpy(), axes[:1], log=True),
+    }
+    return Result(setting, arrays, summarise(arrays), summarised=("ratio", "depth"))
+
+
+def summarise(arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return a sentence for each loss that compares layer 1 with the last layer and step."""
+    layers, steps = (len(arrays["mean"].axis(name).ticks) for name in ("layer", "step"))
+    lines = []
+    for loss, text in zip(LOSSES, ("on the last output", "on all outputs"), strict=True):
+        ratio, depth = (float(arrays[name].at(loss=loss).values) for name in ("ratio", "depth"))
+        same_step = f" and {_times(depth)} at step {steps}" if layers > 1 else ""
+        lines.append(
+            f"With the loss {text}, compared with layer {layers} at step {steps}, the gradient at layer 1 is "
+            f"{_times(ratio)} at step 1{same_step}. From one network to the next it varies by at most "
+            f"{100 * arrays['spread'].at(loss=loss).values.max():.0f} % of its mean (standard deviation)."
+        )
+    return tuple(lines)
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio in words, such as `about as large`, `3.2 times larger` or `1,500 times smaller`."""
+    if ratio == 0 or 0.9 < ratio < 1.1:
+        return "about as large" if ratio else "zero"
+    factor = ratio if ratio > 1 else 1 / max(ratio, 1e-300)
+    text = f"{factor:.2g}" if factor < 10 or factor >= 1e6 else f"{float(f'{factor:.2g}'):,.0f}"
+    return f"{text} times {'larger' if ratio > 1 else 'smaller'}"
 
 
 def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool = True) -> Tensor:

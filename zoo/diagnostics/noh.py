@@ -6,7 +6,6 @@ dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is c if the ce
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +24,18 @@ from ..registry.metrics import TARGETS, Target
 from ..training.evaluation import score
 from .base import Array, Axis, Result
 from .ensemble import Node, require_one_direction
-from .subject import describe, evenly_spread, layer_inputs, memory_index, requires_recurrent, sequence_lengths, unroll
+from .subject import (
+    Inputs,
+    Lengths,
+    Targets,
+    describe,
+    evenly_spread,
+    layer_inputs,
+    memory_index,
+    requires_recurrent,
+    sequence_lengths,
+    unroll,
+)  # fmt: skip
 
 POINTS = 60
 """Time steps at which the indicator is computed, evenly spread over longer sequences."""
@@ -36,57 +46,15 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 Probe = Literal["ones", "signs"]
 
 
-@dataclass(frozen=True)
-class Noh(Result):
-    """How much the memory at step t depends on the first one. Pure numbers; NaN if every derivative is zero.
-
-    indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t.
-    end: (layer,), the same at every sequence's own last step.
-    """
-
-    indicator: Array
-    end: Array
-
-    paper = "chen"
-    section = "sections 4.2.2 and 5.1, Fig. 5.1-5.3"
-
-    @property
-    def lines(self) -> list[str]:
-        first, last = (self.indicator.axis("step").ticks[i] for i in (0, -1))
-        return [
-            f"Layer {layer}: the mean |ds_t/ds_0| is {_power(row[0])} at step {first} and {_power(row[-1])} at step {last}."
-            for layer, row in enumerate(self.indicator.values, start=1)
-        ]
-
-
-@dataclass(frozen=True)
-class History(Result):
-    """indicator: (layer, epoch), Noh.end after each epoch of a training run.
-    metric: (epoch,), the metric on the validation data; an accuracy is a fraction."""
-
-    indicator: Array
-    metric: Array
-
-    paper = "chen"
-    section = "section 5.1, Fig. 5.1 and 5.2"
-
-    @property
-    def lines(self) -> list[str]:
-        return [
-            f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, "
-            f"median {_power(float(np.nanmedian(row)))}."
-            for layer, row in enumerate(self.indicator.values, start=1)
-        ]
-
-
 def _power(logarithm: float) -> str:
     return f"{10.0**logarithm:.3g}" if np.isfinite(logarithm) else "0"
 
 
-def history(folder: Path) -> History:
+def history(folder: Path) -> Result:
     """Return what `rnnzoo train --diagnose noh` recorded in the folder of a run.
 
-    Raises RequestError if the run did not record noh in every epoch.
+    indicator: (layer, epoch), `end` of `noh` after each epoch. metric: (epoch,), the metric on the validation data; an
+    accuracy is a fraction. Raises RequestError if the run did not record noh in every epoch.
     """
     training = results.read(folder).training
     if training is None or not training.history or not all("noh" in epoch.diagnostics for epoch in training.history):
@@ -94,48 +62,55 @@ def history(folder: Path) -> History:
     epochs = training.history
     indicator = np.array([[np.nan if v is None else v for v in epoch.diagnostics["noh"]] for epoch in epochs]).T
     axes = (Axis.counted("layer", len(indicator)), Axis("epoch", tuple(epoch.epoch for epoch in epochs)))
+    arrays = {
+        "indicator": Array(indicator, axes, "log10 |ds_T/ds_0|"),
+        "metric": Array(np.array([epoch.validation_metric for epoch in epochs]), axes[1:], training.metric),
+    }
+    lines = tuple(
+        f"Layer {layer}: {_power(row[0])} after the first epoch, {_power(row[-1])} after the last, "
+        f"median {_power(float(np.nanmedian(row)))}."
+        for layer, row in enumerate(indicator, start=1)
+    )
     setting = {"of": training.model, "recipe": training.recipe_name, "seed": training.recipe.seed, "v": "ones"}
-    metric = np.array([epoch.validation_metric for epoch in epochs])
-    return History(setting, Array(indicator, axes, "log10 |ds_T/ds_0|"), Array(metric, axes[1:], training.metric))
+    return Result(setting, arrays, lines)
 
 
 @requires_recurrent
 def noh(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-    probe: Probe = "ones",
-    points: int = POINTS,
-) -> Noh:
-    """Compute the indicator of every layer at up to `points` steps, in eval mode.
+    network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, probe: Probe = "ones", points: int = POINTS
+) -> Result:
+    """Compute Noh's indicator, how much the memory depends on its start, of every layer at up to `points` steps.
 
     probe: v. "ones" is what the thesis uses: the gradient of the sum of s_t. In a sum, derivatives of different signs
     cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional networks.
+
+    indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t; NaN
+    if every derivative is zero. end: (layer,), the same at every sequence's own last step. The network is in eval mode.
     """
     longest = x.shape[1] if lengths is None else int(lengths.max())
     steps = evenly_spread(longest, points)
     rows = np.array(_log_derivatives(network, x, lengths, probe, [*steps, None]))
     layers, unit = Axis.counted("layer", len(rows)), "log10 |ds_t/ds_0|"
-    setting = {"of": describe(network.config), "sequences": len(x), "v": probe}
-    indicator = Array(rows[:, :-1], (layers, Axis("step", tuple(steps))), unit)
-    return Noh(setting, indicator, Array(rows[:, -1], (layers,), unit))
+    arrays = {
+        "indicator": Array(rows[:, :-1], (layers, Axis("step", tuple(steps))), unit),
+        "end": Array(rows[:, -1], (layers,), unit),
+    }
+    lines = tuple(
+        f"Layer {layer}: the mean |ds_t/ds_0| is {_power(row[0])} at step {steps[0]} and {_power(row[-2])} at step {steps[-1]}."
+        for layer, row in enumerate(rows, start=1)
+    )
+    return Result({"of": describe(network.config), "sequences": len(x), "v": probe}, arrays, lines)
 
 
 @requires_recurrent
-def per_epoch(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    y: Tensor,
-    lengths: Tensor | None,  # (batch,)
-    target: Target,
-) -> list[float | None]:
+def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
     """Return the indicator of each layer at each sequence's last step, None for a derivative of zero; y is not used."""
     logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in logs]
 
 
 def _log_derivatives(
-    network: RecurrentNetwork, x: Tensor, lengths: Tensor | None, probe: Probe, steps: Sequence[int | None]
+    network: RecurrentNetwork, x: Inputs, lengths: Lengths, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
     """Return log10 of the mean |v^T ds_t/ds_0| of every layer at every step t; None is each sequence's own last step."""
     require_one_direction(network.config)
@@ -166,33 +141,12 @@ def _random_signs(shape: torch.Size) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0)).sign()
 
 
-@dataclass(frozen=True)
-class Gates(Result):
-    """norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W.
-
-    W is one gate's block of one map, "input z" or "recurrent z". v has random signs and length 1.
-    """
-
-    norm: Array
-
-    paper = "chen"
-    section = "section 5.2, eq. 5.1-5.9"
-
-    @property
-    def lines(self) -> list[str]:
-        final = zip(self.norm.values[0, :, -1], self.norm.axis("weights").ticks, strict=True)
-        texts = [f"{name} {value:.3g}" for value, name in sorted(final, reverse=True)]
-        return [f"Layer 1 at the last step: {', '.join(texts)}."]
-
-
 @requires_recurrent
-def gates(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-    points: int = GATE_POINTS,
-) -> Gates:
-    """Compute the norms of every gate at up to `points` steps, at most as many as the shortest sequence has.
+def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points: int = GATE_POINTS) -> Result:
+    """Compute how much the memory depends on each gate's weights, at up to `points` steps: section 5.2, eq. 5.1-5.9.
+
+    norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is one gate's
+    block of one map, "input z" or "recurrent z". v has random signs and length 1. The steps end with the shortest sequence.
 
     The blocks of a map with as many rows as the input map are named by the cell's gates, those of other maps are
     numbered. Raises RequestError for bidirectional networks.
@@ -207,8 +161,10 @@ def gates(
     names = tuple(rows[-1])
     values = np.array([[row[name] for name in names] for row in rows])
     axes = (Axis.counted("layer", len(rows)), Axis("weights", names), Axis("step", tuple(steps)))
+    final = sorted(zip(values[0, :, -1], names, strict=True), reverse=True)
+    line = f"Layer 1 at the last step: {', '.join(f'{name} {value:.3g}' for value, name in final)}."
     setting = {"of": describe(network.config), "sequences": len(x)}
-    return Gates(setting, Array(values, axes, "|ds_t/dW|", log=True))
+    return Result(setting, {"norm": Array(values, axes, "|ds_t/dW|", log=True)}, (line,))
 
 
 def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> dict[str, list[float]]:
@@ -255,47 +211,24 @@ def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]
     return [(f"{projection} {label}", block) for label, block in zip(labels, blocks, strict=True)]
 
 
-@dataclass(frozen=True)
-class Dependency(Result):
-    """What a network achieves when a share of the steps at one end, "last" or "first", is replaced.
-
-    metric: (end, share), the accuracy as a fraction, or the squared error. loss: (end, share), the cross-entropy in nats,
-    or the squared error.
-    """
-
-    metric: Array
-    loss: Array
-
-    paper = "chen"
-    section = "sections 4.2.1 and 4.4.1"
-
-    @property
-    def lines(self) -> list[str]:
-        unit, cases = self.metric.unit, [(end, share) for end in ("last", "first") for share in (0.3, 0.9)]
-        texts = [
-            f"{self.metric.at(end=end, share=share).values:.3g} without the {end} {share:.0%}" for end, share in cases
-        ]
-        whole = self.metric.at(end="last", share=0.0).values
-        return [f"{unit[:1].upper()}{unit[1:]}: {whole:.3g} on whole sequences, {', '.join(texts)}."]
-
-
 @requires_recurrent
 @torch.no_grad()
 def dependency(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    y: Tensor,  # targets as in evaluation.score
-    lengths: Tensor | None = None,  # (batch,)
-    target: Target = "class",
-) -> Dependency:
-    """Measure a network, in eval mode, on sequences of which a part is replaced.
+    network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths = None, target: Target = "class"
+) -> Result:
+    """Measure what a network, in eval mode, achieves when a share of the steps at one end of each sequence is replaced.
 
     Words are replaced by "the", numbers by their mean over all steps and sequences. The thesis trains on altered
-    sequences; this tests a network as it is. Raises RequestError if there is a target at every step.
+    sequences; this tests a network as it is (sections 4.2.1 and 4.4.1). Raises RequestError if there is a target at every
+    step.
+
+    metric: (end, share), the accuracy as a fraction, or the squared error; end: "last" or "first". loss: (end, share), the
+    cross-entropy in nats, or the squared error.
     """
     if network.config.interface.readout == "every":
-        name = network.config.name
-        raise RequestError(f"{name} answers at every step, so that no answer depends on the whole sequence.")
+        raise RequestError(
+            f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
+        )
     steps = torch.arange(x.shape[1])
     ends = sequence_lengths(x, lengths)[:, None]
     neutral = _neutral_step(network, x)
@@ -304,12 +237,16 @@ def dependency(
         count = (share * ends).round()
         for j, replaced in enumerate(((steps >= ends - count) & (steps < ends), steps < count)):
             where = replaced.reshape(*replaced.shape, *[1] * (x.dim() - 2)).to(x.device)
-            loss, metric, n = score(target, network(torch.where(where, neutral, x), lengths), y)
-            values[j, i] = float(metric / n), float(loss / n)
-    axes = (Axis("end", ("last", "first")), Axis("share", SHARES))
-    setting = {"of": describe(network.config), "sequences": len(x)}
-    metrics, losses = values[..., 0], values[..., 1]
-    return Dependency(setting, Array(metrics, axes, TARGETS[target].title), Array(losses, axes, "loss"))
+            total, correct, n = score(target, network(torch.where(where, neutral, x), lengths), y)
+            values[j, i] = float(correct / n), float(total / n)
+    axes, unit = (Axis("end", ("last", "first")), Axis("share", SHARES)), TARGETS[target].title
+    metric, loss = Array(values[..., 0], axes, unit), Array(values[..., 1], axes, "loss")
+    texts = [
+        f"{metric.at(end=end, share=share).values:.3g} without the {end} {share:.0%}"
+        for end in ("last", "first") for share in (0.3, 0.9)
+    ]  # fmt: skip
+    line = f"{unit[:1].upper()}{unit[1:]}: {values[0, 0, 0]:.3g} on whole sequences, {', '.join(texts)}."
+    return Result({"of": describe(network.config), "sequences": len(x)}, {"metric": metric, "loss": loss}, (line,))
 
 
 def _neutral_step(network: RecurrentNetwork, x: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ recurrent network.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,49 +18,24 @@ from ..cells.base import State
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, histograms
-from .subject import describe, layer_inputs, requires_recurrent, sequence_lengths, valid_steps
+from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, sequence_lengths, valid_steps
 
 AGAINST = ("last", "previous")
-BINS = 40
 SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 """Functions that saturate, and the two values at which they do."""
 NEAR = 0.05
 """A value is saturated if it is within this part of the range of either end."""
 
 
-@dataclass(frozen=True)
-class Estimation(Result):
-    """Differences of a layer's outputs, over sequences and units, in the units of the activations.
-
-    mean: (against, layer, step), E[h_t - h_T] ("last", eq. 1) and E[h_t - h_{t-1}] ("previous", eq. 3, with h_0 = 0).
-    variance: (against, layer, step), of the same differences. With lengths, T is each sequence's own last step, and
-    steps beyond it do not count.
-    """
-
-    mean: Array
-    variance: Array
-
-    paper = "rin"
-    section = "eq. 1-3, Fig. 1 and 4"
-
-    @property
-    def lines(self) -> list[str]:
-        lines = []
-        for against, text in (("last", "h_t - h_T"), ("previous", "h_t - h_{t-1}")):
-            mean, variance = (array.at(against=against).values for array in (self.mean, self.variance))
-            bound, largest = np.nanmax(np.abs(mean)), np.nanmax(variance)
-            lines.append(f"E[{text}] is within {bound:.3g} of zero; its variance is at most {largest:.3g}.")
-        return lines
-
-
 @requires_recurrent
 @torch.no_grad()
-def estimation(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-) -> Estimation:
-    """Compute the average estimation errors of every layer's outputs, in eval mode."""
+def estimation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) -> Result:
+    """Compute the average estimation errors of every layer's outputs, in eval mode.
+
+    They are differences of outputs, over sequences and units, in the units of the activations. mean: (against, layer,
+    step), E[h_t - h_T] ("last", eq. 1) and E[h_t - h_{t-1}] ("previous", eq. 3, with h_0 = 0). variance: (against, layer,
+    step), of the same differences. With lengths, T is each sequence's own last step, and later steps do not count.
+    """
     ends, valid = sequence_lengths(x, lengths) - 1, valid_steps(x, lengths)
     moments = []
     for outputs in network.features(x, lengths):
@@ -71,7 +45,12 @@ def estimation(
         moments.append([_moments(h - other, valid) for other in (last, previous)])
     axes = (Axis("against", AGAINST), Axis.counted("layer", len(moments)), Axis.counted("step", x.shape[1]))
     mean, variance = np.array(moments).transpose(2, 1, 0, 3)
-    return Estimation({"of": describe(network.config), "sequences": len(x)}, Array(mean, axes), Array(variance, axes))
+    lines = tuple(
+        f"E[{text}] is within {np.nanmax(np.abs(m)):.3g} of zero; its variance is at most {np.nanmax(v):.3g}."
+        for text, m, v in zip(("h_t - h_T", "h_t - h_{t-1}"), mean, variance, strict=True)
+    )
+    setting = {"of": describe(network.config), "sequences": len(x)}
+    return Result(setting, {"mean": Array(mean, axes), "variance": Array(variance, axes)}, lines)
 
 
 def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -81,30 +60,6 @@ def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], ND
     mean = (difference * weights).sum((0, 2)) / n
     variance = ((difference - mean[:, None]).square() * weights).sum((0, 2)) / n
     return mean.numpy(), variance.numpy()
-
-
-@dataclass(frozen=True)
-class Saturation(Result):
-    """Shares of the values at all steps. Pure numbers.
-
-    outputs: (layer, from), the share of hidden outputs in each bin of equal width, whose left edge is `from`.
-    saturated: (layer, function), the share of values of each squashing function within 5 % of its range of either end.
-    Functions are numbered in the order in which a step calls them; those of the input alone begin with x.
-    """
-
-    outputs: Array
-    saturated: Array
-
-    paper = "chen"
-    section = "section 3.3, Fig. 3.6 and 3.9"
-
-    @property
-    def lines(self) -> list[str]:
-        if not self.saturated.values.size:
-            return ["Nothing in its steps saturates."]
-        shares = zip(self.saturated.axis("function").ticks, np.nanmean(self.saturated.values, 0), strict=True)
-        texts = [f"{name} {100 * share:.3g} %" for name, share in shares]
-        return [f"Saturated, mean over the layers: {', '.join(texts)}."]
 
 
 class SquashingRecorder(TorchFunctionMode):
@@ -124,13 +79,12 @@ class SquashingRecorder(TorchFunctionMode):
 
 @requires_recurrent
 @torch.no_grad()
-def saturation(
-    network: RecurrentNetwork,
-    x: Tensor,  # (batch, time, *input), or tokens (batch, time)
-    lengths: Tensor | None = None,  # (batch,)
-    bins: int = BINS,
-) -> Saturation:
-    """Compute the shares over all steps of all sequences, in eval mode; padding is left out.
+def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bins: int = 40) -> Result:
+    """Compute shares of the values at all steps of all sequences, in eval mode; padding is left out.
+
+    outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is its left edge.
+    saturated: (layer, function), the share of the values of each sigmoid and tanh within 5 % of its range of either end.
+    Functions are numbered in the order in which a step calls them; names of those of the input alone begin with x.
 
     Of a bidirectional network, the functions are those of the forward direction, the outputs those of both.
     """
@@ -144,11 +98,17 @@ def saturation(
     names = tuple(functions[-1])
     table = np.array([[layer.get(name, np.nan) for name in names] for layer in functions])
     layers = Axis.counted("layer", len(outputs))
-    setting = {"of": describe(network.config), "sequences": len(x)}
-    return Saturation(
-        setting, Array(shares, (layers, edges), "hidden output"),
-        Array(table.reshape(len(outputs), len(names)), (layers, Axis("function", names))),
-    )  # fmt: skip
+    arrays = {
+        "outputs": Array(shares, (layers, edges), "hidden output"),
+        "saturated": Array(table.reshape(len(outputs), len(names)), (layers, Axis("function", names))),
+    }
+    texts = (
+        [f"{name} {100 * share:.3g} %" for name, share in zip(names, np.nanmean(table, 0), strict=True)]
+        if names
+        else []
+    )
+    line = f"Saturated, mean over the layers: {', '.join(texts)}." if texts else "Nothing in its steps saturates."
+    return Result({"of": describe(network.config), "sequences": len(x)}, arrays, (line,))
 
 
 def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: Tensor) -> dict[str, float]:

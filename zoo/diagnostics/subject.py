@@ -1,4 +1,4 @@
-"""What is analysed: a model, a checkpoint's folder, an address on the Hub, or CELL-LxH; its config, network, data and states."""
+"""What an analysis is given: the config, the network, the data and the states of a model, a checkpoint or a CELL-LxH."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +31,12 @@ from .ensemble import random_inputs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+Inputs = Tensor
+"""Sequences to analyse: (batch, time, *input), or tokens (batch, time)."""
+Lengths = Tensor | None
+"""The number of steps of each sequence, (batch,); None if all have `time` steps."""
+Targets = Tensor
+"""The targets of sequences, as in training.evaluation.score."""
 IMAGE_SIDE = 8
 """Height and width of the images that convolutional networks without a task read."""
 
@@ -88,16 +94,18 @@ class Sample:
     """A network, sequences with which to analyse it, and a description of both in words."""
 
     network: RecurrentNetwork
-    x: Tensor  # (batch, time, *input), or tokens (batch, time)
-    y: Tensor  # targets as in evaluation.score
-    lengths: Tensor | None  # (batch,)
+    x: Inputs
+    y: Targets
+    lengths: Lengths
     target: Target
     description: str
 
     def arguments(self, needs: str) -> list[Any]:
         """Return the arguments of an analysis with these needs, see Analysis.needs."""
-        labels: list[Any] = [self.x, self.y, self.lengths, self.target]
-        return [self.network, *{"network": [], "data": [self.x, self.lengths], "labels": labels}[needs]]
+        data: dict[str, list[Any]] = {
+            "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
+        }  # fmt: skip
+        return [self.network, *data[needs]]
 
 
 def sample(
@@ -193,18 +201,18 @@ def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
 
 
 @torch.no_grad()
-def layer_inputs(network: RecurrentNetwork, x: Tensor, lengths: Tensor | None = None) -> list[Tensor]:
+def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) -> list[Tensor]:
     """Return the input of every layer, bottom to top, (time, batch, channels, ...) each; x and lengths as in `forward`."""
     return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
 
 
-def sequence_lengths(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return the number of steps of each sequence of x, (batch, time, ...), as a tensor (batch,) on the CPU."""
+def sequence_lengths(x: Inputs, lengths: Lengths) -> Tensor:
+    """Return the number of steps of each sequence, (batch,), on the CPU."""
     return torch.full((len(x),), x.shape[1]) if lengths is None else lengths.cpu()
 
 
-def valid_steps(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return a mask of the steps within each sequence's length, (batch, time), on the CPU; x is (batch, time, ...)."""
+def valid_steps(x: Inputs, lengths: Lengths) -> Tensor:
+    """Return a mask, (batch, time), that is True at the steps within each sequence's length, on the CPU."""
     return torch.arange(x.shape[1]) < sequence_lengths(x, lengths)[:, None]
 
 

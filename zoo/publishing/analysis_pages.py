@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..diagnostics.base import StoredResult
+from ..diagnostics.base import Result, read_results
 from ..diagnostics.drawing import TitledResults
 from ..registry import load_registry
 from ..utils import paths
@@ -188,11 +188,11 @@ FIGURES: tuple[Figure, ...] = (
 
 
 @cache
-def _study(path: Path) -> dict[str, StoredResult]:
-    return StoredResult.read(path, shown=True)
+def _study(path: Path) -> dict[str, Result]:
+    return read_results(path)
 
 
-def study(name: str) -> dict[str, StoredResult] | None:
+def study(name: str) -> dict[str, Result] | None:
     """The stored parts of a study by title; None if it was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _study(path) if path.exists() else None
@@ -209,7 +209,7 @@ def pictures() -> dict[Path, tuple[TitledResults, str]]:
     return wanted
 
 
-def _content(result: StoredResult, arrays: tuple[str, ...] | None) -> StoredResult:
+def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
     """The arrays of a result to draw: those that are named, or all that are more than a single number."""
     return result.only(*(arrays or [name for name, array in result.arrays.items() if array.axes]))
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints import results as recorded
-from ..diagnostics.base import StoredResult
+from ..diagnostics.base import Result
 
-Results = Mapping[str, StoredResult]
+Results = Mapping[str, Result]
 """The parts of a study by title."""
 Verdict = tuple[str, bool | None]
 """Our numbers in words, and whether they agree with the paper; None if they cannot decide that."""
@@ -39,7 +39,7 @@ def _text(values: Mapping[str, float], digits: str = ".3g") -> str:
 
 
 def _corner(results: Results, cell: str, loss: str) -> float:
-    return float(results[cell].arrays["ratio"].at(loss=loss).values)
+    return float(results[cell].ratio.at(loss=loss).values)
 
 
 def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
@@ -51,7 +51,7 @@ def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
 
 def lstm_through_time(results: Results) -> Verdict:
     """LSTM: is the gradient at step 1 of the top layer over 100 times that of layer 1 at the last step?"""
-    mean = results["lstm"].arrays["mean"].at(loss="last").values
+    mean = results["lstm"].mean.at(loss="last").values
     back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
     text = f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}"
     return text, back > 100 * down
@@ -65,32 +65,32 @@ def mitigated(results: Results) -> Verdict:
 
 def much_spread(results: Results) -> Verdict:
     """Are the largest spreads of GRU and of LSTM w/f both over one and a half times STAR's?"""
-    values = {c: float(results[c].arrays["spread"].values.max()) for c in ("lstm-f", "gru", "star")}
+    values = {c: float(results[c].spread.values.max()) for c in ("lstm-f", "gru", "star")}
     return f"largest spread: {_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
 def singular(results: Results, cell: str, expected: float) -> Verdict:
     """Are all singular values within 1e-6 of the expected one?"""
-    v = results[cell].arrays["values"].values
+    v = results[cell].values.values
     return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
 
 
 def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict:
     """First update: is the gradient norm of layer 1, divided by that of the last layer, between `low` and `high`?"""
-    norm = results[cell].arrays["norm"].values[:, 0]
+    norm = results[cell].norm.values[:, 0]
     return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
 
 
 def between(results: Results) -> Verdict:
     """First update: is STAR's norm of layer 1, divided by that of the last layer, between the LSTM's and the vRNN's?"""
-    norms = {c: r.arrays["norm"].values for c, r in results.items()}
+    norms = {c: r.norm.values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
     return f"layer 1 over the last: {_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
-def _drift(result: StoredResult) -> np.ndarray:
+def _drift(result: Result) -> np.ndarray:
     """Return how much each layer's log10 norm grows from the first ten updates to the last ten, (layers,)."""
-    logs = np.log10(result.arrays["norm"].values)
+    logs = np.log10(result.norm.values)
     return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
 
 
@@ -112,7 +112,7 @@ def stable_norms(results: Results) -> Verdict:
 
 def early_loss(results: Results) -> Verdict:
     """Is STAR's mean loss over the last ten updates the lowest? Undecided unless some loss is a tenth below chance."""
-    last = {c: float(r.arrays["loss"].values[-10:].mean()) for c, r in results.items()}
+    last = {c: float(r.loss.values[-10:].mean()) for c, r in results.items()}
     best = min(last, key=last.__getitem__)
     text = f"mean loss of the last ten updates: {_text(last)} (chance {np.log(10):.3g})"
     return text, best == "star" if last[best] < 0.9 * np.log(10) else None
@@ -147,7 +147,7 @@ def learnt(results: Results, name: str, chance: float, check: Callable[..., Verd
 
 def late_variance(results: Results) -> Verdict:
     """RIN: is the variance of h_t - h_(t-1) in the last third of the steps over one and a half times that before?"""
-    v = results["rin-1x100-mnist-rows"].arrays["variance"].at(against="previous").values[0]
+    v = results["rin-1x100-mnist-rows"].variance.at(against="previous").values[0]
     third = len(v) // 3
     early, late = float(v[1:-third].mean()), float(v[-third:].mean())
     return f"RIN: {late:.3g} in the last third, {early:.3g} before", late > 1.5 * early
@@ -158,13 +158,13 @@ def larger(results: Results, suffix: str) -> Verdict:
 
     suffix: end of the titles of the parts to compare, after the cell.
     """
-    values = {c: float(results[f"{c}{suffix}"].arrays["indicator"].values[0, -1]) for c in ("rnn", "lstm", "gru")}
+    values = {c: float(results[f"{c}{suffix}"].indicator.values[0, -1]) for c in ("rnn", "lstm", "gru")}
     return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
 def throughout(results: Results) -> Verdict:
     """Is the RNN's indicator the largest, and the GRU's the smallest, each at over 90 % of the steps?"""
-    rnn, lstm, gru = (results[f"{c}, trained"].arrays["indicator"].values[0] for c in ("rnn", "lstm", "gru"))
+    rnn, lstm, gru = (results[f"{c}, trained"].indicator.values[0] for c in ("rnn", "lstm", "gru"))
     above, least = np.mean(rnn > np.maximum(lstm, gru)), np.mean(gru < np.minimum(lstm, rnn))
     text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
     return text, bool(above > 0.9 and least > 0.9)
@@ -172,8 +172,8 @@ def throughout(results: Results) -> Verdict:
 
 def over_epochs(results: Results) -> Verdict:
     """Is the RNN's median over the epochs above the others'? Undecided if any accuracy is at most 0.55, near chance."""
-    medians = {c: np.nanmedian(results[c].arrays["indicator"].values[0]) for c in ("rnn", "lstm", "gru")}
-    accuracies = {c: float(results[c].arrays["metric"].values[-1]) for c in medians}
+    medians = {c: np.nanmedian(results[c].indicator.values[0]) for c in ("rnn", "lstm", "gru")}
+    accuracies = {c: float(results[c].metric.values[-1]) for c in medians}
     above = bool(medians["rnn"] > max(medians["lstm"], medians["gru"]))
     text = f"median log10 over the epochs: {_text(medians, '.2f')}; validation accuracy at the end: "
     return text + _text(accuracies, ".2f"), above if min(accuracies.values()) > 0.55 else None
@@ -184,7 +184,7 @@ def gates(results: Results, other: str, below: bool) -> Verdict:
 
     The claim holds if the answer is `below`.
     """
-    norms = {cell: results[cell].arrays["norm"] for cell in ("rnn", other)}
+    norms = {cell: results[cell].norm for cell in ("rnn", other)}
     ticks = {c: map(str, norm.axis("weights").ticks) for c, norm in norms.items()}
     last = {c: dict(zip(ticks[c], norm.values[0, :, -1], strict=True)) for c, norm in norms.items()}
     rnn, gated = last.values()
@@ -192,20 +192,20 @@ def gates(results: Results, other: str, below: bool) -> Verdict:
     return "; ".join(f"{c}: {_text(weights)}" for c, weights in last.items()), at_most == below
 
 
-def inputs(results: Results, tag: str, check: Callable[[StoredResult], Verdict]) -> Verdict:
+def inputs(results: Results, tag: str, check: Callable[[Result], Verdict]) -> Verdict:
     """Does `check` hold on unscaled features? The text also has its result on standardised ones."""
     (raw, agrees), (other, other_agrees) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
     return f"{raw}. Standardised: {other} ({'yes' if other_agrees else 'no'})", agrees
 
 
-def lower_vanish(sigmoid: StoredResult) -> Verdict:
+def lower_vanish(sigmoid: Result) -> Verdict:
     """Median over the epochs: is layer 1's gradient less than a tenth of the output layer's?"""
-    medians = np.median(sigmoid.arrays["gradient"].values, axis=1)
+    medians = np.median(sigmoid.gradient.values, axis=1)
     text = ", ".join(f"{v:.2g}" for v in medians)
     return f"median |dy/dW|, layers 1 to 3 and output: {text}", bool(medians[0] < 0.1 * medians[-1])
 
 
-def little(sigmoid: StoredResult) -> Verdict:
+def little(sigmoid: Result) -> Verdict:
     """Do the first 60 epochs bring less than a quarter of the whole improvement of the loss (plus 0.02)?"""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     curves = {"loss": loss, "accuracy": accuracy}
@@ -213,9 +213,9 @@ def little(sigmoid: StoredResult) -> Verdict:
     return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
 
 
-def saturated(sigmoid: StoredResult) -> Verdict:
+def saturated(sigmoid: Result) -> Verdict:
     """Layers 1 and 2: are over 30 % of the outputs within a tenth of 0 or 1, and more than in layer 3?"""
-    last = sigmoid.arrays["last"]
+    last = sigmoid.last
     edges = np.array(last.axes[-1].ticks, dtype=float)
     ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
     text = "share of outputs below 0.1 or above 0.9, layers 1 to 3: " + ", ".join(f"{v:.2g}" for v in ends)
@@ -224,26 +224,26 @@ def saturated(sigmoid: StoredResult) -> Verdict:
 
 def means(results: Results) -> Verdict:
     """Are the mean outputs of layers 1 and 2 both over 10 in size?"""
-    values = results["prelu-tuned"].arrays["means"].values
+    values = results["prelu-tuned"].means.values
     return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in values), bool(np.abs(values[:2]).min() > 10)
 
 
 def significant(results: Results) -> Verdict:
     """Is the gradient of the PReLU network's layer 1 over three times that of the sigmoid network's?"""
-    values = {tag: np.median(results[tag].arrays["gradient"].values[0]) for tag in ("sigmoid", "prelu-tuned")}
+    values = {tag: np.median(results[tag].gradient.values[0]) for tag in ("sigmoid", "prelu-tuned")}
     return f"layer 1, median: {_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
-def quick(prelu: StoredResult) -> Verdict:
+def quick(prelu: Result) -> Verdict:
     """Do 20 epochs bring more than half of the improvement of the loss over all 150?"""
-    loss = prelu.arrays["loss"].values
+    loss = prelu.loss.values
     share = (loss[0] - loss[19]) / (loss[0] - loss[-1])
     return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(share > 0.5)
 
 
-def stable(prelu: StoredResult) -> Verdict:
+def stable(prelu: Result) -> Verdict:
     """Does every layer's mean |output| change by less than a quarter after epoch 20?"""
-    h = prelu.arrays["outputs"].values
+    h = prelu.outputs.values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
     text = "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift)
     return text, bool(drift.max() < 0.25)
@@ -259,7 +259,7 @@ def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: floa
     return f"test accuracy: {_text(values, '.3f')}", agrees
 
 
-def _lengths(stored: StoredResult) -> str:
+def _lengths(stored: Result) -> str:
     radius, norm, powers = (stored.arrays[name].values.flat for name in ("modulus", "norm", "powers"))
     return (
         f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: length multiplied by {powers[0]:.3g} after one step and "
@@ -269,7 +269,7 @@ def _lengths(stored: StoredResult) -> str:
 
 def grows(results: Results, part: str, up: bool) -> Verdict:
     """Does a random vector grow at each of the last ten products with the matrix? With up=False: does it shrink?"""
-    steps = np.diff(results[part].arrays["powers"].values[0, -10:])
+    steps = np.diff(results[part].powers.values[0, -10:])
     return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
 
@@ -279,6 +279,6 @@ def bounded(results: Results) -> Verdict:
     The text also has a trained network's norm, which is above 1, so that its errors may grow or shrink.
     """
     part = results["norm 0.9"]
-    powers = np.concatenate([[1.0], part.arrays["powers"].values[0]])
+    powers = np.concatenate([[1.0], part.powers.values[0]])
     text = f"{_lengths(part)}; trained: {_lengths(results['trained'])}"
-    return text, bool((powers[1:] <= float(part.arrays["norm"].values[0]) * powers[:-1]).all())
+    return text, bool((powers[1:] <= float(part.norm.values[0]) * powers[:-1]).all())

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from ..cells import FEEDFORWARD
-from ..diagnostics.base import StoredResult
+from ..diagnostics.base import Result, read_results
 from ..diagnostics.drawing import TitledResults
 from ..registry import Entry
 from ..utils import files, paths
@@ -31,15 +31,15 @@ def write(entry: Entry, folder: Path) -> None:
     files.atomic_write(folder / FILE, (json.dumps(result.to_json(), separators=(",", ":")) + "\n").encode())
 
 
-def stored(name: str) -> StoredResult | None:
+def stored(name: str) -> Result | None:
     """The lattice on the card of a registered model; None if it has none."""
     path = paths.path("cards", name, FILE)
     return _read(path) if path.exists() else None
 
 
 @cache
-def _read(path: Path) -> StoredResult:
-    return StoredResult.read(path)[""]
+def _read(path: Path) -> Result:
+    return read_results(path)[""]
 
 
 def picture(name: str) -> TitledResults | None:
