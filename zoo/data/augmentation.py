@@ -1,4 +1,4 @@
-"""Random augmentation of training images, redrawn for every batch from torch's global generator."""
+"""Random augmentation of training images, (n, height, width), redrawn for every batch from torch's global generator."""
 
 import math
 
@@ -9,21 +9,15 @@ from torch.nn import functional
 from ..registry.schema import Affine, Augmentation
 
 
-def augmented(
-    images: Tensor,  # (n, height, width)
-    augmentation: Augmentation,
-) -> Tensor:
-    """Rotate, scale and shear, and then shift, each image by random amounts within the bounds of `augmentation`."""
+def augmented(images: Tensor, augmentation: Augmentation) -> Tensor:
+    """Rotate, scale and shear, and then shift, each of the images by random amounts within the recipe's bounds."""
     if augmentation.affine is not None:
         images = transformed(images, augmentation.affine)
     return images if augmentation.shift is None else shifted(images, augmentation.shift)
 
 
-def transformed(
-    images: Tensor,  # (n, height, width)
-    affine: Affine,
-) -> Tensor:
-    """Apply to each image its own random affine map about the centre: bilinear, zeros from outside."""
+def transformed(images: Tensor, affine: Affine) -> Tensor:
+    """Apply to each image its own random affine map about the centre, bilinear; pixels from outside are zero."""
     n, height, width = images.shape
     angle, scale, shear = 2 * torch.rand(3, n) - 1
     angle, scale = angle * math.radians(affine.degrees or 0), 1 + scale * (affine.scale or 0)
@@ -37,11 +31,8 @@ def transformed(
     return (sampled if images.is_floating_point() else sampled.round()).to(images.dtype)
 
 
-def shifted(
-    images: Tensor,  # (n, height, width)
-    largest: int,
-) -> Tensor:
-    """Move each image by -largest to largest pixels down and right, drawn uniformly; zeros move in."""
+def shifted(images: Tensor, largest: int) -> Tensor:
+    """Move each image down and right by -largest to largest pixels, drawn uniformly; pixels from outside are zero."""
     n, *size = images.shape
     rows, columns = (torch.randint(2 * largest + 1, (n, 1)) + torch.arange(length) for length in size)
     padded = functional.pad(images, [largest] * 4)

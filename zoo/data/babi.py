@@ -12,8 +12,7 @@ import torch
 from ..checkpoints.tokenizer import RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
-from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, refuse_layout
+from .base import Split, SplitName, TaskData
 from .originals import read_verified
 from .text import trimmed
 
@@ -45,9 +44,7 @@ class Babi(TaskData):
     the dataset's `validation`.
     """
 
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, *LAYOUTS)
+    layouts = LAYOUTS
 
     def _file(self, part: str) -> str:
         return f"en/{self.task.layout.replace('-', '_', 1)}_{part}.txt"
@@ -73,10 +70,8 @@ class Babi(TaskData):
         selected = self._questions[file]
         if name != "test":
             held_out = self.dataset.validation or 0
-            first = (
-                selected[-held_out].story_number if held_out else len(selected) + 1
-            )  # the first story for validation
-            selected = [q for q in selected if (q.story_number < first) == (name == "train")]
+            first_held_out = selected[-held_out].story_number if held_out else len(selected) + 1
+            selected = [q for q in selected if (q.story_number < first_held_out) == (name == "train")]
         tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in selected])
         answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in selected])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}

@@ -2,7 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -34,8 +34,8 @@ class Split:
     with NaN where there is no target."""
     digests: dict[str, str]
     """sha256 of each original file that the split comes from."""
-    prepare: Callable[[Tensor], Tensor]
-    """Turns a batch of raw examples into x, (batch, time, *input)."""
+    prepare: Callable[[Tensor], Tensor] = lambda raw: raw
+    """Turns a batch of raw examples into x, (batch, time, *input). By default, x is the raw examples."""
     lengths: Tensor | None = None
     """(n,), or (n, 2) of story and question."""
     image: tuple[int, int] | None = None
@@ -64,12 +64,9 @@ class Split:
         return int(self.lengths.reshape(len(self), -1).sum(1).max())
 
     def batch(
-        self,
-        indices: Tensor,  # (batch,)
-        device: torch.device | str = "cpu",
-        augment: Augmentation | None = None,
+        self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return x, y and lengths of the examples at `indices`, on `device`.
+        """Return x, y and lengths of the examples at `indices`, (batch,), on `device`.
 
         augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
         """
@@ -83,10 +80,17 @@ class Split:
 
 
 class TaskData(ABC):
-    """The data of one task; each dataset family is a subclass, constructed with a task of the registry and its dataset."""
+    """The data of one task. Each dataset family is a subclass, which is constructed with a task and its dataset.
+
+    layouts: names of the layouts that the family has; None allows any. Raises RequestError if the task's layout is not one of them.
+    """
+
+    layouts: Collection[str] | None = None
 
     def __init__(self, task: Task, dataset: Dataset):
         self.task, self.dataset = task, dataset
+        if self.layouts is not None and task.layout not in self.layouts:
+            raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(self.layouts)}.")
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -108,12 +112,6 @@ class TaskData(ABC):
     @abstractmethod
     def read(self, name: SplitName) -> Split:
         """As `split`, whose name is already checked."""
-
-
-def refuse_layout(task: Task, dataset: Dataset, *layouts: str) -> None:
-    """Raise RequestError unless the task's layout is one of `layouts`, those of its family."""
-    if task.layout not in layouts:
-        raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(layouts)}.")
 
 
 def split_by_hash(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:

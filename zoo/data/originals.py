@@ -3,9 +3,15 @@
 import glob
 import gzip
 import hashlib
+import io
 import tarfile
+import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
 
 from ..checkpoints import sources
 from ..errors import DataError
@@ -21,7 +27,7 @@ class Recording(dict[str, str]):
 
 
 def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
-    """True if `digest` is the locked sha256 of the dataset's file `name`. Raises DataError if that file has none."""
+    """Return whether `digest` is the locked sha256 of the dataset's file `name`. Raises DataError if none is locked."""
     if isinstance(dataset.sha256, Recording):
         dataset.sha256[name] = digest
     if name not in dataset.sha256:
@@ -30,7 +36,7 @@ def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
 
 
 def data_folder(dataset: Dataset) -> Path:
-    """The folder of a dataset's files, below RNNZOO_DATA."""
+    """Return the folder of a dataset's files, below RNNZOO_DATA."""
     return paths.data() / (dataset.folder or "")
 
 
@@ -48,7 +54,8 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
         if path.exists() and (content := _content(path, name)) is not None:
             return _verified(content, path, dataset, name)
     source = f" It is at {dataset.url}." if dataset.url else ""
-    source = f" It is {dataset.derived}; see {dataset.url}." if dataset.derived else source
+    if dataset.derived:
+        source = f" It is {dataset.derived}; see {dataset.url}."
     missing = (
         f"{dataset.title}: {name} was not found in {folder}.{source} Put it there, or set RNNZOO_DATA to the folder "
         f"that has {dataset.folder}."
@@ -65,7 +72,7 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
 
 
 def _content(path: Path, name: str) -> bytes | None:
-    """The content of the file `name`, which `path` is or contains; None if it is an archive without it."""
+    """Return the content of the file `name`, which `path` is or contains; None if `path` is an archive without it."""
     return from_archive(path, name) if path.name.endswith(".tar.gz") else unpacked(path)
 
 
@@ -73,6 +80,26 @@ def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
     if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
         raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
     return content
+
+
+def read_arrays(dataset: Dataset, *names: str) -> list[NDArray[Any]]:
+    """Return the arrays `names` of the dataset's only file, an .npz. Raises DataError, also if an array is missing."""
+    (file,) = dataset.files
+    try:
+        with numpy.load(io.BytesIO(read_verified(dataset, file)), allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{dataset.title}: {file} lacks one of the arrays {', '.join(names)} ({error}).") from error
+
+
+def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict[str, str]:
+    """Return the digest of generated numbers by `name`. Raises DataError if it is not the locked digest."""
+    digest = hashlib.sha256(numbers.tobytes()).hexdigest()
+    if not is_locked(dataset, name, digest):
+        raise DataError(
+            f"{dataset.title}, {name}: numpy generated other numbers than the locked ones (sha256 differs)."
+        )
+    return {name: digest}
 
 
 def unpacked(path: Path) -> bytes:

@@ -1,15 +1,11 @@
 """Examples without time steps: the Pima diabetes data, and points on two circles, generated (Chen 2022, section 3.3)."""
 
-import hashlib
-
 import numpy
 import torch
-from torch import Tensor
 
 from ..errors import DataError
-from ..registry.schema import Dataset, Task
-from .base import SEEDS, Split, SplitName, TaskData, refuse_layout, split_by_hash
-from .originals import is_locked, read_verified
+from .base import SEEDS, Split, SplitName, TaskData, split_by_hash
+from .originals import read_verified, verify_generated
 
 RADII = (1.0, 0.8)
 """Of class 0 and class 1: the defaults of scikit-learn's make_circles, which the thesis calls."""
@@ -24,9 +20,7 @@ class Pima(TaskData):
     and are kept. Equal rows are in the same split.
     """
 
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, "rows")
+    layouts = ("rows",)
 
     def read(self, name: SplitName) -> Split:
         (file,) = self.dataset.files
@@ -35,36 +29,23 @@ class Pima(TaskData):
             table = torch.tensor([[float(number) for number in line.split(",")] for line in lines])
             features, labels = table.split([self.task.input[0], 1], 1)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise DataError(
-                f"{self.dataset.title}: {file} does not have nine numbers in every row ({error})."
-            ) from error
+            raise DataError(f"{self.dataset.title}: {file} has a row without nine numbers ({error}).") from error
         selected = split_by_hash(lines, self.dataset)[name]
-        return Split(features[selected], labels[selected, 0].long(), {file: self.dataset.sha256[file]}, _as_it_is)
+        return Split(features[selected], labels[selected, 0].long(), {file: self.dataset.sha256[file]})
 
 
 class Circles(TaskData):
     """Layout `points`: (x, y) on a circle of radius 1 for class 0, or of radius 0.8 for class 1, with noise."""
 
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, "points")
+    layouts = ("points",)
 
     def read(self, name: SplitName) -> Split:
         n = getattr(self.dataset, name)
         # the digest is of the random numbers, whose stream is frozen: sine and cosine may differ in the last bit elsewhere
         drawn = numpy.random.RandomState(SEEDS[name]).random_sample((n, 3)).astype("<f4")
-        digest = hashlib.sha256(drawn.tobytes()).hexdigest()
-        if not is_locked(self.dataset, name, digest):
-            raise DataError(
-                f"Points on circles, {name}: numpy generated other numbers than the locked ones (sha256 differs)."
-            )
+        digests = verify_generated(self.dataset, name, drawn)
         angle, noise = torch.from_numpy(drawn).split([1, 2], 1)
         labels = torch.arange(n) % len(RADII)
         radius, angle = torch.tensor(RADII)[labels, None], 2 * torch.pi * angle
         points = radius * torch.cat([angle.cos(), angle.sin()], 1) + NOISE * (2 * noise - 1)
-        return Split(points, labels, {name: digest}, _as_it_is)
-
-
-def _as_it_is(raw: Tensor) -> Tensor:
-    """Return (batch, features) unchanged."""
-    return raw
+        return Split(points, labels, digests)

@@ -18,8 +18,8 @@ from .. import registry
 from ..checkpoints.tokenizer import PADDING, RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
-from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, refuse_layout, split_by_hash
+from ..registry.schema import Dataset
+from .base import Split, SplitName, TaskData, split_by_hash
 from .originals import read_verified
 
 
@@ -34,12 +34,6 @@ class Example(NamedTuple):
 class Text(TaskData):
     """Texts of any length. A subclass reads them and selects those of a layout."""
 
-    layouts: tuple[str, ...]
-
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, *self.layouts)
-
     @abstractmethod
     def examples(self) -> list[Example]:
         """Return all texts, no two with the same words."""
@@ -48,12 +42,8 @@ class Text(TaskData):
         """Return the examples of a split that the layout has."""
         return examples
 
-    def masked(
-        self,
-        tokens: Tensor,  # (n, time)
-        lengths: Tensor,  # (n,)
-    ) -> Tensor:
-        """Return the tokens with those replaced that the layout hides."""
+    def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return the tokens, (n, time), with those replaced that the layout hides; lengths: (n,)."""
         return tokens
 
     @cached_property
@@ -108,8 +98,7 @@ def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tens
     return known
 
 
-def rows(dataset: Dataset, name: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with a header."""
+def _rows(dataset: Dataset, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(read_verified(dataset, name).decode(), newline="")))
 
 
@@ -120,7 +109,7 @@ class Spooky(Text):
 
     def examples(self) -> list[Example]:
         authors = self.task.classes
-        sentences = rows(self.dataset, "train.csv")
+        sentences = _rows(self.dataset, "train.csv")
         return _distinct([Example(split_words(row["text"]), authors.index(row["author"])) for row in sentences])
 
 
@@ -148,10 +137,10 @@ class Jigsaw(Text):
         "balanced-long-late": Layout(min_words=91, masked_words=20),
         "balanced-long-diluted": Layout(min_words=91, masked_share=0.3),  # section 4.4.1, which gives no length
     }
-    layouts = tuple(by_layout)
+    layouts = by_layout
 
     def examples(self) -> list[Example]:
-        parts = ((name, row) for name in sorted(self.dataset.files) for row in rows(self.dataset, name))
+        parts = ((name, row) for name in sorted(self.dataset.files) for row in _rows(self.dataset, name))
         return _distinct([Example(split_words(row["comment_text"]), int(row["toxic"]), name) for name, row in parts])
 
     def select(self, examples: list[Example]) -> list[Example]:

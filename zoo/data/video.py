@@ -5,9 +5,7 @@ by a moving event camera of 34 x 34 pixels. An event is a pixel, a time, and a p
 """
 
 import hashlib
-import io
 import os
-import zipfile
 from pathlib import Path
 
 import numpy
@@ -16,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import DataError, MissingExtraError
-from ..registry.schema import Dataset, Task
-from .base import Split, SplitName, TaskData, refuse_layout, split_by_hash
-from .originals import data_folder, read_verified
+from .base import Split, SplitName, TaskData, split_by_hash
+from .originals import data_folder, read_arrays
 
 SENSOR = 34
 """Height and width of the camera in pixels."""
@@ -33,20 +30,11 @@ class NMNIST(TaskData):
     and file_id of each clip. The validation clips are taken from train.
     """
 
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, "frames")
+    layouts = ("frames",)
 
     def read(self, name: SplitName) -> Split:
-        (file,) = self.dataset.files
         part = "test" if name == "test" else "train"
-        try:
-            with numpy.load(io.BytesIO(read_verified(self.dataset, file)), allow_pickle=False) as arrays:
-                x, y, p, t, offsets, labels, ids = (arrays[f"{part}_{key}"] for key in PARTS)
-        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(
-                f"{self.dataset.title}: {file} lacks one of the arrays {', '.join(PARTS)} ({error})."
-            ) from error
+        x, y, p, t, offsets, labels, ids = read_arrays(self.dataset, *(f"{part}_{key}" for key in PARTS))
         selected = range(len(labels)) if name == "test" else split_by_hash([str(i) for i in ids], self.dataset)[name]
         clips = [slice(offsets[i], offsets[i + 1]) for i in selected]
         frames = numpy.stack([self._frames(x[clip], y[clip], p[clip], t[clip]) for clip in clips])
@@ -79,9 +67,7 @@ class Jester(TaskData):
     validation split is taken from train. A clip with too few frames repeats its last one.
     """
 
-    def __init__(self, task: Task, dataset: Dataset):
-        super().__init__(task, dataset)
-        refuse_layout(task, dataset, "frames")
+    layouts = ("frames",)
 
     def read(self, name: SplitName) -> Split:
         part = "validation" if name == "test" else "train"
