@@ -30,7 +30,7 @@ def test_stored_studies_are_of_the_weights_that_are_published() -> None:
 def test_a_study_of_trained_networks_takes_no_others(tmp_path: Path) -> None:
     for runs in (None, tmp_path):
         with pytest.raises(RequestError, match="rnn-1x200-toxic-parts has no published weights"):
-            next(studies.chen_dependency(runs))
+            next(studies.STUDIES["chen-dependency"](runs))
 
 
 def test_pages_show_every_figure_and_verdict() -> None:

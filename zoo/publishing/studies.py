@@ -7,8 +7,9 @@ runs of `rnnzoo train`, for networks whose weights are not published.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ from .analysis_pages import FOLDER
 
 Parts = Iterator[tuple[str, str, Result]]
 """Title, key of ANALYSES and result of each part of a study."""
+Study = Callable[[Path | None], Parts]
+"""Computes a study. Its argument is the folder that has runs of models without published weights."""
+CELLS = ("rnn", "lstm", "gru")
+"""The cells that Chen 2022 compares."""
 RUNS = 10_000
 """Random networks of a lattice."""
 DIGITS = 16
@@ -44,7 +49,7 @@ def write(name: str, parts: Parts) -> Path:
 
 
 def _compact(value: Any, depth: int = 0) -> str:
-    """JSON with a line for each row of numbers."""
+    """Return JSON with a line for each row of numbers."""
     if isinstance(value, dict) and depth < 6:
         rows = (f"{json.dumps(k)}: {_compact(v, depth + 1)}" for k, v in value.items())
         return "{\n" + ",\n".join(rows) + "\n}"
@@ -53,49 +58,48 @@ def _compact(value: Any, depth: int = 0) -> str:
     return json.dumps(value)
 
 
-def _analyse(name: str, what: str, folder: str | None = None, examples: int = 128, **options: Any) -> Result:
-    """Run the analysis `what` on a registered model, with the weights of `folder` instead of the published ones if given."""
-    row = ANALYSES[what]
-    config = subject.config_of(name)
+def _analyse(
+    name: str, what: str, folder: Path | None, *, examples: int = 128, untrained: bool = False, **options: Any
+) -> Result:
+    """Run the analysis `what` on a model. folder: where the runs of models without published weights are."""
+    row, config = ANALYSES[what], subject.config_of(name)
     if row.needs == "architecture":
         return row.function(config, **options)
-    if row.needs == "training":
-        return row.function(*subject.training_arguments(name, config), **options)
-    sample = subject.sample(folder or name, config, examples)
+    run = None if untrained else _run_without_pin(folder, name)
+    sample = subject.sample(str(run or name), config, examples, untrained=untrained)
     result = row.function(*sample.arguments(row.needs), **options)
-    return replace(
-        result, setting={**result.setting, "of": name, "with": sample.description, "weights": _digest(folder, name)}
-    )
+    weights = {} if untrained else {"weights": _digest(run, name)}
+    return replace(result, setting={**result.setting, "of": name, "with": sample.description, **weights})
 
 
-def _digest(folder: str | None, name: str) -> str:
-    """First digits of the SHA-256 of the analysed weights, by which a test finds numbers of weights published no longer."""
-    if folder is not None:
-        return files.sha256(Path(folder) / tensors.FILE)[:DIGITS]
+def _run_without_pin(folder: Path | None, name: str) -> Path | None:
+    """Return the folder of a model's run; None if its weights are published. Raises RequestError if there is neither."""
+    if registry.find(name).weights is not None:
+        return None
+    if folder is None or not (folder / name).is_dir():
+        raise RequestError(f"{name} has no published weights, and the folder of --runs has no run of it.")
+    return folder / name
+
+
+def _digest(run: Path | None, name: str) -> str:
+    """Return the first digits of the SHA-256 of the analysed weights, by which a test finds numbers of replaced weights."""
     pin = registry.find(name).weights
-    return pin.files[tensors.FILE].sha256[:DIGITS] if pin else "none"
+    sha256 = pin.files[tensors.FILE].sha256 if pin else files.sha256((run or Path()) / tensors.FILE)
+    return sha256[:DIGITS]
 
 
-def star_lattice(runs: Path | None) -> Parts:
-    """Turkoglu et al. 2019, Fig. 2, 6 and 7."""
-    for cell in ("rnn", "lstm", "lstm-f", "gru", "star"):
-        yield cell, "lattice", _analyse(f"{cell}-12x32", "lattice", runs=RUNS)
+def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
+    """Return a study that runs one analysis on several models. model, title: `{}` in them becomes each of `cells`."""
+
+    def compute(folder: Path | None) -> Parts:
+        for cell in cells:
+            yield title.format(cell), what, _analyse(model.format(cell), what, folder, **options)
+
+    return compute
 
 
-def star_lattice_weights(runs: Path | None) -> Parts:
-    """The same without biases among the parameters."""
-    for cell in ("rnn", "lstm", "star"):
-        yield cell, "lattice", _analyse(f"{cell}-12x32", "lattice", runs=RUNS // 10, biases=False)
-
-
-def star_jacobian(runs: Path | None) -> Parts:
-    """Turkoglu et al. 2019, sections 3.1 and 4."""
-    for cell in ("rnn", "lstm", "lstm-f", "gru", "star"):
-        yield cell, "jacobian", _analyse(f"{cell}-1x32", "jacobian")
-
-
-def star_training(runs: Path | None) -> Parts:
-    """Turkoglu et al. 2019, Fig. 3: 12 layers on pixel-by-pixel MNIST.
+def _star_training(folder: Path | None) -> Parts:
+    """Yield the gradients of 12 layers through the first updates on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
 
     Recipe and initialisation are the paper's, from which the registry's models depart; batches are smaller and updates fewer.
     """
@@ -108,61 +112,12 @@ def star_training(runs: Path | None) -> Parts:
         yield cell, "evolution", ANALYSES["evolution"].function(network, split, recipe, target, updates=40, every=1)
 
 
-def rin_adding(runs: Path | None) -> Parts:
-    """Hu et al. 2018, Fig. 1."""
-    for cell in ("lstm", "irnn", "rin"):
-        yield cell, "aee", _analyse(f"{cell}-1x100-adding-200", "aee", _weights(runs, f"{cell}-1x100-adding-200"))
+def _chen_epochs(folder: Path | None) -> Parts:
+    for cell in CELLS:
+        yield cell, "noh", history((folder or Path("runs")) / f"{cell}-1x50-toxic-parts-diluted")
 
 
-def rin_mnist(runs: Path | None) -> Parts:
-    """Hu et al. 2018, Fig. 4, on MNIST by rows instead of by pixels."""
-    for name in ("lstm-1x128-mnist-rows", "rnn-1x128-mnist-rows", "rin-1x100-mnist-rows"):
-        yield name, "aee", _analyse(name, "aee")
-
-
-def chen_steps(runs: Path | None) -> Parts:
-    """Chen 2022, Fig. 5.3: text, trained and untrained, and MNIST by rows."""
-    for cell in ("rnn", "lstm", "gru"):
-        name = f"{cell}-1x200-toxic-parts"
-        yield f"{cell}, trained", "noh", _analyse(name, "noh", _weights(runs, name), 16, points=25)
-    for cell in ("rnn", "lstm", "gru"):
-        name = f"{cell}-1x200-toxic-parts"
-        sample = subject.sample(name, subject.config_of(name), 16, untrained=True)
-        result = ANALYSES["noh"].function(*sample.arguments("data"), points=25)
-        yield (
-            f"{cell}, untrained",
-            "noh",
-            replace(result, setting={**result.setting, "of": name, "with": sample.description}),
-        )
-    for cell in ("rnn", "lstm", "gru"):
-        name = f"{cell}-1x128-mnist-rows"
-        yield f"{cell}, MNIST rows", "noh", _analyse(name, "noh", examples=64)
-    for cell in ("rnn", "lstm", "gru"):
-        name = f"{cell}-1x128-mnist-rows"
-        yield f"{cell}, MNIST rows, v of signs", "noh", _analyse(name, "noh", examples=64, probe="signs")
-
-
-def chen_epochs(runs: Path | None) -> Parts:
-    """Chen 2022, Fig. 5.1 and 5.2, from runs with --diagnose noh."""
-    for cell in ("rnn", "lstm", "gru"):
-        yield cell, "noh", history((runs or Path("runs")) / f"{cell}-1x50-toxic-parts-diluted")
-
-
-def chen_gates(runs: Path | None) -> Parts:
-    """Chen 2022, section 5.2: the gradients with respect to the weights of every gate."""
-    for cell in ("rnn", "lstm", "gru"):
-        yield cell, "gates", _analyse(f"{cell}-1x128-mnist-rows", "gates", examples=32)
-
-
-def chen_dependency(runs: Path | None) -> Parts:
-    """Chen 2022, sections 4.2 and 4.4."""
-    for cell in ("rnn", "lstm", "gru"):
-        name = f"{cell}-1x200-toxic-parts"
-        yield cell, "dependency", _analyse(name, "dependency", _weights(runs, name), 200)
-
-
-def chen_feedforward(runs: Path | None) -> Parts:
-    """Chen 2022, Fig. 3.3-3.10, on unscaled and on standardised features."""
+def _chen_feedforward(folder: Path | None) -> Parts:
     for tag in ("sigmoid", "prelu-tuned"):
         for text, standardize in (("", False), (", standardised", True)):
             name = f"mlp-3x8-pima.{tag}"
@@ -170,8 +125,8 @@ def chen_feedforward(runs: Path | None) -> Parts:
             yield f"{tag}{text}", "feedforward", ANALYSES["feedforward"].function(*arguments)
 
 
-def pascanu_eigenvalues(runs: Path | None) -> Parts:
-    """Pascanu et al. 2013, section 2.1: one Gaussian matrix scaled to a spectral radius or a norm, and a trained matrix."""
+def _eigenvalues(folder: Path | None) -> Parts:
+    """Yield the spectra of one Gaussian matrix, scaled to a spectral radius or a norm, and of a trained matrix."""
     name = "rnn-1x128-mnist-rows"
     units = registry.find(name).config.architecture.units
     random = torch.randn(units, units, generator=torch.Generator().manual_seed(0))
@@ -180,39 +135,46 @@ def pascanu_eigenvalues(runs: Path | None) -> Parts:
         network = build(subject.config_of(name), device="cpu")
         network.get_parameter("layers.0.directions.0.cell.recurrent.weight").data.copy_(scale * random)
         yield title, "eigenvalues", ANALYSES["eigenvalues"].function(network)
-    yield "trained", "eigenvalues", _analyse(name, "eigenvalues")
+    yield "trained", "eigenvalues", _analyse(name, "eigenvalues", folder)
 
 
 def _with(config: Config, **changes: Any) -> Config:
-    """A config with changes to its architecture."""
+    """Return a config with changes to its architecture."""
     return config.model_copy(update={"architecture": config.architecture.model_copy(update=changes)})
 
 
-def _weights(runs: Path | None, name: str) -> str | None:
-    """The folder of a model's run; None if its weights are published. Raises RequestError if there is neither."""
-    if registry.find(name).weights is not None:
-        return None
-    if runs is None or not (runs / name).is_dir():
-        raise RequestError(f"{name} has no published weights, and there is no run of it in the folder of --runs.")
-    return str(runs / name)
-
-
-STUDIES: dict[str, Callable[[Path | None], Parts]] = {
-    study.__name__.replace("_", "-"): study
-    for study in (star_jacobian, star_lattice, star_lattice_weights, star_training, rin_adding, rin_mnist, chen_steps,
-                  chen_epochs, chen_gates, chen_dependency, chen_feedforward, pascanu_eigenvalues)
+STUDIES: dict[str, Study] = {
+    # Turkoglu et al. 2019: sections 3.1 and 4; Fig. 2, 6 and 7; the same without biases among the parameters; Fig. 3
+    "star-jacobian": _each("jacobian", ("rnn", "lstm", "lstm-f", "gru", "star"), "{}-1x32"),
+    "star-lattice": _each("lattice", ("rnn", "lstm", "lstm-f", "gru", "star"), "{}-12x32", runs=RUNS),
+    "star-lattice-weights": _each("lattice", ("rnn", "lstm", "star"), "{}-12x32", runs=RUNS // 10, biases=False),
+    "star-training": _star_training,
+    # Hu et al. 2018: Fig. 1; Fig. 4, on MNIST by rows instead of by pixels
+    "rin-adding": _each("aee", ("lstm", "irnn", "rin"), "{}-1x100-adding-200"),
+    "rin-mnist": _each("aee", ("lstm-1x128", "rnn-1x128", "rin-1x100"), "{}-mnist-rows", "{}-mnist-rows"),
+    # Chen 2022: Fig. 5.3, text, trained and untrained, and MNIST by rows
+    "chen-steps": lambda folder: chain.from_iterable(study(folder) for study in (
+        _each("noh", CELLS, "{}-1x200-toxic-parts", "{}, trained", examples=16, points=25),
+        _each("noh", CELLS, "{}-1x200-toxic-parts", "{}, untrained", examples=16, points=25, untrained=True),
+        _each("noh", CELLS, "{}-1x128-mnist-rows", "{}, MNIST rows", examples=64),
+        _each("noh", CELLS, "{}-1x128-mnist-rows", "{}, MNIST rows, v of signs", examples=64, probe="signs"),
+    )),
+    # Fig. 5.1 and 5.2, from runs with --diagnose noh; section 5.2; sections 4.2 and 4.4; Fig. 3.3-3.10, with unscaled and
+    # with standardised features
+    "chen-epochs": _chen_epochs,
+    "chen-gates": _each("gates", CELLS, "{}-1x128-mnist-rows", examples=32),
+    "chen-dependency": _each("dependency", CELLS, "{}-1x200-toxic-parts", examples=200),
+    "chen-feedforward": _chen_feedforward,
+    # Pascanu et al. 2013, section 2.1
+    "pascanu-eigenvalues": _eigenvalues,
 }  # fmt: skip
 
 
 def main() -> int:
     """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "name",
-        nargs="*",
-        choices=[[], *STUDIES, "cards"],
-        help="studies to compute, or cards for the lattices of the cards (default: all studies)",
-    )
+    help_text = "studies to compute, or cards for the lattices of the cards (default: all studies)"
+    parser.add_argument("name", nargs="*", choices=[[], *STUDIES, "cards"], help=help_text)
     parser.add_argument("--runs", type=Path, help="folder that has the runs of models without published weights")
     arguments = parser.parse_args()
     failed = 0
