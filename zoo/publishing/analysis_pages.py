@@ -187,19 +187,17 @@ FIGURES: tuple[Figure, ...] = (
 )  # fmt: skip
 
 
-@cache
-def _study(path: Path) -> dict[str, Result]:
-    return read_results(path)
+_read = cache(read_results)
 
 
 def study(name: str) -> dict[str, Result] | None:
-    """The stored parts of a study by title; None if it was not computed."""
+    """Return the stored parts of a study by title, or None if the study was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
-    return _study(path) if path.exists() else None
+    return _read(path) if path.exists() else None
 
 
 def pictures() -> dict[Path, tuple[TitledResults, str]]:
-    """Path, content and kind of plot of every picture on the pages."""
+    """Return the content and the kind of plot of every picture on the pages, by path."""
     wanted: dict[Path, tuple[TitledResults, str]] = {}
     for figure in FIGURES:
         results = study(figure.study)
@@ -210,12 +208,12 @@ def pictures() -> dict[Path, tuple[TitledResults, str]]:
 
 
 def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
-    """The arrays of a result to draw: those that are named, or all that are more than a single number."""
+    """Return a result with the arrays to draw: `arrays`, or all that are more than a single number."""
     return result.only(*(arrays or [name for name, array in result.arrays.items() if array.axes]))
 
 
 def pages() -> dict[Path, str]:
-    """Path and content of every page."""
+    """Return the content of every page by path."""
     papers = dict.fromkeys(figure.paper for figure in FIGURES)
     return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
 
@@ -242,12 +240,11 @@ def _page(key: str) -> str:
 
 
 def _runs(results: Results) -> str:
-    """The number of random networks in each part, if it is the same in all."""
+    """Return a sentence with the number of random networks in each part, or "" unless all parts have the same number."""
     counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
     return f" Computed on {counts.pop():,} random networks." if len(counts) == 1 else ""
 
 
 def _verdicts(figure: Figure, results: Results) -> str:
-    if not figure.claims:
-        return ""
-    return markdown(("the paper found", "here", "agrees"), [claim.cells(results) for claim in figure.claims])
+    table = [claim.cells(results) for claim in figure.claims]
+    return markdown(("the paper found", "here", "agrees"), table) if table else ""

@@ -19,7 +19,7 @@ LICENSE = "apache-2.0"
 
 
 def counts(name: str) -> Counts:
-    """The size of a registered model: from the lock, or counted, which imports torch, if the lock lacks it."""
+    """Return the size of a registered model. It is in the lock; if it is not, count, which imports torch."""
     if (locked := load_lock().counts.get(name)) is not None:
         return locked
     from ..networks import sizes
@@ -28,14 +28,14 @@ def counts(name: str) -> Counts:
 
 
 def render(entry: Entry) -> str:
-    """The card of a registered model, from everything recorded about it."""
+    """Return the card of a registered model, composed from everything that is recorded about the model."""
     from . import lattices  # imports numpy, which `summary` does not need
 
     return compose(entry, results.for_model(entry.name), counts(entry.name), lattices.section(entry.name))
 
 
 def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "") -> str:
-    """The README.md of a model's repository. gradients: the section that `lattices.section` writes, or ""."""
+    """Return the README.md of a model's repository. gradients: what `lattices.section` returns."""
     parts = [
         f"---\n{_front_matter(entry, recorded)}---",
         f"# {entry.name}\n\n{_title(entry)}",
@@ -51,18 +51,14 @@ def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "")
 
 
 def summary(entry: Entry, recorded: Results, count: Counts) -> str:
-    """What `rnnzoo show` prints: the facts of the card as plain text."""
+    """Return what `rnnzoo show` prints: the facts of the card as plain text."""
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
     rows += [("recipe", f"{entry.model.recipe}: {recipe_text(entry.recipe)}")]
     if (training := recorded.training) and training.recipe.settings != entry.recipe.settings:
         rows += [("trained by", f"{training.recipe_name}: {recipe_text(training.recipe)}")]
-    rows += [
-        (
-            "reported",
-            f"{r.percent:g} %{'' if r.percent else ' (the paper does not explain it)'}, {source(r, entry.papers[r.paper])}",
-        )
-        for r in entry.model.reported
-    ]
+    for r in entry.model.reported:
+        note = "" if r.percent else " (the paper does not explain it)"
+        rows += [("reported", f"{r.percent:g} %{note}, {source(r, entry.papers[r.paper])}")]
     rows += [("measured", f"{value_text(e)} on {e.n:,} {e.split} examples") for e in recorded.evaluations]
     rows += [("weights", _weights_text(entry, recorded))]
     width = max(len(key) for key, _ in rows)
@@ -70,7 +66,7 @@ def summary(entry: Entry, recorded: Results, count: Counts) -> str:
 
 
 def value_text(evaluation: Evaluation) -> str:
-    """A measured value with its unit, rounded."""
+    """Return a measured value, rounded, with its unit."""
     return METRICS[evaluation.metric].text(evaluation.value)
 
 
@@ -83,27 +79,23 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
 
 
 def source(figure: Reported, paper: Paper) -> str:
-    """Table and paper of a reported figure, and its split if that is not the test set."""
+    """Return the table and the paper of a reported figure, and the split unless that is the test set."""
     split = ", on the training set" if figure.split == "train" else ""
     return f'{figure.table} of {paper.citation}, "{paper.title}"{split}'
 
 
 def _front_matter(entry: Entry, recorded: Results) -> str:
-    """The metadata that the Hub reads.
+    """Return the metadata that the Hub reads.
 
-    Written by PyYAML, because `rnnzoo verify` compares cards byte by byte, and the bytes that huggingface_hub's
-    ModelCardData writes depend on its version.
+    PyYAML writes them, because `rnnzoo verify` compares cards byte by byte, and what huggingface_hub's ModelCardData
+    writes depends on its version.
     """
     dataset = entry.dataset
     front: dict[str, Any] = {
-        "library_name": "rnnzoo",
-        "license": LICENSE,
-        "pipeline_tag": entry.task.pipeline_tag,
-        "tags": ["rnn", entry.model.cell, entry.model.task],
-        **({"datasets": [dataset.hub]} if dataset.hub else {}),
-        "metrics": [TARGETS[entry.task.target].metric],
-        "model_name": entry.name,
-    }
+        "library_name": "rnnzoo", "license": LICENSE, "pipeline_tag": entry.task.pipeline_tag,
+        "tags": ["rnn", entry.model.cell, entry.model.task], **({"datasets": [dataset.hub]} if dataset.hub else {}),
+        "metrics": [TARGETS[entry.task.target].metric], "model_name": entry.name,
+    }  # fmt: skip
     if recorded.evaluations:
         front["model-index"] = [{"name": entry.name, "results": [
             {
@@ -117,7 +109,6 @@ def _front_matter(entry: Entry, recorded: Results) -> str:
 
 
 def _title(entry: Entry) -> str:
-    """The network and its task in one sentence."""
     spec = entry.model
     directions = "bidirectional " if spec.bidirectional else ""
     kind = "convolutional " if spec.kernel else ""
@@ -127,7 +118,7 @@ def _title(entry: Entry) -> str:
 
 
 def _usage(entry: Entry) -> str:
-    """Python that runs the network, what goes in and comes out, and a command to go on with."""
+    """Return Python code that runs the network, what its inputs and outputs are, and a command to continue with."""
     shape = ", ".join(map(str, (8, *entry.task.example)))
     outputs = "logits" if entry.task.target == "class" else "values"
     code = f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{outputs} = model(x)\n"
@@ -157,7 +148,7 @@ def _usage(entry: Entry) -> str:
 
 
 def _inputs_and_classes(entry: Entry) -> str:
-    """What the numbers of an input mean, and the names of the outputs, where the registry says so."""
+    """Return what the registry says about the meaning of the inputs and about the names of the classes."""
     scale = " Do not standardise it: the network does." if entry.model.standardize else ""
     examples = f'`zoo.examples("{entry.name}")` returns the test set in this form.'
     lines = [f"Input: {entry.task.input_description}.{scale} {examples}"] if entry.task.input_description else []
@@ -181,9 +172,10 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("standardised", f"mean {task.mean}, std {task.std}" if spec.standardize else ""),
         ("readout", task.output_text),
         ("head", spec.head.text if spec.head else ""),
-        ("dropout", f"{spec.dropout}" if spec.dropout else ""),
-        ("recurrent dropout", f"{spec.recurrent_dropout}" if spec.recurrent_dropout else ""),
-        ("zoneout", f"{spec.zoneout}" if spec.zoneout else ""),
+        *(
+            (name.replace("_", " "), str(getattr(spec, name) or ""))
+            for name in ("dropout", "recurrent_dropout", "zoneout")
+        ),
         ("layer norm", "yes" if spec.layer_norm else ""),
         ("parameters", f"{count.parameters:,}"),
         ("multiply-adds", f"{count.multiply_adds:,} {'an example' if task.readout == 'none' else 'a sequence'}"),
@@ -196,9 +188,8 @@ def _embedding_text(spec: Embedding | None) -> str:
     if spec is None:
         return ""
     start = f"from {spec.pretrained}" if spec.pretrained else "initialised at random"
-    return (
-        f"{spec.size} values a token, {start}, {'trained' if spec.trainable else 'frozen, not counted as parameters'}"
-    )
+    kind = "trained" if spec.trainable else "frozen, not counted as parameters"
+    return f"{spec.size} values a token, {start}, {kind}"
 
 
 def _figures(entry: Entry, recorded: Results) -> str:

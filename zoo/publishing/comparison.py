@@ -20,11 +20,11 @@ ResultsOf = Callable[[str], Sequence[results.Results]]
 
 @dataclass(frozen=True)
 class Row:
-    """One model with one figure that a paper reports of it, or with none, and our figure."""
+    """A model, at most one figure that a paper reports for the model, and our figure."""
 
     model: str
     kind: str
-    """The curve it belongs to: the cell, after `bi` or `conv` and before a tag if the model has them."""
+    """The curve that the row belongs to: the cell, with `bi` or `conv` before it and a tag after it, if any."""
     layers: int
     units: int
     task: str
@@ -42,7 +42,7 @@ class Row:
     runs: int = 0
     """Number of runs that were measured."""
     seeds: tuple[int, ...] = ()
-    """Of those runs, as far as they are known."""
+    """Seeds of those runs, as far as they are known."""
     split: str | None = None
     n: int | None = None
     """Number of examples that were measured."""
@@ -51,15 +51,15 @@ class Row:
     epochs_done: int | None = None
     epochs: int | None = None
     paper_epochs: int | None = None
-    """Epochs of the paper's recipe, if `recipe` is one or is based on one."""
+    """Epochs of the paper's recipe, if `recipe` is a paper's or is based on one."""
     recipe_paper: str | None = None
-    """The paper of that recipe."""
+    """The paper whose recipe that is."""
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
     diverged: int | None = None
     """The epoch in which training ended because a number was infinite or NaN."""
     stand_in: str | None = None
-    """The paper's dataset that ours stands in for; then the two figures are not of the same test set."""
+    """The paper's dataset that ours stands in for, if it does; the two figures are then of different test sets."""
 
     @property
     def unit(self) -> Measure:
@@ -67,10 +67,9 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Measured minus reported; None if one is missing or they are of different test sets."""
-        if self.reported is None or self.measured is None or self.stand_in:
-            return None
-        return self.measured - self.reported
+        """Measured minus reported; None if a figure is missing or the two are of different test sets."""
+        known = self.reported is not None and self.measured is not None and not self.stand_in
+        return self.measured - self.reported if known else None  # type: ignore[operator]
 
     @property
     def difference_text(self) -> str | None:
@@ -114,8 +113,8 @@ def rows(
 ) -> list[Row]:  # fmt: skip
     """Return a row for each reported figure of the models that match, and one for each model that only we measured.
 
-    paper: only figures of this paper. measured: only models that were measured. The rows are sorted by paper, table, task,
-    cell, units and layers. Raises UnknownNameError.
+    paper: return only figures of this paper. measured: return only models that were measured. The rows are sorted by paper,
+    table, task, cell, units and layers. Raises UnknownNameError for an unknown paper, task or cell.
     """
     papers = registry.load_registry().papers
     if paper is not None and paper not in papers:
@@ -137,16 +136,12 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.proxy_for,
     )  # fmt: skip
-    rows = [
-        _measured(
-            replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split),
-            entry,
-            recorded,
-        )
+    reported = [
+        replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split)
         for f in spec.reported
     ]
-    only_ours = _measured(replace(row, split="test"), entry, recorded)
-    return rows or ([only_ours] if only_ours.runs else [])
+    rows = [_measured(row, entry, recorded) for row in reported or [replace(row, split="test")]]
+    return [row for row in rows if row.paper or row.runs]
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
@@ -179,10 +174,10 @@ class Mean:
     tasks: int
     reported: float
     measured: float | None
-    """Over the measured tasks."""
+    """Mean over the measured tasks; None if no task is measured."""
     measured_tasks: int
     reported_there: float | None
-    """Mean of the reported figures over the measured tasks."""
+    """Mean of the reported figures over the measured tasks; None if no task is measured."""
     unit: Measure
 
 
@@ -197,10 +192,8 @@ def means(rows: Sequence[Row], min_tasks: int = 3) -> list[Mean]:
         done = [r for r in group if r.measured is not None]
         if len(group) >= min_tasks:
             name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in group]) or 0.0
-            measured, reported_there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
-            averages.append(
-                Mean(source, name, len(group), reported, measured, len(done), reported_there, group[0].unit)
-            )
+            measured, there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
+            averages.append(Mean(source, name, len(group), reported, measured, len(done), there, group[0].unit))
     return averages
 
 
@@ -214,23 +207,23 @@ def _kind(spec: Model) -> str:
 
 
 def in_folder(folder: Path) -> ResultsOf:
-    """Return the results of the runs below a folder, wherever they lie: each says of which model it is.
+    """Return a function that returns a model's results among all runs below `folder`. Each results.json names its model.
 
-    Raises RequestError without such a folder, and CheckpointError for a damaged results.json.
+    Raises RequestError if there is no such folder, and CheckpointError for a damaged results.json.
     """
     if not folder.is_dir():
         raise RequestError(f"There is no folder {folder}.")
     runs: dict[str, list[results.Results]] = {}
     for path in sorted(folder.rglob(results.FILE)):
-        found, _ = results.read_current(path.parent)
-        names = [found.training.model] if found.training else [e.model for e in found.evaluations]
+        run, _ = results.read_current(path.parent)
+        names = [run.training.model] if run.training else [e.model for e in run.evaluations]
         for name in dict.fromkeys(names):
-            runs.setdefault(name, []).append(found)
+            runs.setdefault(name, []).append(run)
     return lambda name: runs.get(name, [])
 
 
 def documents() -> list[str]:
-    """The keys of the papers that report a figure of a model, sorted."""
+    """Return the keys of the papers that report a figure of a model, sorted."""
     return sorted({figure.paper for model in registry.models().values() for figure in model.reported})
 
 
@@ -245,7 +238,7 @@ def digest(rows: Sequence[Row]) -> str:
             r.measured,
             r.training_text,
             r.stand_in,
-            *([] if r.std is None else [r.std]),
+            *([r.std] if r.runs > 1 else []),
         )
         for r in rows
     ]

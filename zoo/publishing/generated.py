@@ -1,8 +1,8 @@
 """Every file, and every part of a page, that is generated from the registry and the recorded results.
 
-`python -m zoo.publishing.generated` writes them. With --check it only names the stale ones, and exits with 1 if there are any.
-
-A page that people write holds generated parts between `<!-- generated: NAME -->` and `<!-- end of generated -->`.
+`python -m zoo.publishing.generated` writes all of them. With --check, the program only names the stale files, and exits
+with 1 if there are any. In a page that people write, generated parts stand between `<!-- generated: NAME -->` and
+`<!-- end of generated -->`.
 """
 
 import re
@@ -24,23 +24,20 @@ MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
 def outputs() -> dict[Path, str]:
-    """Path and content of every generated text."""
+    """Return the content of every generated text by path."""
     counts = {name: sizes.counts(name) for name in registry.models()}
     models = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
     locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
     texts = {paths.path(*lock.FILE): lock.dump(locked).decode()}
-    texts |= {
-        paths.path("cards", entry.name, "README.md"): cards.compose(
-            entry, recorded, count, lattices.section(entry.name)
-        )
-        for entry, recorded, count in models
-        if entry.weights or recorded.evaluations
-    }
+    for entry, recorded, count in models:
+        if entry.weights or recorded.evaluations:
+            card = cards.compose(entry, recorded, count, lattices.section(entry.name))
+            texts[paths.path("cards", entry.name, "README.md")] = card
     return texts | (_documents(models) if _is_repository() else {})
 
 
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
-    """README.md and the pages of docs/."""
+    """Return the content of README.md and of the pages of docs/ by path."""
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
     unreported = [row for row in comparison.rows(measured=True) if row.paper is None]
     texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
@@ -63,12 +60,12 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
 
 
 def _is_repository() -> bool:
-    """True in the repository itself; a zoo of one's own has a registry and cards only."""
+    """Return whether this is the repository itself. A user's own zoo has only a registry and cards."""
     return paths.path("README.md").exists()
 
 
 def _filled(text: str, parts: dict[str, str | None]) -> str:
-    """`text` with the content of every marked part; a mark that the text lacks, or a part that is None, changes nothing."""
+    """Return `text` with new content in every marked part. A part that is None, or whose mark is missing, changes nothing."""
     for name, content in parts.items():
         if content is not None:
             text = _replaced(text, MARK.format(name), content)
@@ -76,7 +73,7 @@ def _filled(text: str, parts: dict[str, str | None]) -> str:
 
 
 def _replaced(text: str, mark: str, content: str) -> str:
-    """`text` with `content` between the mark and END. Raises ValueError if a mark is not followed by END."""
+    """Return `text` with `content` between the mark and END. Raises ValueError if END does not follow the mark."""
     before, found_mark, rest = text.partition(mark)
     old, found_end, after = rest.partition(END)
     if not found_mark:
@@ -87,14 +84,14 @@ def _replaced(text: str, mark: str, content: str) -> str:
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Path and rows of every comparison plot."""
+    """Return the rows of every comparison plot by path."""
     if not _is_repository():
         return {}
     return {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """The comparison plots that lack the digest of their rows. Bytes are not compared, since they depend on matplotlib."""
+    """Return the comparison plots that lack the digest of their rows. matplotlib's version decides the other bytes."""
     return {
         path: rows
         for path, rows in drawings().items()
@@ -103,7 +100,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 
 def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
-    """The pictures of analyses, on pages and on cards, that lack the digest of what they should show."""
+    """Return the pictures of analyses, on pages and on cards, that lack the digest of what they should show."""
     pictures = analysis_pages.pictures() if _is_repository() else {}
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
@@ -116,7 +113,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 
 
 def stale() -> list[Path]:
-    """The generated files that are missing or out of date."""
+    """Return the generated files that are missing or out of date."""
     texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     return [*texts, *stale_drawings(), *stale_pictures()]
 

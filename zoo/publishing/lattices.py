@@ -1,6 +1,6 @@
-"""The gradient lattice on a published checkpoint's card: stored numbers, from which the picture and the text are made.
+"""The gradient lattice on a published checkpoint's card: its stored numbers, and the picture and text made from them.
 
-torch is imported only to compute one.
+Only `write`, which computes a lattice, imports torch.
 """
 
 import json
@@ -15,13 +15,13 @@ from ..utils import files, paths
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
-"""Random networks and time steps of a card's lattice; a task with fewer steps has fewer."""
+"""Random networks and time steps of a card's lattice. The lattice has fewer steps if the task has fewer."""
 
 
 def write(entry: Entry, folder: Path) -> None:
-    """Compute the lattice of an entry's architecture into `folder`.
+    """Compute the lattice of an entry's architecture and write its numbers to `folder`.
 
-    Writes nothing for a feed-forward or a bidirectional network, which has no lattice.
+    Write nothing for a feed-forward or a bidirectional network, which has no lattice.
     """
     from ..diagnostics.lattice import lattice
 
@@ -32,24 +32,22 @@ def write(entry: Entry, folder: Path) -> None:
 
 
 def stored(name: str) -> Result | None:
-    """The lattice on the card of a registered model; None if it has none."""
+    """Return the lattice on the card of a registered model, or None if the card has no lattice."""
     path = paths.path("cards", name, FILE)
-    return _read(path) if path.exists() else None
+    return _read(path)[""] if path.exists() else None
 
 
-@cache
-def _read(path: Path) -> Result:
-    return read_results(path)[""]
+_read = cache(read_results)
 
 
 def picture(name: str) -> TitledResults | None:
-    """What the picture on a card shows: the means over networks, for both losses; None without a lattice."""
+    """Return what the picture on a card shows, the means over networks for both losses, or None without a lattice."""
     lattice = stored(name)
     return None if lattice is None else [(name, lattice.only("mean"))]
 
 
 def section(name: str) -> str:
-    """The section of a card about the gradients of its architecture; "" without a lattice."""
+    """Return the section of a card about the gradients of the model's architecture, or "" without a lattice."""
     lattice = stored(name)
     if lattice is None:
         return ""
