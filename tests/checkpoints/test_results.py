@@ -93,7 +93,7 @@ def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo
     (folder / "kept").rename(folder / results.FILE)
     flip(folder / "model.safetensors")
     code, _, err = run("release", str(folder))
-    assert (code, "results.json is of other weights" in err) == (1, True)
+    assert (code, "results.json describes other weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()
     code, _, err = run("release", str(folder), "--results")
     assert (code, "no model.safetensors" in err) == (1, True)

@@ -1,4 +1,4 @@
-"""What a push sends: the pinned files of cards/NAME, its card and its results, checked before the Hub is asked anything."""
+"""What a push sends: the pinned files of cards/NAME, the card and the results, checked before any request to the Hub."""
 
 import os
 from dataclasses import dataclass
@@ -25,31 +25,27 @@ class Package:
 
 
 def pack(entry: Entry) -> Package:
-    """Read and check everything that a push of a model sends.
+    """Read and check everything that a push of a model sends, and return it.
 
-    Raises CheckpointError for a model without weights, a file that differs from its pin, from the registry or from the
-    generated card, values that are not finite, a text with a token in it, and symbolic links.
+    Raises CheckpointError for a model without weights; for a file that differs from its pin, from the registry or from the
+    generated card; for values that are not finite; for a text that contains a token; and for symbolic links.
     """
     pin = entry.weights
     if pin is None:
         raise CheckpointError(f"{entry.name} has no weights to push. To train it: rnnzoo train {entry.name}")
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
-        raise CheckpointError(
-            f"{entry.name}: no {configs.GOLDEN} is pinned. Release the folder of its training run again."
-        )
+        raise CheckpointError(f"{entry.name}: no {configs.GOLDEN} is pinned. Release its training run's folder again.")
     pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.files}
     configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
     if names := tensors.not_finite(pinned[tensors.FILE]):
-        raise CheckpointError(
-            f"{entry.name}: {', '.join(names[:5])} has values that are not finite; nothing was pushed."
-        )
-    content = {name: path.read_bytes() for name, path in pinned.items()}
-    content |= _card_and_results(entry)
+        first = ", ".join(names[:5])
+        raise CheckpointError(f"{entry.name}: {first} has values that are not finite; nothing was pushed.")
+    content = {name: path.read_bytes() for name, path in pinned.items()} | _card_and_results(entry)
     for name, data in content.items():
         if not name.endswith(".safetensors") and has_secret(data.decode(errors="replace")):
             raise CheckpointError(
-                f"{entry.name}: {name} seems to contain a token; nothing was pushed. Remove it from the text."
+                f"{entry.name}: {name} seems to contain a token; nothing was pushed. Remove the token."
             )
     return Package(entry, pin, content)
 
@@ -63,9 +59,9 @@ def refuse_links(folder: Path) -> None:
 
 
 def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
-    """Path of the copy of a pinned file to send: the card folder's if it has one, else the cache's.
+    """Return the path of the copy of a pinned file to send: the one in the card's folder or, if none, in the cache.
 
-    Raises CheckpointError if there is none, or if it is not the pinned file.
+    Raises CheckpointError if there is no copy, or if the copy differs from the pin.
     """
     copies = sources.copies(model, pin, name)
     if not copies:
@@ -78,7 +74,7 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
 
 
 def _card_and_results(entry: Entry) -> dict[str, bytes]:
-    """The card, its pictures and the results by file name. Raises CheckpointError if the card or the results are stale."""
+    """Return the card, its pictures and the results by file name. Raises CheckpointError if one of them is stale."""
     from . import lattices
 
     pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, lattices.PICTURE)
@@ -93,9 +89,9 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """What is wrong with a model's results or card; None if nothing is.
+    """Return what is wrong with a model's results or card, or None.
 
-    Results must be of the pinned weights only, and the card must be, byte for byte, the one rendered from them.
+    Results must be of the pinned weights only, and the card must be the rendered one, byte for byte.
     """
     pinned = {pin.files[tensors.FILE].sha256} if (pin := entry.weights) else set()
     if {e.checkpoint_sha256 for e in results.for_model(entry.name).evaluations} - pinned:

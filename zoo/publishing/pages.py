@@ -18,20 +18,20 @@ STARTERS = (
     "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
     "mlp-3x8-circles.prelu-tuned",
 )  # fmt: skip
-"""Models to begin with: a good one of every task family that has weights."""
+"""Models to begin with: a good one of every task family that has published weights."""
 
 ModelRow = tuple[Entry, Results, Counts]
 """A model with its recorded results and its size."""
 
 
 def models_table(rows: Sequence[ModelRow], root: str) -> str:
-    """The table of models with weights. root: path from the page's folder to the repository's root, "" or "../"."""
+    """Return the table of models with weights. root: path from the page's folder to the repository's root."""
     header = ("model", "task", "parameters", "measured", "examples", "reported")
     return markdown(header, [_model_cells(row, root) for row in rows])
 
 
 def starters_table(rows: Sequence[ModelRow], root: str) -> str:
-    """The table of the STARTERS among the models with weights."""
+    """Return the table of those STARTERS that have weights."""
     by_name = {row[0].name: row for row in rows}
     cells = [_model_cells(by_name[name], root) for name in STARTERS if name in by_name]
     header = ("model", "task", "parameters", "measured", "in the paper")
@@ -49,31 +49,23 @@ def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
 
 
 def tasks_page() -> str:
-    """docs/tasks.md: the input, output and data of every task."""
-    known = load_registry()
-    rows = [
-        (
-            f"`{name}`",
-            task.title,
-            task.example_text,
-            task.output_text,
-            f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}",
-            data.license,
-            "not available: reported figures only" if task.absent else _origin(data),
-        )
-        for name, task in known.all_tasks.items()
-        for data in [known.datasets[task.dataset]]
-    ]
+    """Return docs/tasks.md: the input, output and data of every task."""
+    known, rows = load_registry(), []
+    for name, task in known.all_tasks.items():
+        data = known.datasets[task.dataset]
+        title = f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}"
+        source = "not available: reported figures only" if task.absent else _origin(data)
+        rows.append((f"`{name}`", task.title, task.example_text, task.output_text, title, data.license, source))
     header = ("name", "task", "input", "output", "data", "licence", "source")
     return (
-        "# Tasks\n\nThe task follows the number of units in a model's name. Data that are not generated are read from a "
-        "folder of `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`). Their sha256 must be those in `cards/lock.json`, if it has any. "
+        "# Tasks\n\nIn a model's name, the task follows the number of units. rnnzoo reads data that it does not generate from a "
+        "folder of `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and checks each file against its sha256 in `cards/lock.json`. "
         f"MNIST's test images come with the package.\n\n{markdown(header, rows)}\n"
     )
 
 
 def _origin(data: Dataset) -> str:
-    """Where a dataset's files come from."""
+    """Return where a dataset's files come from."""
     if data.folder is None:
         return "generated"
     if data.hub_files:
@@ -83,7 +75,7 @@ def _origin(data: Dataset) -> str:
 
 
 def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
-    """Links to the pages of `comparison_page`, by paper."""
+    """Return a list of links to the papers' comparison pages."""
     papers = load_registry().papers
     return "\n".join(
         f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)}'
@@ -97,18 +89,18 @@ def _extent(rows: Sequence[Row]) -> str:
 
 
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """docs/KEY.md: every table of a paper, its figures beside ours, and the plot of them."""
+    """Return docs/KEY.md: every table of a paper with its figures beside ours, and the plot of both."""
     paper = load_registry().papers[key]
-    short = sum(
-        r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0) for r in rows
-    )
-    shorter = f"{short} of the measured figures come from runs shorter than the papers' recipes, and longer runs may do better. "
+    short = [
+        r for r in rows if r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0)
+    ]
+    shorter = f"{len(short)} of the measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
         f"The paper's figures beside ours: {_extent(rows)} so far, each in one training run. We measure the weights of the "
-        f"epoch with the lowest validation loss, which may be an early one. The difference is measured minus reported, for "
-        f"accuracies in percentage points. {shorter if short else ''}"
+        f"epoch with the lowest validation loss, which may be an early epoch. The difference is our figure minus the paper's, "
+        f"in percentage points for accuracies. {shorter if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
@@ -134,53 +126,46 @@ def _means_table(rows: Sequence[Mean]) -> str:
 
 
 def _comparison_table(rows: Sequence[Row]) -> str:
-    return markdown(
-        ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed"),
-        [
-            (
-                f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)",
-                *(cell or "-" for cell in (r.reported_text, r.measured_text, r.difference_text)),
-                "-" if r.n is None else f"{r.n:,}",
-                r.training_text or "-",
-                r.seed_text or "-",
-            )
-            for r in rows
-        ],
-    )
+    header = ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed")
+    table = []
+    for r in rows:
+        link = f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)"
+        n = None if r.n is None else f"{r.n:,}"
+        cells = (r.reported_text, r.measured_text, r.difference_text, n, r.training_text, r.seed_text)
+        table.append((link, *(cell or "-" for cell in cells)))
+    return markdown(header, table)
 
 
 def measured_page(rows: Sequence[Row]) -> str:
-    """docs/measured.md: a table for each task of rows with a measured and no reported figure.
+    """Return docs/measured.md: a table for each task. rows: models with a measured figure and no reported one.
 
-    A table has a row for each depth and a column for each cell if there are several depths.
+    If a task has networks of several depths, its table has a row for each depth and a column for each cell.
     """
     parts = [
         "# Measured here",
-        "Models for which no paper reports a figure on the same data. Each was trained in one run and measured on the whole "
-        "test set, so small differences may be chance. `rnnzoo compare --measured` prints these rows too, and `rnnzoo show` "
-        "prints the recipe of each model.",
+        "No paper reports a figure for these models on the same data. Each model was trained in one run and measured on the "
+        "whole test set, so small differences may be chance. `rnnzoo compare --measured` prints these rows too, and `rnnzoo "
+        "show` prints the recipe of each model.",
     ]
-    for _, group in groupby(sorted(rows, key=_section), key=_section):
+    for _, group in groupby(sorted(rows, key=_task_and_units), key=_task_and_units):
         section = list(group)
         depths = sorted({r.layers for r in section})
         parts += [_heading(section), _by_depth(section, depths) if len(depths) > 1 else _listed(section)]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(row: Row) -> tuple[str, int]:
+def _task_and_units(row: Row) -> tuple[str, int]:
     return row.task, row.units
 
 
 def _recipes(rows: Sequence[Row]) -> list[str]:
-    """The recipes that the models were trained by, each once."""
     return list(dict.fromkeys(row.training_text or "-" for row in rows))
 
 
 def _heading(rows: Sequence[Row]) -> str:
-    row, recipes = rows[0], _recipes(rows)
-    stand_in = (
-        f" The data stand in for {row.stand_in}, so figures on the two are not comparable." if row.stand_in else ""
-    )
+    row, recipes, stand_in = rows[0], _recipes(rows), ""
+    if row.stand_in:
+        stand_in = f" The data stand in for {row.stand_in}, so figures on the two are not comparable."
     return (
         f"## {row.task_title[0].upper()}{row.task_title[1:]} (`{row.task}`), {row.units} units\n\n"
         f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"

@@ -23,11 +23,11 @@ SOURCES: dict[str, dict[str, Any]] = {
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
-    """Draw the metric against depth to `path`, whose ending decides the format.
+    """Draw the metric against depth to `path`, whose suffix decides the format.
 
-    There is a panel for each table, task and width, with a curve for each cell: reported dashed with hollow markers,
-    measured solid with full ones. Single points are drawn only if there is no curve. Raises RequestError for no rows and
-    for a format that matplotlib does not have, and MissingExtraError without matplotlib.
+    There is a panel for each table, task and width, with a curve for each cell: reported figures dashed with hollow
+    markers, measured figures solid with full markers. Single points are drawn only if there is no curve. Raises RequestError
+    if there are no rows or matplotlib lacks the format, and MissingExtraError without matplotlib.
     """
     picture_format(path)
     import matplotlib
@@ -94,17 +94,16 @@ def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) 
 
 
 def _caption(rows: Sequence[Row]) -> str:
-    """The setting: tables, training of the weights, number of examples, and data that stand in for a paper's."""
+    """Return the setting in words: tables, training of the weights, number of examples, and data that stand in."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
     trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe)
     tests = dict.fromkeys(f"{r.n:,} {r.split} examples" for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
-    caption += (
-        f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."
-        if done
-        else "None of these models is measured yet."
-    )
+    if done:
+        caption += f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."
+    else:
+        caption += "None of these models is measured yet."
     if stand_ins := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
         caption += f" Measured on other data than reported: {', '.join(stand_ins)}."
     return caption

@@ -1,6 +1,7 @@
-"""Push checkpoints to the Hub: ask first who may write, then make one commit of a list of files on a known parent.
+"""Push checkpoints to the Hub: ask whether the user may write, then make one commit with known files on a known parent.
 
-The files were compared with their pin before, so afterwards the pin lacks only the new commit, and no server can change it.
+The files are compared with their pin first. Afterwards only the new commit is added to the pin, so no server can change
+the digests that it has.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Pushed:
     repo: str
     url: str
     commit: str | None
-    """The commit that has these files; None in a dry run that would make one."""
+    """The commit that has these files; None in a dry run that would make a commit."""
     created: bool
     """True if a commit was made, or would be; False if the remote had the same bytes."""
     files: tuple[str, ...]
@@ -39,7 +40,7 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _Target:
-    """A package, the repository it goes to, and what that has now."""
+    """A package, the repository that it goes to, and what that repository has now."""
 
     package: Package
     repo: str
@@ -82,8 +83,7 @@ def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushe
 
 
 def _repo(package: Package, options: PushOptions) -> str:
-    pinned = package.pin.repo
-    return check_repo(f"{options.namespace}/{package.entry.name}" if options.namespace else pinned)
+    return check_repo(f"{options.namespace}/{package.entry.name}" if options.namespace else package.pin.repo)
 
 
 def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteState, options: PushOptions) -> bool:
@@ -92,7 +92,7 @@ def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteS
     same = state.head is not None and has_files(hub, repo, state.head, files)
     if options.tag and state.tagged is not None and not (same and state.tagged == state.head):
         raise ChangedError(
-            f"{repo}: tag {options.tag} is at commit {state.tagged} already, and tags are never moved. Choose another."
+            f"{repo}: tag {options.tag} is at commit {state.tagged}, and tags never move. Choose another tag."
         )
     any_parent = options.force or repo != pin.repo or options.branch != MAIN or options.create_pr
     if same or state.head is None or any_parent:
@@ -114,12 +114,11 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
         return Pushed(name, repo, url, state.head if target.same else None, not target.same, tuple(files))
     commit, created, pull_request = state.head, False, None
     if not target.same:
-        commit, created, pull_request = commit_files(
-            hub, repo, files, state, options, f"{name}, by rnnzoo {__version__}"
-        )
+        title = f"{name}, by rnnzoo {__version__}"
+        commit, created, pull_request = commit_files(hub, repo, files, state, options, title)
         if created and not has_files(hub, repo, commit, files, sizes_only=True):
             raise HubError(
-                f"{repo}: the files of commit {commit} are not those that were sent. Do not trust that server."
+                f"{repo}: commit {commit} has other files than those that were sent. Do not trust that server."
             )
     if options.tag and state.tagged is None:
         tag = options.tag

@@ -21,9 +21,9 @@ NAMESPACE = "rnnzoo"
 def release(folder: Path) -> str:
     """Copy a checkpoint's files into cards/NAME, write its golden outputs there, lock its pin and counts; return NAME.
 
-    The weights must load, strictly, into the registry's architecture of NAME. An older pin is replaced, and its commit on
-    the Hub becomes the one that the next push replaces. Raises CheckpointError, also if there are no results of these
-    weights, UnknownNameError, and RequestError for an installed package.
+    The weights must load, strictly, into the registry's architecture of NAME. An older pin is replaced, and the next push
+    replaces the older pin's commit on the Hub. Raises CheckpointError, also if there are no results of these weights;
+    UnknownNameError; and RequestError for an installed package.
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
@@ -40,29 +40,25 @@ def release(folder: Path) -> str:
     golden.write(network, home / golden.FILE)
     results.write(home, recorded)
     pins = {name: pin(home / name) for name in sorted([*names, golden.FILE])}
-    weights = (
-        entry.weights.followed_by(pins) if entry.weights else Weights(repo=f"{NAMESPACE}/{entry.name}", files=pins)
-    )
-    count = sizes.counts(entry.name)
-    lock.update(
-        lambda old: old.model_copy(
-            update={"weights": {**old.weights, entry.name: weights}, "counts": {**old.counts, entry.name: count}}
-        )
-    )
+    first_pin = Weights(repo=f"{NAMESPACE}/{entry.name}", files=pins)
+    weights, count = entry.weights.followed_by(pins) if entry.weights else first_pin, sizes.counts(entry.name)
+    lock.update(lambda old: old.model_copy(update={
+        "weights": {**old.weights, entry.name: weights}, "counts": {**old.counts, entry.name: count},
+    }))  # fmt: skip
     return entry.name
 
 
 def release_results(folder: Path) -> str:
     """Copy only the results of a run, with its recorded evaluations, into cards/NAME; return NAME.
 
-    For a model whose weights are not published, and which anyone can train again by its recipe. Raises CheckpointError if
-    the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that has a pin and for
-    an installed package.
+    This keeps the figure of a model whose weights are not published; anyone can train the model again by its recipe. Raises
+    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that
+    has a pin and for an installed package.
     """
     entry = _entry(folder)
     if entry.weights is not None:
         raise RequestError(
-            f"{entry.name} has published weights, so its results go with them: rnnzoo release {folder}, without --results."
+            f"{entry.name} has published weights. To release both: rnnzoo release {folder}, without --results."
         )
     recorded = _results(folder)
     if recorded.measured() is None:
@@ -74,7 +70,7 @@ def release_results(folder: Path) -> str:
 
 
 def lock_dataset(name: str) -> dict[str, str]:
-    """Lock the digests of a dataset's files as they are on this machine, and return them.
+    """Write the digests of a dataset's files on this machine to the lock, and return the digests.
 
     Raises UnknownNameError, DataError if files are missing, and RequestError for an installed package.
     """
@@ -86,7 +82,7 @@ def lock_dataset(name: str) -> dict[str, str]:
 
 
 def _results(folder: Path) -> results.Results:
-    """The results in a folder. Raises CheckpointError unless they say how the weights there were trained."""
+    """Return the results in a folder. Raises CheckpointError unless they say how the weights there were trained."""
     recorded, weights_sha256 = results.read_current(folder)
     if weights_sha256 is None:
         raise CheckpointError(f"{folder}: no {tensors.FILE}.")
@@ -94,13 +90,13 @@ def _results(folder: Path) -> results.Results:
         raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
     if not recorded.training.produced(weights_sha256):
         raise CheckpointError(
-            f"{folder}: {results.FILE} is of other weights. If a run was killed there, rnnzoo train continues it."
+            f"{folder}: {results.FILE} describes other weights. If a run was killed there, rnnzoo train continues that run."
         )
     return recorded
 
 
 def _entry(folder: Path) -> Entry:
-    """The registry's entry of the model in a folder.
+    """Return the registry's entry of the model in a folder.
 
     Raises CheckpointError if its config.json disagrees with the entry, and RequestError in an installed package.
     """

@@ -9,18 +9,18 @@ from ..utils import paths
 from ..utils.text import markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
-"""The passes of a benchmark, each with the unit it is written in and how many of that unit a second has."""
+"""For each pass of a benchmark: how many of its unit a second has, and the unit."""
 PLOTS = {
     "stacks": "Seconds of a forward pass and a training step, by contender",
     "scaling": "Seconds against steps, batch size, layers and units, varied one at a time; the grey line is linear cost",
 }
-"""The plots that `python -m benchmarks.plot` draws into docs/, by the program that measured them, each in words."""
+"""What the plots in docs/ show, by the program that measured the numbers. `python -m benchmarks.plot` draws them."""
 
 
 def section(root: str) -> str | None:
-    """The generated part of docs/speed.md; None if benchmarks/stacks.json is missing.
+    """Return the generated part of docs/speed.md, or None if benchmarks/stacks.json is missing.
 
-    root: the path from the page's folder to the repository's root, "" or "../".
+    root: path from the page's folder to the repository's root, "" or "../".
     """
     stacks = measurements("stacks")
     if stacks is None:
@@ -35,13 +35,13 @@ def section(root: str) -> str | None:
 
 
 def measurements(program: str) -> Any:
-    """The numbers that a program of benchmarks/ has stored; None if there are none."""
+    """Return the numbers that a program of benchmarks/ has stored, or None."""
     path = paths.path("benchmarks", f"{program}.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def stack_tables(data: dict[str, Any]) -> str:
-    """The tables of benchmarks/stacks.json, one for each size of stack; ratios are to the first row of each."""
+    """Return the tables of benchmarks/stacks.json, one for each size of stack; ratios are to the table's first row."""
     parts = []
     for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
         rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
@@ -51,7 +51,7 @@ def stack_tables(data: dict[str, Any]) -> str:
 
 
 def stream_table(data: dict[str, Any]) -> str:
-    """The table of benchmarks/streams.json: microseconds a step, a row for each pass and a column for each network."""
+    """Return the table of benchmarks/streams.json: microseconds a step, by pass (rows) and network (columns)."""
     networks = list(dict.fromkeys(row["network"] for row in data["rows"]))
     seconds = {(row["pass"], row["network"]): row["seconds"] for row in data["rows"]}
     names = sorted(dict.fromkeys(row["pass"] for row in data["rows"]), key=lambda name: name.startswith("torch.nn"))
@@ -63,7 +63,7 @@ def stream_table(data: dict[str, Any]) -> str:
 
 
 def provenance(program: str, data: dict[str, Any]) -> str:
-    """Machine, date and number of rounds of a program's numbers, and the command that measures them."""
+    """Return the machine, date and rounds of a program's numbers, and the command that measures them again."""
     machine, rounds = data["machine"], data["rounds"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     repeats = f"median of {rounds}" if rounds > 1 else "once"
@@ -74,12 +74,11 @@ def provenance(program: str, data: dict[str, Any]) -> str:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Header (without the first column's) and rows of benchmark results: times, each with its ratio to the first row's."""
+    """Return the header, without that of the first column, and the rows of a table of times with ratios to the first row."""
     passes = [name for name in UNITS if rows[0]["seconds"][name] is not None]
-    table = [
-        (row["contender"], *(_time(row, rows[0], name) for name in passes), _mebibytes(row["peak_memory_bytes"]))
-        for row in rows
-    ]
+    times = [[_time(row, rows[0], name) for name in passes] for row in rows]
+    memory = [_mebibytes(row["peak_memory_bytes"]) for row in rows]
+    table = [(row["contender"], *t, m) for row, t, m in zip(rows, times, memory, strict=True)]
     return (*passes, "peak memory"), list(table)
 
 
@@ -93,7 +92,7 @@ def _mebibytes(count: int | None) -> str:
 
 
 def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
-    """The time of each of rnnzoo's cells, divided by that of its bare matrix products."""
+    """Return a sentence with the time of each of rnnzoo's cells divided by that of its bare matrix products."""
     products = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
     texts = []
     for row in rows:
@@ -106,7 +105,7 @@ def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def significant(value: float) -> str:
-    """Three significant digits without an exponent, thousands separated by commas."""
+    """Return a number with three significant digits, without an exponent, and with commas between thousands."""
     if value >= 100 or value == 0:
         return f"{value:,.0f}"
     return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}"

@@ -1,4 +1,4 @@
-"""Recipes and training runs in words: the settings, what a run did, and where it departs from a paper's recipe."""
+"""Recipes and training runs in words: settings, the course of a run, and its departures from a paper's recipe."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from .. import registry
 from ..checkpoints.results import Results, Training
 from ..registry import Entry
 from ..registry.metrics import METRICS
-from ..registry.schema import Augmentation, Recipe, Stage
+from ..registry.schema import Augmentation, Recipe
 from ..utils.text import markdown
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """A recipe in one line."""
+    """Return a recipe in one line."""
     clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later = f"; {_later_stages(recipe)}" if len(recipe.timeline) > 1 else ""
@@ -22,16 +22,13 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def _later_stages(recipe: Recipe) -> str:
-    """The stages after the first that begin before the recipe's last epoch."""
-    return "; ".join(
-        f"after epoch {stage.start_epoch}, learning rate {stage.lr:g} "
-        f"({stage.schedule.name}{_warmup(stage)}){_augmentation(stage)}"
-        for stage, _ in recipe.timeline[1:]
-    )
-
-
-def _warmup(stage: Stage) -> str:
-    return f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
+    """Return in words the stages after the first that begin before the recipe's last epoch."""
+    texts = []
+    for stage, _ in recipe.timeline[1:]:
+        warmup = f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
+        rate = f"learning rate {stage.lr:g} ({stage.schedule.name}{warmup})"
+        texts.append(f"after epoch {stage.start_epoch}, {rate}{_augmentation(stage)}")
+    return "; ".join(texts)
 
 
 def _augmentation(settings: Augmentation) -> str:
@@ -47,7 +44,7 @@ def _augmentation(settings: Augmentation) -> str:
 
 
 def training_text(entry: Entry, results: Results) -> str:
-    """The run that trained a checkpoint, and a table of its departures from the recipe it is based on."""
+    """Return a text about the run that trained a checkpoint, with a table of its departures from the paper's recipe."""
     training = results.training
     if training is None:
         return f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {recipe_text(entry.recipe)}."
@@ -64,7 +61,7 @@ def training_text(entry: Entry, results: Results) -> str:
 
 
 def _run_text(training: Training) -> str:
-    """The recipe of a run, how far it went, and its best and its first epoch."""
+    """Return in words a run's recipe, how far the run went, and its best and its first epoch."""
     recipe = training.recipe
     text = (
         f"Recipe `{training.recipe_name}`, seed {recipe.seed}: {recipe_text(recipe)}. "
@@ -89,40 +86,32 @@ def _run_text(training: Training) -> str:
 
 
 def base_recipe(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
-    """Name of the recipe that a run's recipe is based on, or else of its own, and that recipe as the registry has it now."""
+    """Return the name of the recipe that a run's recipe is based on, or of its own recipe, and the registry's recipe of that name."""
     name = entry.with_reasons(training.recipe).based_on or training.recipe_name
     return name, registry.load_registry().recipes.get(name)
 
 
 def _duration(training: Training) -> str:
-    """` in` and the time that a run took; "" if its history does not say."""
+    """Return ` in` and the time that a run took, or "" if its history does not say."""
     seconds = training.history[-1].seconds if training.history else 0.0
     scale, unit = next((s, u) for s, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * s or s == 1)
     return f" in {seconds / scale:.{int(unit == 'h')}f} {unit}" if seconds >= 1 else ""
 
 
 def _departures(base: Recipe, actual: Recipe) -> list[tuple[str, str, str]]:
-    """Setting, value in `base` and value in `actual` of every difference that affects the epochs of each."""
-    theirs, ours = (
-        {**_flatten(recipe.settings), "later stages": _later_stages(recipe) or None} for recipe in (base, actual)
-    )
-    names = [name for name in theirs | ours if name not in ("seed", "stages") and theirs.get(name) != ours.get(name)]
-    return [
-        (
-            name.replace("_", " "),
-            "not given" if name.split()[0] in base.unspecified else _text(theirs.get(name)),
-            _text(ours.get(name)),
-        )
-        for name in names
-    ]
-
-
-def _text(value: Any) -> str:
-    return "-" if value is None else str(value)
+    """Return each setting in which two recipes differ, with the values of `base` and of `actual`."""
+    theirs, ours = ({**_flatten(r.settings), "later stages": _later_stages(r) or None} for r in (base, actual))
+    rows = []
+    for name in theirs | ours:
+        values = ["-" if value is None else str(value) for value in (theirs.get(name), ours.get(name))]
+        if values[0] != values[1] and name not in ("seed", "stages"):
+            their_value = "not given" if name.split()[0] in base.unspecified else values[0]
+            rows.append((name.replace("_", " "), their_value, values[1]))
+    return rows
 
 
 def _flatten(settings: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings as one table, keys joined by spaces."""
+    """Return nested settings as one dictionary, keys joined by spaces."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         nested = {f"{key} {k}": v for k, v in _flatten(value).items()} if isinstance(value, dict) else {key: value}

@@ -78,7 +78,7 @@ def _run(step: Callable[[], str]) -> Check:
 
 @dataclass
 class _Checks:
-    """The checks of one model. Each returns what it found, or raises a ZooError that says what is wrong."""
+    """The checks of one model. Each check returns its result in words, or raises a ZooError that says what is wrong."""
 
     entry: Entry
     pin: Weights
@@ -87,7 +87,7 @@ class _Checks:
 
     @cached_property
     def copies(self) -> dict[str, dict[Path, str | None]]:
-        """By file: the paths of its copies on this machine, and how each differs from the pin. Hashes each copy once."""
+        """By file: the paths of its copies on this machine, and how each copy differs from the pin (None: it does not)."""
         return {
             name: {path: mismatch(path, file) for path in sources.copies(self.entry.name, self.pin, name)}
             for name, file in self.pin.files.items()
@@ -95,7 +95,7 @@ class _Checks:
 
     @cached_property
     def good_copies(self) -> dict[str, Path]:
-        """By file: the first copy that is the pinned one, if any."""
+        """By file: the first copy that does not differ from the pin, if there is one."""
         return {
             name: next(path for path, problem in copies.items() if problem is None)
             for name, copies in self.copies.items()
@@ -104,7 +104,7 @@ class _Checks:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The verified files: the good copies, or what a pull adds to them. Damaged copies are not replaced."""
+        """The verified files: good copies, and what a pull adds where there is no copy. Damaged copies are not replaced."""
         reference = Reference.parse(self.entry.name)
         missing = [copies for name, copies in self.copies.items() if name not in self.good_copies]
         if missing:
@@ -117,26 +117,24 @@ class _Checks:
 
     @cached_property
     def network(self) -> "Network":
-        """The network with the weights, loaded strictly: right names, shapes and types, all finite."""
+        """The network with its weights, loaded strictly: names, shapes and types must agree, and all values be finite."""
         from ..networks import loading
 
         return loading.assemble(self.checkpoint)
 
     def bytes(self) -> str:
-        problems = [
-            f"{path} {problem}" for copies in self.copies.values() for path, problem in copies.items() if problem
-        ]
-        if problems:
+        copies = [item for copies in self.copies.values() for item in copies.items()]
+        if problems := "; ".join(f"{path} {problem}" for path, problem in copies if problem):
             raise CheckpointError(
-                f"{'; '.join(problems)}. To repair the cache: rnnzoo pull {self.entry.name}, or rnnzoo cache rm."
+                f"{problems}. To repair the cache: rnnzoo pull {self.entry.name}, or rnnzoo cache rm."
             )
         if len(self.good_copies) < len(self.pin.files):
             _ = self.checkpoint  # pulls the rest and verifies it
             return "sha256 and size of every file, as pulled"
-        return f"sha256 and size of {sum(len(copies) for copies in self.copies.values())} files"
+        return f"sha256 and size of {len(copies)} files"
 
     def config(self) -> str:
-        _ = self.checkpoint  # comes about only if the two agree
+        _ = self.checkpoint  # raises unless the two agree
         return "config.json agrees with the registry"
 
     def tensors(self) -> str:
@@ -163,9 +161,9 @@ class _Checks:
         deviation, allowed = golden.deviation(self.network, self.checkpoint.files[golden.FILE])
         device = self.network.device.type
         text = f"deviation {deviation:.1e} from the recorded outputs on {device}; {allowed:.0e} is allowed"
-        if not deviation <= allowed:
-            raise CheckpointError(f"{text}.")
-        return text
+        if deviation <= allowed:  # False for NaN
+            return text
+        raise CheckpointError(f"{text}.")
 
     def card(self) -> str:
         if problem := stale(self.entry):
@@ -175,7 +173,7 @@ class _Checks:
     def remote(self) -> str:
         pin = self.pin
         if pin.revision is None:
-            raise CheckpointError("The registry pins no commit, so it was not pushed yet. rnnzoo push pins one.")
+            raise CheckpointError("The registry pins no commit, so the model was never pushed. rnnzoo push pins one.")
         if not self.options.may_connect:
             raise CheckpointError("Offline, so the Hub was not asked. Unset HF_HUB_OFFLINE.")
         with self.options.connect() as hub:
@@ -187,9 +185,9 @@ class _Checks:
         return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
 
     def _remote_problems(self, hub: Connection, revision: str) -> list[str]:
-        """Differences between the pin and the files of the pinned commit, as the Hub describes them.
+        """Return the differences between the pin and the files of the pinned commit, as the Hub describes them.
 
-        Of a small file the Hub knows only git's sha1, which is compared with that of a good copy on this machine.
+        For a small file, the Hub knows only git's sha1, which is compared with that of a good copy on this machine.
         """
         listing = hub.listing(self.pin.repo, list(self.pin.files), revision)
         problems = []
@@ -217,7 +215,7 @@ class _Checks:
         return text
 
     def _measured_again(self, recorded: results.Evaluation) -> tuple[str, bool]:
-        """A recorded figure beside the same figure measured now, in words, and whether they agree."""
+        """Return a recorded figure beside the same figure measured now, in words, and whether the two agree."""
         from ..training import evaluation
 
         measured = evaluation.evaluate(self.checkpoint, split=recorded.split, report=self.report)
