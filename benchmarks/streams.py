@@ -1,7 +1,8 @@
 """Benchmark steps of a stream on a CPU: one stream, many in turn, a batch, and many steps in one call.
 
-`python -m benchmarks.streams [--rounds N] [--threads N] [--out FILE]` measures rnnzoo's networks and torch.nn's of the same
-size, with a head of ten classes and denormal numbers flushed to zero, in one process; they take turns, one pass at a time.
+`python -m benchmarks.streams [--rounds N] [--threads N] [--out FILE]` measures rnnzoo's networks, and torch.nn's and
+onnxruntime's of the same size, with a head of ten classes and denormal numbers flushed to zero, in one process; they take
+turns, one pass at a time. onnxruntime has no STAR, so its LSTM stands beside it, as torch.nn's does.
 `python -m zoo.publishing.generated` writes the microseconds a step into docs/speed.md.
 """
 
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from cli.output import say
 from zoo.diagnostics.benchmark import Contender, Workload, machine, peers, stack
+from zoo.diagnostics.benchmark.contenders import installed
 from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks import builder
 from zoo.utils import files
 
+from .onnx_peer import GATES, OnnxNetwork
 from .stacks import FOLDER, arguments
 
 SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
@@ -41,8 +44,8 @@ def in_turn(network: Any, streams: int, batch: int, steps: int) -> Callable[[], 
     return run
 
 
-def passes(cell: str, layers: int, units: int) -> Passes:
-    """Return the passes of one size of stack."""
+def passes(cell: str, layers: int, units: int, threads: int) -> Passes:
+    """Return the passes of one size of stack; onnxruntime's only if it is installed."""
     config = stack(cell, layers, units, STEPS)
     network: Any = builder.build(config, device="cpu").eval()
     stream, chunk = network.stream(), torch.rand(1, CHUNK, 1)
@@ -59,6 +62,10 @@ def passes(cell: str, layers: int, units: int) -> Passes:
         peer = PeerNetwork(contender).eval()
         name = contender.name.removesuffix(", flushed")
         chosen |= {name: in_turn(peer, 1, 1, STEPS), f"{name}, batch of {BATCH}": in_turn(peer, 1, BATCH, 16)}
+    if installed("onnxruntime") and installed("onnx"):
+        operator = cell.upper() if cell.upper() in GATES else "LSTM"
+        name, session = f"onnxruntime {operator}", OnnxNetwork(operator, config, threads)
+        chosen |= {name: in_turn(session, 1, 1, STEPS), f"{name}, batch of {BATCH}": in_turn(session, 1, BATCH, 16)}
     return chosen
 
 
@@ -69,7 +76,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     rows: list[dict[str, Any]] = []
     for size in SIZES:
-        chosen = passes(*size)
+        chosen = passes(*size, options.threads)
         seconds: dict[str, list[float]] = {name: [] for name in chosen}
         for _ in range(options.rounds + 1):
             for name, run in chosen.items():
