@@ -84,7 +84,8 @@ def predict(
     with torch.no_grad():
         logits = network(x.to(network.device), lengths).float().cpu()[0]
     last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
-    if registry.load_registry().all_tasks[network.config.task].target == "value":
+    task = registry.load_registry().all_tasks.get(network.config.task)  # None for a network of the user's own
+    if task is not None and task.target == "value":
         emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
         return
     shares, classes = last.softmax(0).topk(min(top, len(last)))

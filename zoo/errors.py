@@ -91,10 +91,14 @@ class BenchmarkError(ZooError):
     """An implementation failed in a benchmark, so there is nothing to compare."""
 
 
-def first_problem(error: "ValidationError") -> str:
-    """Return the first problem that pydantic found, as `field: problem`."""
-    first = error.errors()[0]
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, "))))
+def faults(error: "ValidationError") -> str:
+    """Return the faults that pydantic found, each as `field: fault`; the first five of many."""
+    rows = error.errors()
+    texts = [
+        ": ".join(filter(None, (".".join(map(str, row["loc"])), row["msg"].removeprefix("Value error, "))))
+        for row in rows[:5]
+    ]
+    return "; ".join([*texts, *([f"and {len(rows) - 5} more"] if len(rows) > 5 else [])])
 
 
 def first_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from zoo import examples, load
+from zoo import build, examples, load
 from zoo.data.inputs import read_example
 
 Run = Callable[..., tuple[int, str, str]]
@@ -96,3 +96,11 @@ def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path) -> Non
         code, _, err = run("predict", DIGITS, str(path), "--device", "cpu")
         assert code == 1
         assert len(err.strip().splitlines()) == 1
+
+
+def test_a_network_without_a_task_of_the_registry_predicts_classes(run: Run, tmp_path: Path) -> None:
+    build("star-1x4", inputs=2, outputs=3, device="cpu").save_pretrained(tmp_path / "mine")
+    (tmp_path / "table.csv").write_text("0.5,1\n0.25,0\n")
+    code, out, _ = run("predict", str(tmp_path / "mine"), str(tmp_path / "table.csv"), "--device", "cpu", "--json")
+    assert code == 0
+    assert sorted(row["class"] for row in json.loads(out)["classes"]) == ["0", "1", "2"]

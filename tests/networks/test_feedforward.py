@@ -193,8 +193,8 @@ def test_one_initialiser_a_layer_and_what_starts_alike():
     ({"kernel": 3}, "kernel"), ({"bidirectional": "sum"}, "bidirectional"), ({"zoneout": 0.1}, "zoneout"),
     ({"recurrent_dropout": 0.1}, "recurrent_dropout"), ({"layer_norm": True}, "layer_norm"),
     ({"options": {"activation": "cosine"}}, "activation"), ({"init": Init(recurrent="zero")}, "recurrent"),
-    ({"init": Init(gate_bias="one")}, "gate_bias"), ({"init": Init(input=["zero", "zero"])}, "layers|initialis"),
-    ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "5, 5, 5"),
+    ({"init": Init(gate_bias="one")}, "no gates"), ({"init": Init(input=["zero", "zero"])}, "layers|initialis"),
+    ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "one number, the features"),
 ])  # fmt: skip
 def test_fields_that_a_feed_forward_network_cannot_have_are_refused(changes, words):
     with pytest.raises(ValidationError, match=words):

@@ -9,12 +9,13 @@ import sys
 from itertools import product
 
 import pytest
+from pydantic import ValidationError
 
 from zoo import list_models, registry, spec
 from zoo.cells import CELLS
 from zoo.errors import RegistryError, UnknownNameError, ZooError
 from zoo.registry import reader
-from zoo.registry.schema import Recipe
+from zoo.registry.schema import Architecture, Config, Interface, Recipe
 from zoo.utils import paths
 
 # Table 3 of "Gating revisited": layers; vRNN, LSTM, LSTM with only the forget gate, RHN, STAR on MNIST, then on pMNIST
@@ -180,7 +181,7 @@ def refusal(folder, text):
     lines = nested(text).splitlines() if isinstance(text, str) else []
     for number in (n for n, line in enumerate(lines, 1) if "HERE" in line):
         assert message.startswith(f"{folder / 'registry.yaml'}:{number}:"), message
-    assert "\n" not in message
+    assert all(line.startswith(f"{folder / 'registry.yaml'}:") for line in message.splitlines())
     return message
 
 
@@ -415,9 +416,9 @@ YAML_FAULTS = {
     "merge key": (edited("    cell: star\n", "    <<: {cell: star}  # HERE\n"), "merge|<<"),
     "overridden merge key": (edited(UNITS, UNITS + "    <<: {units: 3}  # HERE\n"), "merge|<<"),
     "tab": (edited(UNITS, "\tunits: 2  # HERE\n"), "tab|cannot start any token"),
-    "root is a list": ("- a  # HERE\n- b\n", "dictionary|mapping"),
-    "root is a word": ("hello  # HERE\n", "dictionary|mapping"),
-    "root is null": ("null  # HERE\n", "dictionary|mapping"),
+    "root is a list": ("- a  # HERE\n- b\n", "table of keys"),
+    "root is a word": ("hello  # HERE\n", "table of keys"),
+    "root is null": ("null  # HERE\n", "table of keys"),
     "two documents": (SMALL + "---  # HERE\na: 1\n", "second document"),
     "python object": (edited(UNITS, "    units: !!python/object/apply:os.system [ls]  # HERE\n"), "tag"),
     "python name": (edited(UNITS, "    units: !!python/name:os.system  # HERE\n"), "tag"),
@@ -440,7 +441,7 @@ def test_an_empty_file(tmp_path, text):
 
 
 def test_nesting_that_would_overflow_the_stack(tmp_path):
-    assert "nested too deeply" in refusal(tmp_path, "papers: " + "[" * 3000)
+    assert re.search("nested too deeply|maximum nesting depth", refusal(tmp_path, "papers: " + "[" * 3000))
 
 
 def test_a_file_over_a_megabyte(tmp_path):
@@ -455,7 +456,7 @@ def test_a_file_that_is_not_utf8(tmp_path, encoding):
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(RegistryError, match=r"nowhere\.yaml: cannot be read \(No such file"):
+    with pytest.raises(RegistryError, match=r"nowhere\.yaml: there is no such file\. `rnnzoo init`"):
         reader.read(tmp_path / "nowhere.yaml")
     with pytest.raises(RegistryError, match="cannot be read"):
         reader.read(tmp_path)
@@ -577,8 +578,7 @@ def test_a_pattern_without_its_number(tmp_path):
 
 def test_a_missing_key_points_at_its_entry(tmp_path):
     message = refusal(tmp_path, edited(UNITS, "").replace("star-1x2-t:", "star-1x2-t:  # HERE"))
-    assert "units" in message
-    assert "required" in message
+    assert "units: is missing" in message
 
 
 @pytest.mark.parametrize("key", ["star-1x3-t", "star-1x2-u", "star-1x2-t.x", "bistar-1x2-t"])
@@ -627,10 +627,53 @@ def test_a_reference_to_what_is_not_there(tmp_path, what):
     assert re.search(rf"No {kind} is called '(tt|rr|pp|dd|mmnist)'", refusal(tmp_path, UNKNOWN_REFERENCES[what]))
 
 
-def test_every_cell_has_its_paper(tmp_path):
+def test_papers_of_cells_need_no_copy(tmp_path):
+    text = re.sub("  (star|elman): .*\n", "", SMALL)
+    assert len(text.splitlines()) == len(SMALL.splitlines()) - 2
+    papers = read(tmp_path, text).papers
+    assert papers["star"].citation == "Turkoglu et al. 2019"
+    assert papers["gru"].title == "Origin"  # a paper of the file itself counts
+
+
+def test_every_cell_has_its_paper(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "PACKAGED_ROOT", tmp_path)
     text = re.sub("  star: .*\n", "", SMALL)
-    assert text != SMALL
     assert re.search("No paper .*is called 'star'", refusal(tmp_path, text))
+
+
+def test_all_faults_are_listed_with_what_each_field_is(tmp_path):
+    text = edited("    license: cc0-1.0\n", "").replace("    epochs: 1\n", "    epochs: 0\n    learning_rate: 1\n")
+    with pytest.raises(RegistryError) as caught:
+        read(tmp_path, text.replace("steps: 784", "steps: many"))
+    lines = str(caught.value).splitlines()
+    numbers = [int(line.split(":")[1]) for line in lines]
+    assert numbers == sorted(numbers)
+    assert [line.split(": ", 1)[1] for line in lines] == [
+        "datasets.d.license: is missing (SPDX identifier, or the Hub's `unknown` or `other`).",
+        "tasks.t.steps: must be an integer, not 'many' (Length of the longest sequence in time steps).",
+        "studies.s.recipes.r.epochs: must be at least 1, not 0 (passes over the training set).",
+        "studies.s.recipes.r.learning_rate: unknown key 'learning_rate'; the valid ones are "
+        f"{', '.join(Recipe.model_fields)}.",
+    ]
+
+
+def test_all_references_to_nothing_are_listed(tmp_path):
+    text = edited("    recipe: r\n    reported: [{paper: p,", "    recipe: rr\n    reported: [{paper: zzz,")
+    with pytest.raises(RegistryError) as caught:
+        read(tmp_path, text.replace("    dataset: d\n", "    dataset: dd\n"))
+    assert [line.split(": ", 2)[2] for line in str(caught.value).splitlines()] == [
+        "No dataset is called 'dd'. Did you mean d?",
+        "No recipe is called 'rr'. Did you mean r?",
+        "No paper is called 'zzz'. There are: " + ", ".join(sorted({"p", *(c.paper for c in CELLS.values())})) + ".",
+    ]
+
+
+def test_a_long_list_of_faults_ends(tmp_path):
+    with pytest.raises(RegistryError) as caught:
+        read(tmp_path, edited("papers:\n", "papers:\n" + "".join(f"  p{i}: {{}}\n" for i in range(30))))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 21
+    assert lines[-1].endswith("registry.yaml: and 70 more faults.")
 
 
 def test_near_matches_of_a_reference(tmp_path):
@@ -696,7 +739,7 @@ def test_a_grid_of_tasks(tmp_path):
 
 
 @pytest.mark.parametrize(("old", "new", "words"), [
-    ("{input: [2], outputs: 5}", "{input: [2], outputs: 0}  # HERE", "tasks.t-2.outputs: .*greater than or equal to 1"),
+    ("{input: [2], outputs: 5}", "{input: [2], outputs: 0}  # HERE", "tasks.t-2.outputs: .*at least 1"),
     ("{input: [2], outputs: 5}", "{input: [2], output: 5}  # HERE", "unknown key 'output'; .* is 'outputs'"),
     ("    shared: {title: Task,", "    shared: {titel: Task,  # HERE\n     ", "unknown key 'titel'; .* is 'title'"),
     ("      t-1:", "      t:  # HERE\n       ", "'t' is declared twice"),
@@ -729,12 +772,12 @@ def test_a_name_of_two_studies_is_declared_twice(tmp_path):
     ("{t: {1x3", "{u: {1x3", "'u' is not in this grid"),
     ("[60.5, null]", "[sixty, null]", "number"),
     ("[60.5, null]", "[true, null]", "number"),
-    ("[60.5, null]", "[150, null]", "less than or equal to 100"),
-    ("[60.5, null]", "[-1, null]", "greater than or equal to 0"),
+    ("[60.5, null]", "[150, null]", "at most 100"),
+    ("[60.5, null]", "[-1, null]", "at least 0"),
     ("[60.5, null]", "[.nan, null]", "finite number|less than"),
     ("cell: [rnn, lstm]", "cell: [rnn, lsstm]", "lsstm"),
     ("layers: [1]\n    units: [3]", "layers: [1, 2000]\n    units: [3]", "2000|1024"),
-    ("layers: [1]\n    units: [3]", "layers: [1]\n    units: [3, 0]", "greater than or equal to 1"),
+    ("layers: [1]\n    units: [3]", "layers: [1]\n    units: [3, 0]", "at least 1"),
     ("cell: [rnn, lstm]", "cell: rnn", "tuple|list"),
 ])  # fmt: skip
 def test_a_grid_that_does_not_fit_together(tmp_path, old, new, words):
@@ -777,3 +820,25 @@ def test_damage_anywhere_is_read_or_refused(tmp_path):
 def test_its_error_is_one_of_the_zoos():
     assert issubclass(RegistryError, ZooError)
     assert RegistryError.exit_code == 2
+
+
+def test_names_that_other_libraries_give_to_a_field(tmp_path):
+    for key, field in {"hidden_size": "units", "num_layers": "layers"}.items():
+        values = {"cell": "lstm", "layers": 2, "units": 4}
+        del values[field]
+        with pytest.raises(ValidationError) as caught:
+            Architecture(**values, **{key: 3})
+        assert str(caught.value).splitlines() == [
+            "1 validation error for Architecture", key,
+            f"  unknown key {key!r}; the nearest valid one is {field!r} [type=fault]",
+        ]  # fmt: skip
+
+
+def test_a_config_is_named_after_its_architecture():
+    architecture, interface = Architecture(cell="star", layers=4, units=64), {"input": (6,), "steps": 9, "outputs": 3}
+    config = Config(architecture=architecture, interface=Interface(**interface, readout="last"))
+    assert (config.name, config.task) == ("star-4x64", "none")
+    stored = config.model_dump(mode="json")
+    for missing in ("name", "task"):
+        with pytest.raises(ValidationError, match=f"{missing} must be given"):
+            Config.model_validate({key: value for key, value in stored.items() if key != missing})

@@ -266,7 +266,7 @@ def test_only_the_very_same_run_is_finished(small_zoo: Zoo, tmp_path: Path) -> N
     assert not jobs.is_finished(entry, entry.recipe, folder)
     (folder / results.FILE).write_text("{")
     assert not jobs.is_finished(entry, entry.recipe, folder)
-    with pytest.raises(RequestError, match="batch_size: Input should be less than"):
+    with pytest.raises(RequestError, match="batch_size: must be at most"):
         entry.recipe_with({"batch_size": 20_000})
 
 

@@ -517,7 +517,7 @@ def test_a_file_is_no_folder_for_a_run(small_zoo: Zoo, tmp_path: Path) -> None:
 
 def test_an_impossible_override_is_a_wrong_request(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
-    with pytest.raises(RequestError, match="batch_size: Input should be less than"):
+    with pytest.raises(RequestError, match="batch_size: must be at most"):
         train(registry.find(NAME), tmp_path / "run", overrides={"batch_size": 20_000})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ..errors import CheckpointError, first_problem
+from ..errors import CheckpointError, faults
 from ..registry.schema import Config
 from ..utils import files
 from ..utils.text import refuse_repeats
@@ -25,7 +25,7 @@ def read(path: Path) -> Config:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise CheckpointError(f"{path}: not a valid config.json: {first_problem(error)}.") from error
+        raise CheckpointError(f"{path}: not a valid config.json: {faults(error)}.") from error
     except ValueError as error:
         raise CheckpointError(f"{path}: not a valid config.json: {error}.") from error
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from ..errors import CheckpointError, first_problem
+from ..errors import CheckpointError, faults
 from ..registry.metrics import Metric
 from ..registry.schema import Recipe, Seq, Sha256, Spec, Text
 from ..utils import files, paths
@@ -149,7 +149,7 @@ def parse(path: Path) -> Results:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise CheckpointError(f"{path}: {first_problem(error)}.") from error
+        raise CheckpointError(f"{path}: {faults(error)}.") from error
 
 
 def for_model(name: str) -> Results:

@@ -16,7 +16,7 @@ from ..cells.base import State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import task_data
-from ..errors import RequestError, UnknownNameError, first_problem
+from ..errors import RequestError, UnknownNameError, faults
 from ..networks import loading
 from ..networks.base import network_class
 from ..networks.builder import build
@@ -59,7 +59,7 @@ def _parse(name: str) -> Reference | Architecture:
         try:
             architecture = Architecture.from_name(name)
         except ValidationError as error:
-            raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error
+            raise RequestError(f"{name} cannot be built: {faults(error)}.") from error
         if architecture is not None:
             return architecture
         known = [*registry.models(), *(f"{cell}-12x32" for cell in CELLS)]

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from .. import registry
 from ..cells import FEEDFORWARD, ROWS
-from ..errors import RequestError, UnknownNameError, first_problem
+from ..errors import RequestError, UnknownNameError, faults
 from ..registry import Entry
 from ..registry.schema import Architecture, Config, Interface
 from .base import meta_network, refuse_large, resolve_device, resolve_dtype
@@ -76,6 +76,6 @@ def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | Non
         interface = Interface(
             input=shape, steps=STEPS, outputs=outputs, readout="none" if architecture.cell in FEEDFORWARD else "last"
         )
-        return Config(name=name.lower(), task="none", architecture=architecture, interface=interface)
+        return Config(architecture=architecture, interface=interface)
     except ValidationError as error:
-        raise RequestError(f"{name} cannot be built: {first_problem(error)}.") from error
+        raise RequestError(f"{name} cannot be built: {faults(error)}.") from error

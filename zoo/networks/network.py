@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ..cells.projections import Projection
 from ..checkpoints.tokenizer import PADDING
-from ..errors import RequestError, first_problem
+from ..errors import RequestError, faults
 from ..registry import load_registry
 from ..registry.schema import Config, ConvHead, Interface
 from .pretrained import PretrainedMixin
@@ -152,7 +152,7 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
-        raise RequestError(f"A head cannot have {outputs} outputs: {first_problem(error)}.") from error
+        raise RequestError(f"A head cannot have {outputs} outputs: {faults(error)}.") from error
     return config.model_copy(update={"interface": interface})
 
 

@@ -119,32 +119,40 @@ def _title(entry: Entry) -> str:
 
 def _usage(entry: Entry) -> str:
     """Return Python code that runs the network, what its inputs and outputs are, and a command to continue with."""
-    shape = ", ".join(map(str, (8, *entry.task.example)))
-    outputs = "logits" if entry.task.target == "class" else "values"
-    code = f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{outputs} = model(x)\n"
-    if entry.task.vocabulary and not entry.weights:  # the words come with the weights
-        lengths = f", torch.tensor([[{entry.task.steps - 1}, 1]] * 8)" if entry.task.form == "question" else ""
-        code = (
-            f"x = torch.randint(1, {entry.task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens\n"
-            f"logits = model(x{lengths})\n"
-        )
-    elif entry.task.form == "question":
-        code = (
-            'x, lengths = model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])\n'
-            "logits = model(x.to(model.device), lengths)\nanswer = model.tokenizer.words[logits.argmax()]\n"
-        )
-    elif entry.task.vocabulary:
-        code = 'x, lengths = model.tokenizer(["A text.", "Another."])\nx = x.to(model.device)\nlogits = model(x, lengths)\n'
+    code = _call(entry)
+    names = "examples, load" if "examples(" in code else "load"
     streams = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
-    streaming = "    y, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if streams else ""
+    streaming = "    now, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if streams else ""
     code = f"with torch.no_grad():\n{textwrap.indent(code, '    ')}{streaming}"
     untrained = "" if entry.weights else ", pretrained=False"
     verb = "eval" if entry.weights else "compare" if entry.task.absent else "train"
     return (
-        f"```python\nimport torch\nfrom zoo import load\n\n"
+        f"```python\nimport torch\nfrom zoo import {names}\n\n"
         f'model = load("{entry.name}"{untrained}){"  # random weights" if untrained else ""}\n'
         f"{code}```\n\n{_inputs_and_classes(entry)}```console\nrnnzoo {verb} {entry.name}\n```"
     )
+
+
+def _call(entry: Entry) -> str:
+    """Return Python code that calls the network: on real input where everybody has some."""
+    task, outputs = entry.task, "logits" if entry.task.target == "class" else "values"
+    shape = ", ".join(map(str, (8, *task.example)))
+    if task.vocabulary and not entry.weights:  # the words come with the weights
+        lengths = f", torch.tensor([[{task.steps - 1}, 1]] * 8)" if task.form == "question" else ""
+        tokens = f"torch.randint(1, {task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens"
+        return f"x = {tokens}\nlogits = model(x{lengths})\n"
+    if task.form == "question":
+        question = 'model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])'
+        answer = "answer = model.tokenizer.words[logits.argmax()]"
+        return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
+    if task.vocabulary:
+        tokens = 'model.tokenizer(["A text.", "Another."])'
+        return f"x, lengths = {tokens}\nx = x.to(model.device)\nlogits = model(x, lengths)\n"
+    test = f'x, y, lengths = examples("{entry.name}").batch(range(8), model.device)'
+    if entry.dataset.folder is None or entry.dataset.hub:
+        return f"{test}  # eight test examples\n{outputs} = model(x, lengths)\n"
+    hint = "" if task.absent else f"# with the data in $RNNZOO_DATA: {test}\n"
+    return f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{hint}{outputs} = model(x)\n"
 
 
 def _inputs_and_classes(entry: Entry) -> str:

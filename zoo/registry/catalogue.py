@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..cells import cell_row
-from ..errors import RequestError, UnknownNameError, first_problem
+from ..errors import RequestError, UnknownNameError, faults
 from ..utils import paths
 from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
@@ -44,7 +44,7 @@ class Entry:
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
-            raise RequestError(f"The recipe cannot be changed like that: {first_problem(error)}.") from error
+            raise RequestError(f"The recipe cannot be changed like that: {faults(error)}.") from error
 
 
 @cache

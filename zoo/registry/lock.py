@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from ..errors import RegistryError, first_problem
+from ..errors import RegistryError, faults
 from ..utils import files, paths
 from .metrics import Target
 from .schema import Key, Seq, Sha256, Spec, Text, Weights
@@ -61,9 +61,7 @@ def read(path: Path) -> Lock:
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise RegistryError(
-            f"{path}: {first_problem(error)}. A program writes this file; restore it from git."
-        ) from error
+        raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
 
 
 @cache

@@ -4,6 +4,7 @@ Refused, besides what zoo.registry.schema and zoo.registry.yaml refuse: files ov
 derived from the entry, and references to what is not there.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,79 +12,110 @@ from pydantic import ValidationError
 
 from ..cells import cell_row
 from ..errors import RegistryError, UnknownNameError
+from ..utils import files, paths
 from . import yaml
-from .schema import TASKS, Model, Registry
-from .schema.base import first_fault
+from .schema import TASKS, Model, Paper, Registry
+from .schema.faults import Fault, all_faults
 
 MAX_BYTES = 1_000_000
+MAX_FAULTS = 20
+"""At most this many faults are listed."""
 
 
 def read(path: Path) -> Registry:
-    """Read and validate a registry file; raises RegistryError naming the first fault's file, line and column."""
+    """Read and validate a registry file. Papers of cells that it does not declare are those of the package's registry.
+
+    Raises RegistryError with the file, line and column of every fault.
+    """
+    document = _parse(path)
+    try:
+        registry = Registry.model_validate(document.content)
+    except ValidationError as error:
+        raise _refusal(path, document, all_faults(error)) from error
+    cited = {cell_row(row.value.cell).paper for row in registry.declared if row.kind == "model"}
+    if missing := cited - registry.papers.keys():
+        registry = registry.model_copy(update={"papers": {**_packaged_papers(missing), **registry.papers}})
+    if faults := list(dict.fromkeys(_reference_faults(registry))):
+        raise _refusal(path, document, faults)
+    return registry
+
+
+def _parse(path: Path) -> yaml.Document:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise RegistryError(f"{path}: {size:,} bytes; a registry has at most {MAX_BYTES:,}.")
-        document = yaml.parse(path.read_bytes().decode("utf-8"))
-        registry = Registry.model_validate(document.content)
+        return yaml.parse(files.read_regular(path, MAX_BYTES).decode("utf-8"))
+    except FileNotFoundError as error:
+        raise RegistryError(f"{path}: there is no such file. `rnnzoo init` writes one.") from error
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise RegistryError(f"{path}: not UTF-8 at byte {error.start}.") from error
     except yaml.YamlError as error:
         raise RegistryError(f"{path}{error.where}: {error}.") from error
-    except ValidationError as error:
-        location, text = first_fault(error)
-        raise RegistryError(f"{path}{document.where(location)}: {_dotted(location)}: {text}.") from error
-    _Checks(path, document).check(registry)
-    return registry
+
+
+def _packaged_papers(keys: Iterable[str]) -> dict[str, Paper]:
+    """Return the papers of the package's own registry that have these keys."""
+    packaged = _parse(paths.PACKAGED_ROOT / "registry.yaml").content["papers"]
+    return {key: Paper.model_validate(packaged[key]) for key in sorted(keys) if key in packaged}
+
+
+def _refusal(path: Path, document: yaml.Document, faults: Sequence[Fault]) -> RegistryError:
+    """Return the error that lists faults, each with its place in the file, in the order of the file."""
+    marks = {location: document.mark(location) for location, _ in faults}
+    ordered = sorted(faults, key=lambda fault: (marks[fault[0]].line, marks[fault[0]].column))
+    lines = [
+        f"{path}{document.where(location)}: {_dotted(location)}{text}{'' if text[-1] in '.?' else '.'}"
+        for location, text in ordered[:MAX_FAULTS]
+    ]
+    more = len(ordered) - MAX_FAULTS
+    return RegistryError("\n".join([*lines, *([f"{path}: and {more} more faults."] if more > 0 else [])]))
+
+
+def _reference_faults(registry: Registry) -> Iterator[Fault]:
+    """Yield what one entry alone cannot show: a name that is not the derived one or not unique, a reference to nothing."""
+    seen: set[tuple[str, str]] = set()
+    for row in registry.declared:
+        place, value = row.location, row.value
+        if (row.kind, row.name) in seen:
+            yield place, f"{row.name!r} is declared twice"
+        seen.add((row.kind, row.name))
+        if row.kind == "task":
+            yield from _reference((*place, "dataset"), registry.datasets, "dataset", value.dataset)
+            yield from _reference(
+                (*place, "family"), TASKS, "task family", None if ":" in value.family else value.family
+            )
+        if row.kind == "recipe":
+            yield from _reference((*place, "paper"), registry.papers, "paper", value.paper)
+            yield from _reference((*place, "based_on"), registry.recipes, "recipe", value.based_on)
+            if value.based_on == row.name:
+                yield (*place, "based_on"), "a recipe cannot be based on itself"
+        if row.kind == "model":
+            yield from _model_faults(registry, place, value)
+
+
+def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterator[Fault]:
+    yield from _reference((*place, "task"), registry.all_tasks, "task", model.task)
+    yield from _reference((*place, "recipe"), registry.recipes, "recipe", model.recipe)
+    yield from _reference(place, registry.papers, "paper", cell_row(model.cell).paper)
+    for figure in model.reported:
+        yield from _reference((*place, "reported"), registry.papers, "paper", figure.paper)
+    if model.embedding:
+        yield from _reference((*place, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
+    if model.task in registry.all_tasks and (problem := model.misfit(registry.all_tasks[model.task])):
+        yield (*place, "task"), problem
+    if place[2] == "models" and place[3] != model.name:
+        yield place, f"the name derived from this entry is {model.name!r}"
+
+
+def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:
+    """Yield a fault if a name is not in its table."""
+    if name is not None and name not in table:
+        yield place, str(UnknownNameError(kind, name, table))
 
 
 def _dotted(location: yaml.Path) -> str:
-    return ".".join(map(str, location))
-
-
-class _Checks:
-    """What one entry alone cannot show: names are the derived ones and unique, and every reference leads somewhere."""
-
-    def __init__(self, path: Path, document: yaml.Document):
-        self.path, self.document = path, document
-
-    def refuse(self, location: yaml.Path, problem: str) -> None:
-        raise RegistryError(f"{self.path}{self.document.where(location)}: {_dotted(location)}: {problem}.")
-
-    def refer(self, location: yaml.Path, table: dict[str, Any], kind: str, name: str | None) -> None:
-        """Refuse a name that is not in its table."""
-        if name is not None and name not in table:
-            self.refuse(location, str(UnknownNameError(kind, name, table)).rstrip(".?"))
-
-    def check(self, registry: Registry) -> None:
-        seen: set[tuple[str, str]] = set()
-        for row in registry.declared:
-            if (row.kind, row.name) in seen:
-                self.refuse(row.location, f"{row.name!r} is declared twice")
-            seen.add((row.kind, row.name))
-            if row.kind == "task":
-                self.refer((*row.location, "dataset"), registry.datasets, "dataset", row.value.dataset)
-                family = None if ":" in row.value.family else row.value.family
-                self.refer((*row.location, "family"), TASKS, "task family", family)
-            if row.kind == "recipe":
-                self.refer((*row.location, "paper"), registry.papers, "paper", row.value.paper)
-                self.refer((*row.location, "based_on"), registry.recipes, "recipe", row.value.based_on)
-                if row.value.based_on == row.name:
-                    self.refuse((*row.location, "based_on"), "a recipe cannot be based on itself")
-            if row.kind == "model":
-                self.check_model(registry, row.location, row.value)
-
-    def check_model(self, registry: Registry, location: yaml.Path, model: Model) -> None:
-        self.refer((*location, "task"), registry.all_tasks, "task", model.task)
-        self.refer((*location, "recipe"), registry.recipes, "recipe", model.recipe)
-        self.refer(location, registry.papers, "paper", cell_row(model.cell).paper)
-        for figure in model.reported:
-            self.refer((*location, "reported"), registry.papers, "paper", figure.paper)
-        if problem := model.misfit(registry.all_tasks[model.task]):
-            self.refuse((*location, "task"), problem)
-        if model.embedding:
-            self.refer((*location, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
-        if location[2] == "models" and location[3] != model.name:
-            self.refuse(location, f"the name derived from this entry is {model.name!r}")
+    """Return the keys that lead to a place, as the beginning of a message; "" for the whole file."""
+    return f"{'.'.join(map(str, location))}: " if location else ""

@@ -44,11 +44,15 @@ class Document:
     marks: dict[Path, Any]
     """Path of keys and indices to the mark of the key, or of the item of a list."""
 
-    def where(self, path: Path) -> str:
-        """`:line:column` of the deepest part of `path` that the document has."""
+    def mark(self, path: Path) -> Any:
+        """The mark of the deepest part of `path` that the document has."""
         while path and path not in self.marks:
             path = path[:-1]
-        mark = self.marks[path]
+        return self.marks[path]
+
+    def where(self, path: Path) -> str:
+        """`:line:column` of that part."""
+        mark = self.mark(path)
         return f":{mark.line + 1}:{mark.column + 1}"
 
 

@@ -8,7 +8,9 @@ from ..errors import RequestError
 _PACKAGE = Path(__file__).resolve().parent.parent
 _ASSETS = _PACKAGE / "assets"  # only in a wheel: copies of registry.yaml and cards/ (see setup.py)
 
-ROOT = Path(os.environ.get("RNNZOO_ROOT") or (_ASSETS if _ASSETS.is_dir() else _PACKAGE.parent))
+PACKAGED_ROOT = _ASSETS if _ASSETS.is_dir() else _PACKAGE.parent
+"""Folder of the registry.yaml and cards/ that come with the package."""
+ROOT = Path(os.environ.get("RNNZOO_ROOT") or PACKAGED_ROOT)
 """Folder with registry.yaml and cards/: $RNNZOO_ROOT if it is set; else a wheel's assets, or else the repository."""
 PACKAGED = ROOT == _ASSETS
 """True if ROOT belongs to an installed package, where nobody should write."""

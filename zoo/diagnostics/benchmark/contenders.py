@@ -57,7 +57,7 @@ def stack(cell: str, layers: int, units: int, steps: int) -> Config:
     """Return the config of a stack that reads one feature a time step and classifies by its last output."""
     architecture = Architecture(cell=cell, layers=layers, units=units)
     interface = Interface(input=(1,), steps=steps, outputs=10, readout="last")
-    return Config(name=f"{cell}-{layers}x{units}", task="none", architecture=architecture, interface=interface)
+    return Config(architecture=architecture, interface=interface)
 
 
 def ours(config: Config) -> list[Contender]:

@@ -1,12 +1,12 @@
 """Spec, the base class of every specification, and the types of its fields."""
 
-import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from .faults import fault, reworded
 
 T = TypeVar("T")
 Seq = Annotated[tuple[T, ...], Field(strict=False)]  # accepts the lists of YAML and JSON
@@ -30,36 +30,24 @@ Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 
 
 class Spec(BaseModel):
-    """Base of every specification: frozen, strict about types, and refusing unknown keys with a near valid key."""
+    """Base of every specification: frozen, strict about types, and refusing unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _nearest_key(cls, data: Any) -> Any:
-        for key in data if isinstance(data, Mapping) else ():
-            if key not in cls.model_fields:
-                near = difflib.get_close_matches(str(key), sorted(cls.model_fields), n=1, cutoff=0.0)[0]
-                raise fault([key], f"unknown key {key!r}; the nearest valid one is {near!r}")
-        return data
+    def _refuse_in_our_words(cls, data: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return validate(data)
+        except ValidationError as error:
+            raise reworded(cls, error) from None
 
     @model_validator(mode="after")
     def _fields_fit_together(self) -> Self:
-        if problem := next(self._problems(), None):
-            raise ValueError(problem)
+        if problems := "; ".join(self._problems()):
+            raise fault(problems)
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Yield a message for each problem that one field alone does not show. Validation reports the first of them."""
+        """Yield a message for each problem that one field alone does not show."""
         yield from ()
-
-
-def fault(path: list[Any], message: str) -> PydanticCustomError:
-    """Return a validation error about the value that the keys `path` lead to, from the object under validation."""
-    return PydanticCustomError("fault", "{message}", {"message": message, "path": path})
-
-
-def first_fault(error: ValidationError) -> tuple[tuple[Any, ...], str]:
-    """Return the keys and list indices that lead to the first invalid value, and the message about this value."""
-    first = error.errors()[0]
-    return (*first["loc"], *first.get("ctx", {}).get("path", ())), first["msg"].removeprefix("Value error, ")

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from ..metrics import Target
 from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
+from .faults import fault
 
 TASKS: dict[str, str] = {
     "absent": "absent.Absent",
@@ -47,7 +48,7 @@ class Paper(Spec):
 
 
 def _refuse_digests(value: Any) -> Any:
-    raise ValueError("digests stand in cards/lock.json: rnnzoo release DATASET")
+    raise fault("digests stand in cards/lock.json: rnnzoo release DATASET")
 
 
 class Dataset(Spec):
@@ -99,7 +100,7 @@ class Shapes(Spec):
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
             yield "readout 'none' needs steps: 1 and an 'input' of one number, the features"
         for name, value in (("mean", self.mean), ("std", self.std)):
-            if isinstance(value, tuple) and (self.readout != "none" or len(value) != self.input[0]):
+            if isinstance(value, tuple) and (self.readout != "none" or (len(value),) != self.input):
                 yield f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, of one number a feature"
 
     @property

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from ...cells import cell_row
-from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text, fault, first_fault
+from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
 from .data import Dataset, Paper, Task
+from .faults import all_faults, fault, refusal
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
@@ -47,7 +48,7 @@ class Weights(Spec):
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
         if not {"model.safetensors", "config.json"} <= set(self.files):
-            raise ValueError("'files' must pin both model.safetensors and config.json")
+            raise fault("'files' must pin both model.safetensors and config.json")
         return self
 
     def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
@@ -156,11 +157,11 @@ class Grid(Spec):
         for table in self.reported:
             for task, rows in table.percent.items():
                 if task not in self.task:
-                    raise ValueError(f"{table.table}: task {task!r} is not in this grid")
+                    raise fault(f"{table.table}: task {task!r} is not in this grid")
                 for row, figures in rows.items():
                     layers, units = map(int, row.split("x"))
                     if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
-                        raise ValueError(f"{table.table}, {task}: row {row!r} does not fit this grid")
+                        raise fault(f"{table.table}, {task}: row {row!r} does not fit this grid")
         return self
 
 
@@ -186,13 +187,16 @@ class TaskGrid(Spec):
 
     @model_validator(mode="after")
     def _tasks_are_whole(self) -> "TaskGrid":
+        faults: dict[tuple[int | str, ...], str] = {}
         for name, own in self.tasks.items():
             try:
                 Task.model_validate({**self.shared, **own})
             except ValidationError as error:
-                field, message = first_fault(error)
-                path = ["tasks", name, *field] if field and field[0] in own else ["shared", *field]
-                raise fault(path, message) from error
+                for field, message in all_faults(error):
+                    shared = field and field[0] in self.shared and field[0] not in own
+                    faults[("shared", *field) if shared else ("tasks", name, *field)] = message
+        if faults:
+            raise refusal("TaskGrid", faults.items())
         return self
 
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 from ...cells import FEEDFORWARD, ROWS, Number, cell_row
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .data import Shapes, Task
+from .faults import fault
 
 WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", "he-uniform", "he-normal")
 
@@ -16,11 +17,13 @@ def _check_weight_init(name: str) -> str:
     """Accept a word of WEIGHTS, `uniform-R` on [-R, R], or `normal-S` with standard deviation S."""
     if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
         return name
-    raise ValueError(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
+    raise fault(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
 
 
 SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})")
 """How an architecture is spelt, see Architecture.from_name."""
+NO_TASK = "none"
+"""The task of a network that is built for none of the registry."""
 Merge = Literal["sum", "concat", "mul", "mean"]
 Kernel = Annotated[int, Field(ge=1, le=31)]
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
@@ -111,33 +114,31 @@ class Architecture(Spec):
         row = cell_row(self.cell)
         for name, why in row.without.items():
             if getattr(self, name):
-                raise ValueError(f"cell {self.cell!r} cannot have {name!r}: {why}")
+                raise fault(f"cell {self.cell!r} cannot have {name!r}: {why}")
         allowed = row.options
         for key, value in self.options.items():
             if key not in allowed:
-                raise ValueError(f"cell {self.cell!r} has no option {key!r}; it has: {', '.join(allowed) or 'none'}")
+                raise fault(f"cell {self.cell!r} has no option {key!r}; it has: {', '.join(allowed) or 'none'}")
             choice = allowed[key]
             if isinstance(choice, tuple) and value not in choice:
-                raise ValueError(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
+                raise fault(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
             if isinstance(choice, Number) and not choice.allows(value):
-                raise ValueError(f"option {key!r} is {value!r}; it must be {choice}")
+                raise fault(f"option {key!r} is {value!r}; it must be {choice}")
         if self.kernel is not None and self.kernel % 2 == 0:
-            raise ValueError(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
+            raise fault(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
         if self.head is not None and (self.kernel is None or self.head.kernel % 2 == 0):
-            raise ValueError("a 'head' of convolutions needs a 'kernel' of the network, and its own kernel must be odd")
+            raise fault("a 'head' of convolutions needs a 'kernel' of the network, and its own kernel must be odd")
         if self.kernel is not None and self.embedding is not None:
-            raise ValueError("an embedding gives vectors, to which a 'kernel' cannot be applied")
+            raise fault("an embedding gives vectors, to which a 'kernel' cannot be applied")
         return self
 
     @model_validator(mode="after")
     def _init_fits(self) -> "Architecture":
         layers = 1 if cell_row(self.cell).layers_inside else self.layers
         if isinstance(self.init.input, tuple) and len(self.init.input) != layers:
-            raise ValueError(
-                f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers"
-            )
+            raise fault(f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers")
         if self.cell in FEEDFORWARD and (self.init.recurrent, self.init.gate_bias) != (None, "zero"):
-            raise ValueError(f"cell {self.cell!r} has no recurrent projections and no gates to initialise")
+            raise fault(f"cell {self.cell!r} has no recurrent projections and no gates to initialise")
         return self
 
     def misfit(self, shape: Shapes) -> str | None:
@@ -183,7 +184,7 @@ class Interface(Shapes):
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> "Interface":
         if self.classes and len(self.classes) != self.outputs:
-            raise ValueError(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
+            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
         return self
 
     @model_serializer(mode="wrap")
@@ -200,13 +201,23 @@ class Config(Spec):
 
     library: Literal["rnnzoo"] = "rnnzoo"
     format: Literal[1] = 1
-    name: Key
-    task: Key
+    name: Key = ""  # by default that of the architecture, such as lstm-2x32
+    task: Key = ""  # a task of the registry, or by default NO_TASK
     architecture: Architecture
     interface: Interface
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_a_program(cls, data: Any) -> Any:
+        """Fill in name and task if a program gives an Architecture. A file must have both."""
+        if isinstance(data, dict) and isinstance(architecture := data.get("architecture"), Architecture):
+            return {"name": architecture.prefix, "task": NO_TASK, **data}
+        return data
+
     @model_validator(mode="after")
     def _input_fits(self) -> "Config":
+        if missing := [field for field in ("name", "task") if not getattr(self, field)]:
+            raise fault(f"{' and '.join(missing)} must be given")
         if problem := self.architecture.misfit(self.interface):
-            raise ValueError(problem)
+            raise fault(problem)
         return self

@@ -12,7 +12,7 @@ class Optimizer(Spec):
     """An optimizer and its constants."""
 
     name: Literal["adam", "rmsprop", "sgd"]
-    lr: Positive
+    lr: Positive  # learning rate
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
     momentum: Rate = 0.0  # for SGD and RMSprop
@@ -57,7 +57,7 @@ class Stage(Augmentation):
     """A part of a run. It begins with a fresh optimizer."""
 
     start_epoch: Annotated[int, Field(ge=0)] = 0  # number of epochs of the run before this stage
-    lr: Positive
+    lr: Positive  # learning rate
     schedule: Schedule = Schedule()
 
 
@@ -70,8 +70,8 @@ class Recipe(Augmentation):
     unspecified: Seq[Literal["optimizer", "batch_size"]] = ()  # settings that the paper does not give; we chose them
     optimizer: Optimizer
     schedule: Schedule = Schedule()
-    batch_size: Count
-    epochs: Annotated[int, Field(ge=1, le=100_000)]
+    batch_size: Count  # examples per optimizer step
+    epochs: Annotated[int, Field(ge=1, le=100_000)]  # passes over the training set
     patience: Count | None = None  # end the run after this many epochs without a lower validation loss
     max_grad_norm: Positive | None = None  # bound on the global gradient norm
     tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients every so many time steps
