@@ -34,6 +34,7 @@ VERBS = {
     "inspect": "inspecting:inspect",
     "card": "publishing:card",
     "release": "publishing:release",
+    "init": "publishing:init",
     "bench": "machine:bench",
     "doctor": "doctor:doctor",
     "cache": "hub:app",

@@ -61,6 +61,15 @@ def say(text: str) -> None:
     sys.stderr.write(f"{redact(text)}\n")
 
 
+def ask(question: str) -> bool:
+    """Return the answer to a question on stderr; False without a terminal to answer it."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"{redact(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table of left-aligned columns, two spaces apart. None is shown as a dash.
 

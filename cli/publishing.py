@@ -1,5 +1,6 @@
-"""`rnnzoo push`, `verify`, `card` and `release`: the verbs of those who publish models."""
+"""`rnnzoo push`, `verify`, `card`, `release` and `init`: the verbs of those who publish models."""
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from zoo import registry
 from zoo.errors import CheckpointError, RequestError
 
 from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, model_argument
-from .output import columns, emit, progress, say
+from .output import ask, columns, emit, progress, say
 
 
 def push(
@@ -75,25 +76,26 @@ def card(
 ) -> None:
     """Print a model's card: Markdown generated from the registry and the recorded results."""
     from zoo.publishing import cards
-    from zoo.utils import files, paths
 
     text = cards.render(registry.find(name))
     if write:
-        path = paths.writable("cards", name, "README.md")
-        files.atomic_write(path, text.encode())
-        say(f"Wrote {path}")
+        from zoo.publishing import release
+
+        say(f"Wrote {release.write_card(name)}")
     emit({"name": name, "card": text}, as_json, text.rstrip("\n"))
 
 
 def release(
     target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of registry.yaml.")],
     results_only: Annotated[bool, Option("--results", help="Keep only the recorded results, not the weights.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace a released run by another one without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a trained checkpoint in cards/NAME and pin it in cards/lock.json; or pin the files of a dataset.
+    """Publish a trained checkpoint, with its card, in cards/NAME and pin it in cards/lock.json; or pin a dataset's files.
 
     For maintainers, and for a zoo of your own. Write ./NAME for a folder that is called like a dataset.
     """
+    from zoo.checkpoints import results
     from zoo.publishing import release
     from zoo.utils import paths
 
@@ -105,11 +107,27 @@ def release(
         emit({"dataset": target, "sha256": digests}, as_json, lines)
         say(f"Pinned {len(digests)} files of {target} in cards/lock.json; review and commit it.")
         return
-    name = (release.release_results if results_only else release.release)(Path(target))
+    folder = Path(target)
+    if (loss := release.replaced(folder)) and not force and not ask(f"{loss} Replace it?"):
+        raise RequestError(f"{loss} Nothing was changed. To replace it: --force")
+    name = (release.release_results if results_only else release.release)(folder)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
-    card_command = "make generated" if paths.is_checkout() else f"rnnzoo card {name} --write"
-    if results_only:
-        say(f"Kept without weights. Next: {card_command}")
-    else:
-        say(f"Pinned in cards/lock.json. Next: rnnzoo eval {name} --record, then {card_command}")
+    steps = [] if results.for_model(name).measured() else [f"rnnzoo eval {name} --record"]
+    steps += ["make generated"] if paths.is_checkout() else []
+    steps += [] if results_only else [f"rnnzoo verify {name}"]
+    say(
+        f"{'Kept without weights' if results_only else 'Pinned in cards/lock.json'}. Next: {', then '.join(steps) or 'commit it'}"
+    )
+
+
+def init(
+    folder: Annotated[Path, Argument(help="Folder of the new zoo.")] = Path("."),
+    as_json: AsJson = False,
+) -> None:
+    """Begin a zoo of your own: write a registry with a task, a recipe and models that train in a minute."""
+    from zoo.publishing import new_zoo
+
+    paths = new_zoo.create(folder)
+    emit({"folder": str(folder), "files": list(map(str, paths))}, as_json, "\n".join(map(str, paths)))
+    say(f"Next: export RNNZOO_ROOT={shlex.quote(str(folder.absolute()))}, then rnnzoo train {new_zoo.MODEL}")

@@ -62,6 +62,10 @@ def evaluate(
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
     if record:
         say(f"Recorded in {evaluation.record(name, result)}")
+        if reference.model is not None:
+            from zoo.publishing import release
+
+            say(f"Wrote {release.write_card(reference.model)}")
 
 
 def predict(

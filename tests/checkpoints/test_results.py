@@ -43,7 +43,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     assert "Kept without weights" in err
     home = paths.path("cards", NAME)
     assert json.loads(out) == {"name": NAME, "folder": str(home)}
-    assert [path.name for path in home.iterdir()] == ["results.json"]
+    assert sorted(path.name for path in home.iterdir()) == ["README.md", "results.json"]
     (row,) = json.loads(run("list", NAME, "--json")[1])
     assert row["measured"] == 0.25
     assert registry.list_models(pretrained=True) == []

@@ -35,7 +35,7 @@ REGISTERED = "gru-1x128-mnist-rows"
 Zoo = Callable[..., Path]
 Run = Callable[..., tuple[int, str, str]]
 VERBS = [
-    "list", "show", "pull", "push", "verify", "whoami", "eval", "predict", "train", "compare", "inspect", "card", "release", "bench",
+    "list", "show", "pull", "push", "verify", "whoami", "eval", "predict", "train", "compare", "inspect", "card", "release", "init", "bench",
     "doctor",
 ]  # fmt: skip
 
@@ -204,9 +204,11 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     assert len(results.read(out).evaluations) == 1
     code, text, err = run("release", str(out))
     assert (code, Path(text.strip()).name) == (0, NAME)
-    assert f"Next: rnnzoo eval {NAME} --record, then rnnzoo card {NAME} --write" in err
-    code, text, err = run("card", NAME, "--write")
+    assert err.endswith(f"Next: rnnzoo verify {NAME}\n")
     card = paths.path("cards", NAME, "README.md")
+    assert card.read_text() == run("card", NAME)[1]
+    card.unlink()
+    code, text, err = run("card", NAME, "--write")
     assert (code, err) == (0, f"Wrote {card}\n")
     assert card.read_text() == text == run("card", NAME)[1]
     assert json.loads(run("card", NAME, "--json")[1]) == {"name": NAME, "card": text}

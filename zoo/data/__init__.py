@@ -1,11 +1,12 @@
 """The data of tasks: one module per dataset family, and the examples of a model or a task."""
 
+import sys
 from typing import get_args
 
 from .. import registry
 from ..errors import DataError, UnknownNameError, first_line
 from ..registry.schema import TASKS, Dataset, Task
-from ..utils import import_object
+from ..utils import import_object, paths
 from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified
 
@@ -13,9 +14,11 @@ from .originals import Recording, read_verified
 def task_data(task: Task, dataset: Dataset) -> TaskData:
     """Return the data of a task; files are read when a split is asked for.
 
-    Raises DataError if the task's family is neither in TASKS nor a class that can be imported, and RequestError if it does
-    not have the task's layout.
+    Modules in the folder of a zoo of the user's own can be imported, after those of Python's path. Raises DataError if the
+    task's family is neither in TASKS nor a class that can be imported, and RequestError if it does not have the task's layout.
     """
+    if ":" in task.family and str(paths.ROOT) not in sys.path:
+        sys.path.append(str(paths.ROOT))
     try:
         family: type[TaskData] = import_object(TASKS.get(task.family, task.family), __name__)
     except (ImportError, AttributeError) as error:

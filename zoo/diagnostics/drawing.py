@@ -68,6 +68,11 @@ def digest(results: TitledResults) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def is_stale(path: Path, results: TitledResults) -> bool:
+    """Return whether `path` is not a picture of these results."""
+    return not path.exists() or digest(results).encode() not in path.read_bytes()
+
+
 def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
     """Return the slices of the last `dimensions` axes, titled by the array's name and the ticks on its other axes."""
     return [

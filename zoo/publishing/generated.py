@@ -105,11 +105,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
             pictures[paths.path("cards", name, lattices.PICTURE)] = content, "maps"
-    return {
-        path: (content, kind)
-        for path, (content, kind) in pictures.items()
-        if not path.exists() or drawing.digest(content).encode() not in path.read_bytes()
-    }
+    return {path: picture for path, picture in pictures.items() if drawing.is_stale(path, picture[0])}
 
 
 def stale() -> list[Path]:

@@ -29,6 +29,7 @@ def write(entry: Entry, folder: Path) -> None:
         return
     result = lattice(entry.config, runs=RUNS, steps=min(STEPS, entry.task.steps))
     files.atomic_write(folder / FILE, (json.dumps(result.to_json(), separators=(",", ":")) + "\n").encode())
+    _read.cache_clear()
 
 
 def stored(name: str) -> Result | None:

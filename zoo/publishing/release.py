@@ -1,5 +1,6 @@
-"""Publish a trained checkpoint in this repository: its files go to cards/NAME, its pin and counts to cards/lock.json."""
+"""Publish a trained checkpoint in a zoo: its files and its card go to cards/NAME, its pin and counts to cards/lock.json."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from .. import registry
@@ -7,21 +8,23 @@ from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import pin
 from ..checkpoints.references import Reference
 from ..data import digests_of
+from ..diagnostics import drawing
 from ..errors import CheckpointError, RequestError
 from ..networks import golden, loading, sizes
 from ..registry import Entry, lock
+from ..registry.metrics import METRICS
 from ..registry.schema import Weights
 from ..utils import files, paths
-from . import lattices
+from . import cards, lattices
 
 NAMESPACE = "rnnzoo"
 """The organisation on the Hub that a first pin names."""
 
 
 def release(folder: Path) -> str:
-    """Copy a checkpoint's files into cards/NAME, write its golden outputs there, lock its pin and counts; return NAME.
+    """Copy a checkpoint's files into cards/NAME, add golden outputs and a card, lock its pin and counts; return NAME.
 
-    The weights must load, strictly, into the registry's architecture of NAME. An older pin is replaced, and the next push
+    Afterwards `verify` and `push` accept the model. Without matplotlib, its card has no picture. The weights must load, strictly, into the registry's architecture of NAME. An older pin is replaced, and the next push
     replaces the older pin's commit on the Hub. Raises CheckpointError, also if there are no results of these weights;
     UnknownNameError; and RequestError for an installed package.
     """
@@ -34,7 +37,8 @@ def release(folder: Path) -> str:
             raise CheckpointError(f"{folder}: no {configs.VOCABULARY}, and without it the network cannot read text.")
         recorded = _results(folder)
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
-        lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
+        if find_spec("matplotlib") is not None:
+            lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
         for name in names:
             files.atomic_write(home / name, (folder / name).read_bytes())
     golden.write(network, home / golden.FILE)
@@ -45,7 +49,50 @@ def release(folder: Path) -> str:
     lock.update(lambda old: old.model_copy(update={
         "weights": {**old.weights, entry.name: weights}, "counts": {**old.counts, entry.name: count},
     }))  # fmt: skip
+    write_card(entry.name)
     return entry.name
+
+
+def write_card(name: str) -> Path:
+    """Write a model's card to cards/NAME, and its picture if it has a lattice but no picture of it; return the card's path.
+
+    Raises RequestError for an installed package, and MissingExtraError if a picture must be drawn without matplotlib.
+    """
+    path = paths.writable("cards", name, configs.CARD)
+    content = lattices.picture(name)
+    if content is not None and drawing.is_stale(path.with_name(lattices.PICTURE), content):
+        drawing.draw(content, "maps", path.with_name(lattices.PICTURE))
+    files.atomic_write(path, cards.render(registry.find(name)).encode())
+    return path
+
+
+def replaced(folder: Path) -> str | None:
+    """Describe what a release of `folder` would replace in cards/NAME by another run; None if there is nothing.
+
+    Raises what `release` raises.
+    """
+    entry, recorded = _entry(folder), _results(folder)
+    before = results.for_model(entry.name)
+    sha256 = files.sha256(folder / tensors.FILE)
+    digests = {e.checkpoint_sha256 for e in before.evaluations}
+    digests |= {before.training.checkpoint_sha256} if before.training and before.training.checkpoint_sha256 else set()
+    digests |= {entry.weights.files[tensors.FILE].sha256} if entry.weights else set()
+    if not digests or sha256 in digests:
+        return None
+    return (
+        f"{entry.name} has a released run already ({_run_text(before)}); this is another one ({_run_text(recorded)})."
+    )
+
+
+def _run_text(recorded: results.Results) -> str:
+    training, figure = recorded.training, recorded.measured()
+    texts = (
+        [f"seed {training.recipe.seed}, {training.epochs_done} of {training.recipe.epochs} epochs"] if training else []
+    )
+    texts += [
+        f"{METRICS[figure.metric].title} {METRICS[figure.metric].text(figure.value)}" if figure else "not measured"
+    ]
+    return ", ".join(texts)
 
 
 def release_results(folder: Path) -> str:
@@ -66,6 +113,7 @@ def release_results(folder: Path) -> str:
     home = paths.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
     results.write(home, recorded)
+    write_card(entry.name)
     return entry.name
 
 

@@ -1,0 +1,91 @@
+"""`rnnzoo init`: a zoo of one's own that works at once, and releases into it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small import clear_caches
+
+from zoo import registry
+from zoo.publishing import lattices, package
+from zoo.publishing.new_zoo import FILES, MODEL
+from zoo.registry import reader
+from zoo.utils import paths
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def new_zoo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A zoo that `rnnzoo init` wrote, in use."""
+    root = tmp_path / "zoo"
+    code, out, err = run("init", str(root))
+    assert (code, out.split()) == (0, [str(root / name) for name in FILES])
+    assert f"export RNNZOO_ROOT={root}, then rnnzoo train {MODEL}" in err
+    monkeypatch.setattr(paths, "ROOT", root)
+    monkeypatch.syspath_prepend(str(root))
+    monkeypatch.setattr(lattices, "RUNS", 2)
+    monkeypatch.chdir(tmp_path)
+    clear_caches()
+    return root
+
+
+def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run: Run) -> None:
+    assert MODEL in run("list")[1]
+    for seed in ("0", "1"):
+        options = ("--device", "cpu", "--epochs", "1", "--seed", seed)
+        assert run("train", MODEL, "--out", seed, *options)[0] == 0
+    assert run("eval", "0", "--record", "--device", "cpu")[0] == 0
+    code, out, err = run("release", "0")
+    assert (code, out) == (0, f"{new_zoo / 'cards' / MODEL}\n")
+    assert err == f"Pinned in cards/lock.json. Next: rnnzoo verify {MODEL}\n"
+    code, out, _ = run("verify", MODEL, "--metrics", "--json")
+    assert (code, json.loads(out)[0]["ok"]) == (0, True)
+    sent = package.pack(registry.find(MODEL)).files
+    assert {"README.md", "model.safetensors", "results.json", lattices.PICTURE} <= set(sent)
+
+    released = {path: path.read_bytes() for path in (new_zoo / "cards").rglob("*") if path.is_file()}
+    assert run("release", "0")[0] == 0  # the same run again
+    code, _, err = run("release", "1")
+    assert code == 2
+    assert "has a released run already (seed 0, 1 of 1 epochs, accuracy" in err
+    assert (
+        "this is another one (seed 1, 1 of 1 epochs, not measured). Nothing was changed. To replace it: --force" in err
+    )
+    assert {path: path.read_bytes() for path in released} == released
+    code, _, err = run("release", "1", "--force")
+    assert (code, f"Next: rnnzoo eval {MODEL} --record, then rnnzoo verify {MODEL}" in err) == (0, True)
+    assert run("eval", MODEL, "--record", "--device", "cpu")[0] == 0
+    assert run("verify", MODEL)[0] == 0  # the card has the new figure
+
+
+def test_the_question_before_a_run_is_replaced(
+    small_zoo: Callable[..., Path], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from rnnzoo_cli import publishing
+
+    small_zoo({"epochs": 1})
+    monkeypatch.setattr(lattices, "RUNS", 2)
+    model = "rnn-1x8-mnist-rows"
+    for seed in ("0", "1"):
+        assert run("train", model, "--out", str(tmp_path / seed), "--device", "cpu", "--seed", seed)[0] == 0
+    assert run("release", str(tmp_path / "0"))[0] == 0
+    questions: list[str] = []
+    for answer in (False, True):
+        monkeypatch.setattr(publishing, "ask", lambda text, answer=answer: [questions.append(text), answer][1])
+        assert run("release", str(tmp_path / "1"))[0] == (0 if answer else 2)
+    assert all(question.endswith("not measured). Replace it?") for question in questions)
+    assert len(questions) == 2
+
+
+def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "waves.py").write_text("mine")
+    code, _, err = run("init", str(tmp_path))
+    assert (code, "waves.py is there already" in err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["waves.py"]
+
+
+def test_a_new_zoo_needs_none_of_our_papers(new_zoo: Path) -> None:
+    assert "star" not in (new_zoo / "registry.yaml").read_text().partition("studies:")[0]
+    assert reader.read(new_zoo / "registry.yaml").papers["star"].year == 2019
