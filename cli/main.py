@@ -31,6 +31,7 @@ VERBS = {
     "predict": "work:predict",
     "train": "work:train",
     "compare": "catalogue:compare",
+    "export": "exporting:export",
     "inspect": "inspecting:inspect",
     "card": "publishing:card",
     "release": "publishing:release",

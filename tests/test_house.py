@@ -28,6 +28,7 @@ ROOMS = (
     "zoo.registry",
     "zoo.checkpoints",
     "zoo.networks",
+    "zoo.exports",
     "zoo.data",
     "zoo.training",
     "zoo.diagnostics",

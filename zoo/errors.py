@@ -87,6 +87,10 @@ class TrainingError(ZooError):
     """Training cannot start or resume, or has diverged."""
 
 
+class ExportError(ZooError):
+    """A network could not be exported, or the written file computes something else and was deleted."""
+
+
 class BenchmarkError(ZooError):
     """An implementation failed in a benchmark, so there is nothing to compare."""
 

@@ -6,6 +6,7 @@ has. What a network computes in float32, by any scan and on any device, must be 
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,17 +24,25 @@ TOLERANCE = 1e-4
 
 def write(network: ConfiguredModule, path: Path) -> None:
     """Write the golden outputs of a network: input (batch, time, ...), its lengths, output, and tolerance."""
-    x, lengths = _input(network, torch.Generator().manual_seed(0))
-    exact = copy.deepcopy(network).to(device="cpu", dtype=torch.float64).eval()
-    if hasattr(exact, "backend"):
-        setattr(exact, "backend", "plain")  # noqa: B010
-    tensors = {"input": x, "lengths": lengths, "output": _output(exact, x, lengths).float()}
+    x, lengths = example_input(network)
+    tensors = {"input": x, "lengths": lengths, "output": _output(exact(network), x, lengths).float()}
     write_tensors(path, {**tensors, "tolerance": torch.tensor([TOLERANCE])})
 
 
-def _input(network: ConfiguredModule, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return random numbers or tokens, (batch, time, ...), and two different lengths, or (0,) if there are no time steps."""
-    interface = network.interface
+def exact(network: ConfiguredModule) -> Any:
+    """Return a copy of a network that computes its equations in float64 on the CPU, by the plain scan, in eval mode."""
+    copied = copy.deepcopy(network).to(device="cpu", dtype=torch.float64).eval()
+    if hasattr(copied, "backend"):
+        setattr(copied, "backend", "plain")  # noqa: B010
+    return copied
+
+
+def example_input(network: ConfiguredModule, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Return random numbers or tokens, (batch, time, ...), and two different lengths, or (0,) if there are no time steps.
+
+    generator: by default a new one of seed 0, which gives the input of the golden outputs.
+    """
+    interface, generator = network.interface, generator or torch.Generator().manual_seed(0)
     steps = min(interface.steps, STEPS)
     lengths = torch.tensor([steps, max(1, steps // 2)])
     if interface.readout == "none":

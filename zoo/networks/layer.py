@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..cells.base import Cell, State
 from ..cells.projections import Projection, ProjectionFactory
+from .loop import loop, while_running
 
 Outputs = Sequence[Tensor] | Tensor
 """The outputs of a layer: a (batch, units, ...) tensor per time step, or one (time, batch, units, ...) tensor."""
@@ -103,23 +104,31 @@ class Direction(nn.Module):
         lengths: Tensor | None = None,  # (batch,); a sequence that has ended keeps its state
         tbptt_steps: int | None = None,  # cut gradients every this many steps
     ) -> tuple[Outputs, State]:
-        """Return the output of every step, and the final state, step by step from `state`."""
+        """Return the output of every step, and the final state, step by step from `state`.
+
+        During torch.export the steps are one loop of the graph, for any number of steps.
+        """
+        if torch.compiler.is_exporting():
+            return self.exported_scan(x, state, lengths)
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
         prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
-        lengths_have_values = lengths is not None and not torch.compiler.is_exporting()
-        shortest = len(x) if lengths is None else int(lengths.min()) if lengths_have_values else 0
+        shortest = len(x) if lengths is None else int(lengths.min())
         outputs: list[Tensor] = []
         with self.hold_projections(x[0]):
             for t, x_t in enumerate(zip(*prepared, strict=True)):
                 if tbptt_steps and t and t % tbptt_steps == 0:
                     state = tuple(s.detach() for s in state)
                 new_state = self.step(x_t, state)
-                if lengths is not None and t >= shortest:
-                    running = (t < lengths).reshape(-1, *[1] * (x.dim() - 2))
-                    new_state = tuple(torch.where(running, new, old) for new, old in zip(new_state, state, strict=True))
-                state = new_state
+                state = new_state if lengths is None or t < shortest else while_running(t < lengths, new_state, state)
                 outputs.append(state[0])
         return outputs, state
+
+    def exported_scan(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
+        """Return what `scan` returns, as one operator of the exported graph."""
+        prepared = self.cell.prepare(self.input(x))
+        with self.hold_projections(x[0]):
+            state = self.cell.matched(state, prepared[0].dtype)  # in a loop a state keeps its dtype
+            return loop(_Step(self, lengths), state, (torch.arange(x.shape[0], device=x.device), *prepared))
 
     @contextmanager
     def hold_projections(
@@ -137,6 +146,21 @@ class Direction(nn.Module):
         finally:
             for projection in projections:
                 projection.release()
+
+
+class _Step(nn.Module):
+    """One step of a direction, in which sequences that have ended keep their state."""
+
+    lengths: Tensor | None
+
+    def __init__(self, direction: Direction, lengths: Tensor | None):
+        super().__init__()
+        self.direction = direction
+        self.register_buffer("lengths", lengths)
+
+    def forward(self, state: State, t: Tensor, *x: Tensor) -> State:
+        new_state = self.direction.step(x, state)
+        return new_state if self.lengths is None else while_running(t < self.lengths, new_state, state)
 
 
 Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Outputs, State]]

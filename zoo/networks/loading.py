@@ -11,6 +11,7 @@ from ..errors import RequestError
 from .builder import build
 from .network import Network, with_classes
 from .pretrained import assemble, load_weights, save
+from .quantize import check_quantize, quantized
 
 __all__ = ["assemble", "load", "load_weights", "save"]
 
@@ -18,7 +19,7 @@ __all__ = ["assemble", "load", "load_weights", "save"]
 def load(
     name_or_path: str | os.PathLike[str], *, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None,
     revision: str | None = None, pretrained: bool = True, seed: int = 0, allow_large: bool = False,
-    classes: int | Sequence[str] | None = None,
+    classes: int | Sequence[str] | None = None, quantize: str | None = None,
 ) -> Network:  # fmt: skip
     """Return a network with its published weights, in eval mode.
 
@@ -31,19 +32,24 @@ def load(
     pretrained: if False, `build` initialises the network randomly, from `seed`.
     allow_large: load networks of more than 200 million parameters too.
     classes: replace the head by a fresh one for so many outputs, or for these names; see Network.reset_head.
+    quantize: "int8" to compute with what 8-bit weights stand for, the numbers of an int8 export; see zoo.networks.quantize.
 
     Every tensor of the network was checked, or an error is raised: UnknownNameError, RequestError, CheckpointError, SizeError.
     The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
     `RecurrentNetwork.from_pretrained(name)`.
     """
+    check_quantize(quantize)
     if not pretrained:
         if revision is not None:
             raise RequestError("A revision is one of weights, but pretrained=False loads none. Leave out the revision.")
         config = sources.read_config(Reference.parse(name_or_path))
         config = config if classes is None else with_classes(config, classes)
-        return build(config, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
+        fresh = build(config, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
+        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device)
     resolved = sources.resolve(Reference.parse(name_or_path, revision))
     network: Network = assemble(resolved, device=device, dtype=dtype, allow_large=allow_large)
+    if quantize is not None:
+        network = quantized(network, quantize).to(network.device)
     if classes is not None:
         network.reset_head(classes)
     return network

@@ -38,12 +38,19 @@ class RecurrentNetwork(SequenceNetwork):
 
         `encode` returns the state from which to go on.
         """
-        if state is None:
-            return super().forward(x, lengths)
+        return super().forward(x, lengths) if state is None else self.resume(x, state, lengths)[0]
+
+    def resume(
+        self,
+        x: Tensor,  # (batch, time, *input), or tokens (batch, time)
+        state: NetworkState | None = None,
+        lengths: Tensor | None = None,  # (batch,), integers
+    ) -> tuple[Tensor, NetworkState]:
+        """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
         steps, final = self.encode(x, state, lengths)
         if self.interface.readout == "mean":
-            return self.head(self._flat(mean_of_sum(*final[-1]).to(steps.dtype)))
-        return self._logits(self._readout(steps.transpose(0, 1), final, lengths, self.layers[-1]), lengths)
+            return self.head(self._flat(mean_of_sum(*final[-1]).to(steps.dtype))), final
+        return self._logits(self._readout(steps.transpose(0, 1), final, lengths, self.layers[-1]), lengths), final
 
     def projections_per_step(self) -> Iterator[Projection]:
         return (m for layer in self.layers for m in layer.modules() if isinstance(m, Projection))
@@ -215,7 +222,7 @@ class RecurrentNetwork(SequenceNetwork):
         self.settings.check()
         self._check_dtype(x)
         self._check_can_step()
-        if x.dim() == 0 or x.shape[1:] != self.interface.input or not len(x):
+        if x.dim() == 0 or x.shape[1:] != self.interface.input or x.shape[0] == 0:
             raise RequestError(f"step takes ({self._shape_text('batch')}); got {shape_text(x)}.")
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 
@@ -223,10 +230,13 @@ class RecurrentNetwork(SequenceNetwork):
         """Return `state`; raise RequestError unless it is one of this network for `batch` sequences, on its device."""
         directions = [direction for layer in self.layers for direction in layer.directions]
         key = batch, [(type(direction.cell), direction.units) for direction in directions]
-        if self._state_shapes is None or self._state_shapes[0] != key:  # kept, because every step of a stream asks
-            self._state_shapes = key, [[s.shape for s in states] for states in self.initial_state(batch)]
+        expected = self._state_shapes
+        if expected is None or torch.compiler.is_exporting() or expected[0] != key:
+            expected = key, [[s.shape for s in states] for states in self.initial_state(batch)]
+            if not torch.compiler.is_exporting():  # kept, because every step of a stream asks
+                self._state_shapes = expected
         try:
-            fits = [[s.shape for s in states] for states in state] == self._state_shapes[1]
+            fits = [[s.shape for s in states] for states in state] == expected[1]
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False
         if not fits:

@@ -104,6 +104,8 @@ class Stack:
     def _scan(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
         """Return what `run` returns, computed by the scan that `backend` asks for."""
         backend, tbptt_steps = self.settings.backend, self.settings.tbptt_steps
+        if torch.compiler.is_exporting():  # a graph has no use for code of ours
+            backend = "plain"
         if isinstance(x, LazyEmbedding):
             fused_scan = None if backend == "plain" else kernels.layer_scan(self.layers, x)
             if fused_scan is not None:

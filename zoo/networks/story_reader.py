@@ -47,9 +47,9 @@ class StoryReader(SequenceNetwork):
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         story_lengths, question_lengths = self._check_lengths(x, lengths).unbind(1)
         total_lengths = story_lengths + question_lengths
-        time = torch.arange(int(total_lengths.max()), device=x.device)
-        question_times = story_lengths[:, None] + time[: int(question_lengths.max())]  # (batch, question time)
-        story = self._read_words(self.stack, x[:, : int(story_lengths.max())], story_lengths)
+        time = torch.arange(_longest(total_lengths, x), device=x.device)
+        question_times = story_lengths[:, None] + time[: _longest(question_lengths, x)]  # (batch, question time)
+        story = self._read_words(self.stack, x[:, : _longest(story_lengths, x)], story_lengths)
         question = self._read_words(self._stack(self.question.layers), _take(x, question_times), question_lengths)
         in_question = time >= story_lengths[:, None]  # (batch, time)
         source = torch.where(in_question, story.shape[1] + time - story_lengths[:, None], time)
@@ -74,6 +74,11 @@ class StoryReader(SequenceNetwork):
                 f"least 1 each and at most {x.shape[1]} together."
             )
         return checked
+
+
+def _longest(lengths: Tensor, x: Tensor) -> int:
+    """Return the largest of some lengths; during an export, when they have no values, the number of steps of x."""
+    return x.shape[1] if torch.compiler.is_exporting() else int(lengths.max())
 
 
 def _take(x: Tensor, times: Tensor) -> Tensor:

@@ -4,14 +4,19 @@ No public name of torch does the same. When a new torch breaks a private name, o
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan_op
 from torch.autograd import forward_ad
 
 Module = TypeVar("Module", bound=nn.Module)
 
+loop: Callable[..., tuple[Any, ...]] = scan_op
+"""The operator of a loop over time that torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
+of tensors. step(*state, *inputs of one step, *constants) returns the new state and what to stack over the steps."""
 has_storage = torch._C._has_storage
 """Return whether a tensor has memory of its own. A wrapper made by torch.func.vmap is a Tensor without memory."""
 is_functional = torch._is_functional_tensor

@@ -1,0 +1,223 @@
+"""Networks as files that other runtimes run: every cell, every readout, states by name, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx as onnx_library
+import onnxruntime
+import pytest
+import torch
+from helpers import CELLS, READOUTS, can, in_each_form, network, normal
+from torch import Tensor, nn
+from torch.export import Dim
+
+from zoo import exports, load
+from zoo.errors import ExportError
+from zoo.exports import export, onnx
+from zoo.networks import golden
+from zoo.networks.frozen import frozen
+from zoo.networks.network import Network
+from zoo.networks.quantize import dequantize_rows, quantize_rows, quantized
+
+NAME = "lstm-1x128-mnist-rows"
+OPERATORS = {"rnn": "RNN", "irnn": "RNN", "lstm": "LSTM", "gru": "GRU"}
+"""The cells that are an operator of ONNX."""
+FAMILIES = ("lstm", "gru", "star", "lstm-phased", "urnn", "lru")
+"""Cells that stand for the ways to be exported: operators, a loop, a state that counts, products that are no matrix."""
+QUIET = onnxruntime.SessionOptions()
+QUIET.log_severity_level = 3  # inputs with default values make it warn
+
+
+def small(case: str, kernel: int | None = None, **spec: object) -> Network:
+    """Return a small network in float32, with weights so small that no cell's states grow without bound."""
+    inputs = (2,) if kernel is None else (2, 4, 3)
+    net = network(case, dtype=torch.float32, kernel=kernel, inputs=inputs, steps=9, **{"layers": 1, **spec})
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(0.5)
+    return net
+
+
+def operators(path: Path) -> set[str]:
+    return {node.op_type for node in onnx_library.load(path).graph.node}
+
+
+class Several(nn.Module):
+    """Several networks on the same sequences."""
+
+    def __init__(self, nets: list[Network]):
+        super().__init__()
+        self.nets = nn.ModuleList(nets)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> list[Tensor]:
+        return [net(x, lengths) for net in self.nets]
+
+
+def test_torch_exports_every_cell_for_all_lengths() -> None:
+    """Without our verb, torch.export makes one graph, traced once, that runs one step or many."""
+    nets = [small(cell, readout=READOUTS[i % 3]) for i, cell in enumerate(CELLS)]
+    batch, time = Dim("batch", min=1), Dim("time", min=1)
+    example = torch.zeros(3, 5, 2), torch.ones(3, dtype=torch.int64)
+    with torch.no_grad():
+        exported = torch.export.export(Several(nets), example, dynamic_shapes=({0: batch, 1: time}, {0: batch}))
+        for x, lengths in ((normal(1, 1, 2), [1]), (normal(2, 9, 2), [9, 4])):
+            results = exported.module()(x.float(), torch.tensor(lengths))
+            for cell, net, logits in zip(CELLS, nets, results, strict=True):
+                expected = golden.exact(net)(x, torch.tensor(lengths)).float()
+                torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5, msg=lambda m, c=cell: f"{c}: {m}")
+
+
+@pytest.mark.parametrize("cell", FAMILIES)
+def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
+    """`export` compares files with the equations in float64, at three lengths and two batch sizes, and in two parts."""
+    (written,) = export(small(cell), "onnx", out=tmp_path)
+    assert written.checked.lengths == (1, 7, 9)
+    assert operators(written.path) & {"Scan", *OPERATORS.values()} == {OPERATORS.get(cell, "Scan")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["pt2", "onnx"])
+@in_each_form("case", CELLS)
+def test_every_cell_in_every_format(case: str, kernel: int | None, format: str, tmp_path: Path) -> None:
+    sequence, step = export(small(case, kernel, layers=2), format, graph="both", out=tmp_path)
+    assert (sequence.graph, step.graph) == ("sequence", "step")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("merge", [None, "concat", "mul"])
+@pytest.mark.parametrize("cell", ["lstm", "gru reset=after", "star", "lstm-skip"])
+def test_every_readout_and_both_directions(cell: str, merge: str | None, readout: str, tmp_path: Path) -> None:
+    net = small(cell, readout=readout, bidirectional=merge, zoneout=0.0 if cell == "lstm" else 0.1)
+    export(net, "onnx", out=tmp_path)
+
+
+def test_inputs_have_names_and_defaults(tmp_path: Path) -> None:
+    net = small("lstm", bidirectional="concat", readout="mean")
+    (written,) = export(net, "onnx", out=tmp_path)
+    session = onnxruntime.InferenceSession(written.path, QUIET)
+    states = ["h_0", "c_0", "h_0_backward", "c_0_backward", "sum", "count"]
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    assert [i.name for i in session.get_overridable_initializers()] == ["lengths", *states]
+    assert [o.name for o in session.get_outputs()] == ["logits", *(f"new_{name}" for name in states)]
+    x, lengths = normal(3, 5, 2).float(), torch.tensor([2, 5, 1])
+    with torch.no_grad():
+        for feed, expected in (({}, net(x)), ({"lengths": lengths.numpy()}, net(x, lengths))):
+            logits = session.run(["logits"], {"x": x.numpy(), **feed})[0]
+            np.testing.assert_allclose(logits, expected.numpy(), atol=1e-5)
+
+
+def test_a_file_says_what_made_it(tmp_path: Path) -> None:
+    for format in ("onnx", "pt2"):
+        (written,) = export(NAME, format, graph="step", out=tmp_path)
+        assert written.path == tmp_path / f"{NAME}.step.{format}"
+    model = onnx_library.load(tmp_path / f"{NAME}.step.onnx")
+    onnx_library.checker.check_model(model, full_check=True)
+    extra = {"rnnzoo.json": ""}
+    torch.export.load(tmp_path / f"{NAME}.step.pt2", extra_files=extra)
+    for note in ({p.key: p.value for p in model.metadata_props}, json.loads(extra["rnnzoo.json"])):
+        assert note["model"] == NAME
+        assert note["graph"] == "step"
+        pin = exports.resolve(exports.Reference.parse(NAME)).weights_sha256
+        assert note["weights_sha256"] == pin == exports._weights_sha256(load(NAME, device="cpu"))
+        assert {"torch", "rnnzoo", "command"} <= note.keys()
+    assert str(Path.cwd()) not in str(model)  # no trace of the code of this machine
+
+
+def test_rows_are_rounded_to_8_bits() -> None:
+    weight = torch.tensor([[1.27, -0.5, 0.005, 0.015], [0.0, 0.0, 0.0, 0.0], [-2.54, 2.54, 0.01, 0.03]])
+    integers, scale = quantize_rows(weight)
+    assert integers.tolist() == [[127, -50, 0, 2], [0, 0, 0, 0], [-127, 127, 0, 2]]  # halves to even
+    torch.testing.assert_close(scale, torch.tensor([0.01, 1.0, 0.02]))
+    again, _ = quantize_rows(dequantize_rows(integers, scale))
+    assert torch.equal(again, integers)
+
+
+def test_8_bit_weights_are_the_same_numbers_everywhere(tmp_path: Path) -> None:
+    net = small("star", layers=2, units=16)
+    plain, eight = (export(net, "onnx", quantize=q, out=tmp_path / str(q))[0] for q in (None, "int8"))
+    assert eight.bytes < plain.bytes
+    stored = {
+        t.name for t in onnx_library.load(eight.path).graph.initializer if t.data_type == onnx_library.TensorProto.INT8
+    }
+    assert len(stored) >= 2
+    x = normal(2, 9, 2).float()
+    logits = onnxruntime.InferenceSession(eight.path, QUIET).run(["logits"], {"x": x.numpy()})[0]
+    with torch.no_grad():
+        np.testing.assert_allclose(logits, quantized(net)(x).numpy(), atol=1e-5)
+        assert np.abs(logits - net(x).numpy()).max() > 1e-4
+    assert torch.equal(
+        load(NAME, device="cpu", quantize="int8").head.weight, quantized(load(NAME, device="cpu")).head.weight
+    )
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        cell
+        for cell in CELLS
+        if cell in ("urnn", "eunn", "goru", "urnn-full", "antisymmetric", "lru", "rnn-soft-orthogonal")
+    ],
+)
+def test_a_frozen_network_computes_the_same(cell: str) -> None:
+    for kernel in (None, 3) if can(cell, "kernel") else (None,):
+        net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), units=5).eval()
+        x = normal(2, 6, *net.interface.input)
+        torch.testing.assert_close(frozen(net)(x), net(x), rtol=1e-9, atol=1e-9)
+
+
+def test_a_file_that_computes_something_else_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = onnx.ONNXRuntime.run
+    monkeypatch.setattr(onnx.ONNXRuntime, "run", lambda self, inputs: [o + 2e-4 for o in original(self, inputs)])
+    with pytest.raises(ExportError, match=r"small\.onnx was deleted: its logits differ by 2\.\de-04"):
+        export(small("rnn"), "onnx", out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("star-4x128-mnist-rows", "--opset", "99"), "opset is 99; torch writes 18 to 23."),
+        (("star-4x128-mnist-rows", "--format", "pt2", "--opset", "20"), "pt2 has no opset: leave it out."),
+        (("star-4x128-mnist-rows", "--format", "onx"), "No format is called 'onx'. Did you mean onnx?"),
+        (("star-4x128-mnist-rows", "--quantize", "int4"), "quantize is 'int4'; it can be None or 'int8'."),
+        (("bigru-1x200-toxic-parts", "--graph", "both"), "has no step graph as onnx: it is bidirectional, so it needs the whole sequence."),
+        (("rin-1x100-babi-01", "--graph", "step"), "has no step graph as onnx: it reads a whole story and then a question."),
+        (("mlp-3x8-pima.prelu", "--graph", "step"), "has no step graph as onnx: it has no time steps."),
+        ((), "Name a model to export; see `rnnzoo list --pretrained`."),
+    ],
+)  # fmt: skip
+def test_bad_requests_are_refused_before_any_work(
+    arguments: tuple[str, ...], message: str, run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    code, out, err = run("export", *arguments, "--out", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert err.startswith("rnnzoo: ")
+    assert err.endswith(f"{message}\n")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_and_a_folder_that_cannot_be_written_to(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = run("export", NAME, "--out", str(tmp_path / "file" / "inside"))
+    assert (code, err) == (1, f"rnnzoo: {tmp_path / 'file' / 'inside'}: Not a directory\n")
+    monkeypatch.setattr("zoo.exports.base.find_spec", lambda name: None)
+    code, _, err = run("export", NAME, "--out", str(tmp_path / "new"))
+    assert (code, err) == (
+        2,
+        "rnnzoo: This needs onnx, which is not installed. Try: pip install 'rnnzoo[export-onnx]'\n",
+    )
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_verb(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, out, err = run("export", NAME, "--format", "pt2", "--out", str(tmp_path), "--json")
+    (written,) = json.loads(out)
+    assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with the equations in float64.\n")
+    assert written["checked"]["difference"] < 1e-5
+    assert Path(written["path"]).stat().st_size == written["bytes"]

@@ -1,0 +1,103 @@
+"""Runs a written file in its own runtime, beside the network's equations in float64, before anybody gets it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import ExportError, first_line
+from ..networks import golden
+from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
+from .base import Runtime
+
+TOLERANCE = golden.TOLERANCE
+"""Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
+SHORT, STEPS = 7, 50
+"""Steps of the second-shortest sequence, and the most steps that are taken one by one."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How far a file's logits are from those of the equations."""
+
+    difference: float
+    """The largest, relative to the largest logit (at least 1)."""
+    lengths: tuple[int, ...]
+    """The numbers of steps that were run."""
+    batches: tuple[int, ...] = (1, 2)
+
+
+@torch.no_grad()
+def check(runtime: Runtime, network: Network, kind: str) -> Checked:
+    """Run a file on the input of the network's golden outputs, at three lengths and two batch sizes.
+
+    A sequence is also run in two parts, the second from the state after the first, if it has one direction; steps are compared one by one.
+    Raises ExportError if a logit is off by more than TOLERANCE, or if the runtime fails.
+    """
+    x, lengths = golden.example_input(network)
+    exact = golden.exact(network)
+    try:
+        if network.interface.readout == "none":
+            sizes: tuple[int, ...] = ()
+            worst = _compare(runtime.sequence(x)[0], exact(x.double()))
+        elif kind == "step":
+            sizes = tuple(sorted({1, min(SHORT, x.shape[1]), min(STEPS, x.shape[1])}))
+            worst = _steps(runtime, exact, x[:, : sizes[-1]])
+        else:
+            sizes = tuple(sorted({1, min(SHORT, x.shape[1]), x.shape[1]}))
+            worst = max(_sequences(runtime, exact, x[:, :n], lengths) for n in sizes)
+    except ExportError:
+        raise
+    except Exception as error:  # whatever a runtime raises
+        raise ExportError(f"its own runtime cannot run it ({first_line(error)})") from error
+    if not worst <= TOLERANCE:
+        raise ExportError(f"its logits differ by {worst:.1e} from those of the equations, more than {TOLERANCE:.0e}")
+    return Checked(worst, sizes)
+
+
+def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> float:
+    """Return the largest difference on sequences of all steps of x, one alone, two of their own lengths, one in two parts."""
+    steps, story = x.shape[1], lengths.dim() == 2
+    if story:  # a story of at least one word and a question of at least one
+        steps = max(steps, 2)
+        lengths = torch.tensor([[steps - 1, 1], [1, max(1, steps // 2)]])
+        x = torch.cat([x, x], 1)[:, :steps]
+    else:
+        lengths = torch.tensor([steps, max(1, steps // 2)])
+    double = x.double() if x.is_floating_point() else x
+    expected = exact(double, lengths)
+    logits, state = runtime.sequence(x, lengths)
+    worst = _compare(logits, expected)
+    worst = max(worst, _compare(runtime.sequence(x[:1], lengths[:1])[0], expected[:1]))
+    forward = isinstance(exact, RecurrentNetwork) and not exact.config.architecture.bidirectional
+    if forward and steps > 1:
+        half, whole = steps // 2, exact(double)
+        first, state = runtime.sequence(x[:, :half])
+        rest, _ = runtime.sequence(x[:, half:], None, state)
+        joined = torch.cat([first, rest], 1) if exact.interface.readout == "every" else rest
+        worst = max(worst, _compare(joined, whole))
+    return worst
+
+
+def _steps(runtime: Runtime, exact: Network, x: Tensor) -> float:
+    """Return the largest difference after any step of x, of two sequences and of one alone."""
+    assert isinstance(exact, RecurrentNetwork)
+    double, worst = x.double() if x.is_floating_point() else x, 0.0
+    for batch in (2, 1):
+        state, exact_state = None, None
+        for t in range(x.shape[1]):
+            logits, state = runtime.step(x[:batch, t], state)
+            expected, exact_state = exact.step(double[:batch, t], exact_state)
+            worst = max(worst, _compare(logits, expected))
+    return worst
+
+
+def _compare(logits: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, relative to the largest logit. Raises ExportError for another shape."""
+    if logits.shape != expected.shape:
+        raise ExportError(
+            f"its logits have shape {tuple(logits.shape)}, those of the equations {tuple(expected.shape)}"
+        )
+    difference = (logits.double() - expected).abs().max() / expected.abs().max().clamp(min=1)
+    return float(difference.nan_to_num(torch.inf))

@@ -1,0 +1,36 @@
+"""The table FORMATS: what networks can be written as, and what each format cannot hold."""
+
+from ..registry.schema import Config
+from . import onnx, pt2
+from .base import Format
+
+GRAPHS = ("sequence", "step")
+
+
+def why_no_graph(config: Config, kind: str) -> str | None:
+    """Return why a network has no such graph, whatever the format; None if it has."""
+    if kind == "sequence":
+        return None
+    if config.interface.readout == "none":
+        return "it has no time steps"
+    if config.interface.form != "sequence":
+        return "it reads a whole story and then a question"
+    if config.architecture.bidirectional:
+        return "it is bidirectional, so it needs the whole sequence"
+    return None
+
+
+def nothing(config: Config, kind: str) -> str | None:
+    """Return None: the format holds every graph."""
+    return None
+
+
+FORMATS: dict[str, Format] = {
+    "pt2": Format(
+        "torch.export", "pt2", GRAPHS, None, (), nothing, pt2.write, pt2.PT2Runtime,
+    ),
+    "onnx": Format(
+        "ONNX", "onnx", GRAPHS, "export-onnx", ("onnx", "onnxscript", "onnxruntime"), nothing, onnx.write,
+        onnx.ONNXRuntime, quantizes=True, opsets=onnx.OPSETS,
+    ),
+}  # fmt: skip

@@ -1,0 +1,66 @@
+"""Runs exported graphs, whichever runtime computes them: full lengths and zero states where none are given."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..networks.network import Network, mask
+from .graphs import graph
+
+
+class GraphRuntime(ABC):
+    """One written graph of a network. See Runtime. A graph of a sequence steps by sequences of one step."""
+
+    def __init__(self, network: Network, kind: str):
+        described = graph(network, kind)
+        self.kind, self.interface = kind, network.interface
+        self.inputs, self.outputs = tuple(described.inputs), described.outputs
+        self.states = {name: described.inputs[name] for name in self.inputs if f"new_{name}" in self.outputs}
+        parts = described.inputs.get("lengths")
+        self.parts = 1 if parts is None or parts.dim() == 1 else parts.shape[1]
+
+    @abstractmethod
+    def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:
+        """Return the outputs of the graph, in their order, for all of its inputs by name."""
+
+    def sequence(
+        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        if self.kind == "step":
+            return self._loop(x, lengths, state)
+        inputs = {"x": x}
+        if "lengths" in self.inputs:
+            inputs["lengths"] = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
+        return self._run(inputs, state)
+
+    def step(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, Sequence[Tensor]]:
+        if self.kind == "step":
+            return self._run({"x": x}, state)
+        logits, state = self.sequence(x[:, None], None, state)
+        return (logits[:, 0] if self.interface.readout == "every" else logits), state
+
+    def _run(self, inputs: dict[str, Tensor], state: Sequence[Tensor] | None) -> tuple[Tensor, Sequence[Tensor]]:
+        batch = len(inputs["x"])
+        zeros = [s.new_zeros(batch, *s.shape[1:]) for s in self.states.values()] if state is None else state
+        logits, *new_state = self.run(inputs | dict(zip(self.states, zeros, strict=True)))
+        return logits, new_state
+
+    def _loop(
+        self, x: Tensor, lengths: Tensor | None, state: Sequence[Tensor] | None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return what `sequence` returns, step by step. Sequences that have ended keep their state and their logits."""
+        every: list[Tensor] = []
+        for t, x_t in enumerate(x.unbind(1)):
+            logits, new_state = self.step(x_t, state)
+            if lengths is not None and state is not None:
+                running = t < lengths
+                keep = [running.reshape(-1, *[1] * (s.dim() - 1)) for s in new_state]
+                new_state = [torch.where(k, n, o) for k, n, o in zip(keep, new_state, state, strict=True)]
+                logits = torch.where(running[:, None], logits, every[-1]) if every else logits
+            state = new_state
+            every.append(logits)
+        assert state is not None
+        steps = torch.stack(every, 1)
+        return (mask(steps, lengths) if self.interface.readout == "every" else steps[:, -1]), state

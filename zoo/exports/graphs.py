@@ -1,0 +1,113 @@
+"""What is exported of a network: a graph of a whole sequence or of one step, with every state by its name."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
+from ..networks.stack import NetworkState
+from ..networks.story_reader import StoryReader
+
+BATCH, TIME = 7, 11
+"""Sizes of the traced example. Any will do but 0 and 1, which torch takes for constants."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph of a network: a module on tensors alone, with a name for each of its inputs and outputs."""
+
+    kind: str
+    """"sequence" or "step"."""
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    """An example of every input, by name."""
+    outputs: tuple[str, ...]
+    dynamic: tuple[dict[int, Dim], ...]
+    """The dimensions of each input that may change."""
+
+    def trace(self) -> ExportedProgram:
+        """Return the graph as torch traces it, for any batch size and any number of steps."""
+        with torch.no_grad():
+            return torch.export.export(self.module, tuple(self.inputs.values()), dynamic_shapes=(self.dynamic,))
+
+
+class _Sequence(nn.Module):
+    """Maps x, lengths and the states at the beginning to logits and the states at the end."""
+
+    def __init__(self, network: RecurrentNetwork):
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        x, lengths, *states = inputs
+        logits, state = self.network.resume(x, nested(self.network, states), lengths)
+        return logits, *(s for layer in state for s in layer)
+
+
+class _Step(nn.Module):
+    """Maps one time step and the states before it to logits and the states after it."""
+
+    def __init__(self, network: RecurrentNetwork):
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        x, *states = inputs
+        logits, state = self.network.step(x, nested(self.network, states))
+        return logits, *(s for layer in state for s in layer)
+
+
+class _Whole(nn.Module):
+    """A network without states."""
+
+    def __init__(self, network: Network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.network(*inputs)
+
+
+def graph(network: Network, kind: str) -> Graph:
+    """Return a graph of a network, of kind "sequence" or "step". A step needs a network that can take one."""
+    batch, time = Dim("batch", min=1), Dim("time", min=1)
+    steps = (TIME,) if kind == "sequence" and network.interface.readout != "none" else ()
+    shape = (BATCH, *steps, *network.interface.input)
+    x = torch.zeros(shape) if network.embedding is None else torch.zeros(shape, dtype=torch.int64)
+    inputs, dynamic = {"x": x}, [{0: batch, 1: time} if steps else {0: batch}]
+    if steps:
+        parts = (2,) if isinstance(network, StoryReader) else ()
+        inputs["lengths"] = torch.ones(BATCH, *parts, dtype=torch.int64)
+    if not isinstance(network, RecurrentNetwork):
+        dynamic += [{0: batch}] * (len(inputs) - 1)
+        return Graph(kind, _Whole(network), inputs, ("logits",), tuple(dynamic))
+    states = state_names(network)
+    inputs |= zip(states, (s for layer in network.initial_state(BATCH) for s in layer), strict=True)
+    dynamic += [{0: batch}] * (len(inputs) - 1)
+    module = _Sequence(network) if kind == "sequence" else _Step(network)
+    return Graph(kind, module, inputs, ("logits", *(f"new_{name}" for name in states)), tuple(dynamic))
+
+
+def state_names(network: RecurrentNetwork) -> list[str]:
+    """Return the names of all states: the cell's, the layer's number, and the direction if that is the backward one.
+
+    A network that reads the mean has two more: the `sum` of outputs and the `count` of steps.
+    """
+    names = [
+        f"{state}_{depth}{suffix}"
+        for depth, layer in enumerate(network.layers)
+        for direction, suffix in zip(layer.directions, ("", "_backward"), strict=False)
+        for state in direction.cell.states
+    ]
+    return names + (["sum", "count"] if network.interface.readout == "mean" else [])
+
+
+def nested(network: RecurrentNetwork, states: list[Tensor]) -> NetworkState:
+    """Return states in the order of `state_names` as a network's state, a tuple for each layer."""
+    rest = iter(states)
+    counts = [sum(len(direction.cell.states) for direction in layer.directions) for layer in network.layers]
+    layers = tuple(tuple(next(rest) for _ in range(count)) for count in counts)
+    return (*layers, tuple(rest)) if network.interface.readout == "mean" else layers

@@ -1,0 +1,165 @@
+"""ONNX: the operators LSTM, GRU and RNN where they compute the cell's equations, and the operator Scan for all others."""
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..networks.network import Network
+from ..networks.quantize import LARGEST
+from ..utils.version import __version__
+from .base import Job
+from .graph_runtime import GraphRuntime
+from .graphs import Graph, graph
+from .onnx_operators import use_operators
+
+OPSETS = range(18, 24)
+"""The versions of ONNX's operators that torch writes."""
+DEFAULT_OPSET = 20
+SMALLEST = 256
+"""Matrices of fewer numbers stay in float32 in a file of 8-bit weights."""
+
+
+def write(job: Job, optional: bool = True) -> None:
+    """Write the graph that a job describes.
+
+    optional: lengths and states may be left out; they are then the full lengths, and zeros. Runtimes that do not know
+    inputs with default values need optional=False.
+    """
+    network = copy.deepcopy(job.network)
+    if job.kind == "sequence":
+        use_operators(network)
+    write_graph(graph(network, job.kind), job, optional)
+
+
+def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
+    """Write a graph, with the rest of what a job says."""
+    import onnx_ir
+
+    with _quiet():
+        program = torch.onnx.export(
+            described.trace(), (), input_names=list(described.inputs), output_names=list(described.outputs),
+            opset_version=job.opset or DEFAULT_OPSET, verbose=False,
+        )  # fmt: skip
+    assert program is not None
+    model = program.model
+    model.producer_name, model.producer_version = "rnnzoo", __version__
+    model.metadata_props.update(job.provenance)
+    _clean(model.graph)
+    if job.quantize:
+        _store_integers(model.graph)
+    if optional:
+        for value in list(model.graph.inputs)[1:]:
+            example = described.inputs[str(value.name)]
+            if value.name != "lengths" or example.dim() == 1:  # a story reader needs its lengths
+                _make_optional(model.graph, value, example)
+    onnx_ir.save(model, job.path)
+
+
+def _clean(onnx_graph: Any) -> None:
+    """Call the free dimensions batch and time, and drop what nodes say of the code that they were traced from."""
+    import onnx_ir
+
+    free = {str(d): name for d, name in zip(onnx_graph.inputs[0].shape, ("batch", "time"), strict=False)}
+    nodes = list(onnx_graph.all_nodes())
+    values = [*onnx_graph.inputs, *(value for node in nodes for value in node.outputs)]
+    values += [value for node in nodes for inner in node.attributes.values() if inner.type == onnx_ir.AttributeType.GRAPH
+               for value in inner.value.inputs]  # fmt: skip
+    for value in values:
+        value.metadata_props.clear()
+        if value.shape is not None:
+            value.shape = onnx_ir.Shape([free.get(str(d), d) for d in value.shape])
+    for node in nodes:
+        node.metadata_props.clear()
+
+
+def _make_optional(onnx_graph: Any, value: Any, example: Tensor) -> None:
+    """Give an input a default for one sequence, which nodes expand to the batch: zeros, or as lengths all steps of x."""
+    import onnx_ir
+
+    name, x, is_lengths = value.name, onnx_graph.inputs[0], value.name == "lengths"
+    default = numpy.zeros((1, *example.shape[1:]), dtype=example.numpy().dtype)
+    default = default + numpy.iinfo(default.dtype).max if is_lengths else default
+    given = onnx_ir.Value(
+        name=name, shape=onnx_ir.Shape([f"{name}_batch", *example.shape[1:]]), type=value.type,
+        const_value=onnx_ir.tensor(default, name=name),
+    )  # fmt: skip
+    batch = onnx_ir.node("Shape", [x], {"start": 0, "end": 1})
+    rest = onnx_ir.node("Constant", [], {"value": onnx_ir.tensor(list(example.shape[1:]), onnx_ir.DataType.INT64)})
+    size = onnx_ir.node("Concat", [batch.outputs[0], rest.outputs[0]], {"axis": 0})
+    nodes = [batch, rest, size, onnx_ir.node("Expand", [given, size.outputs[0]])]
+    if is_lengths:
+        time = onnx_ir.node("Shape", [x], {"start": 1, "end": 2})
+        nodes += [time, onnx_ir.node("Min", [nodes[-1].outputs[0], time.outputs[0]])]
+    onnx_graph.insert_before(onnx_graph.node(0), nodes)
+    onnx_ir.convenience.replace_all_uses_with(value, nodes[-1].outputs[0])
+    onnx_graph.inputs[list(onnx_graph.inputs).index(value)] = given
+    onnx_graph.register_initializer(given)
+
+
+def _store_integers(onnx_graph: Any) -> None:
+    """Store each matrix whose rows are 8-bit integers times a scale as such, and let nodes multiply the two."""
+    import onnx_ir
+
+    for name, value in list(onnx_graph.initializers.items()):
+        matrix = value.const_value.numpy()
+        if matrix.dtype != numpy.float32 or matrix.ndim < 2 or matrix.size < SMALLEST:
+            continue
+        for axis in range(matrix.ndim):  # rows of the weight; torch may have stored the matrix transposed
+            others = tuple(i for i in range(matrix.ndim) if i != axis)
+            scale = abs(matrix).max(others, keepdims=True) / LARGEST
+            scale[scale == 0] = 1
+            integers = numpy.rint(matrix / scale)
+            if abs(integers * scale - matrix).max() <= 1e-6 * abs(matrix).max():
+                break
+        else:
+            continue
+        stored = [
+            onnx_ir.val(f"{name}_{part}", const_value=onnx_ir.tensor(array, name=f"{name}_{part}"))
+            for part, array in (("integers", integers.astype(numpy.int8)), ("scale", scale))
+        ]
+        cast = onnx_ir.node("Cast", [stored[0]], {"to": onnx_ir.DataType.FLOAT})
+        product = onnx_ir.node("Mul", [cast.outputs[0], stored[1]])
+        first = onnx_graph.node(0)
+        onnx_graph.insert_before(first, [cast, product])
+        onnx_ir.convenience.replace_all_uses_with(value, product.outputs[0])
+        del onnx_graph.initializers[name]
+        for each in stored:
+            onnx_graph.register_initializer(each)
+
+
+class ONNXRuntime(GraphRuntime):
+    """A file of ONNX, by onnxruntime on the CPU."""
+
+    def __init__(self, path: Path, network: Network, kind: str):
+        import onnxruntime
+
+        super().__init__(network, kind)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # no warning of inputs with default values
+        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:
+        outputs = self.session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
+        return [torch.from_numpy(output) for output in outputs]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what torch's exporter says of itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,45 @@
+"""Networks with fixed weights: every linear map as the plain matrix that it is, for other runtimes and for rounding."""
+
+import copy
+
+import torch
+from torch import nn
+
+from ..cells.projections import Conv, Dense, Diagonal, Projection
+from .layer import Direction
+from .network import Network
+
+
+@torch.no_grad()
+def frozen(network: Network) -> Network:
+    """Return a copy of a network on the CPU, in eval mode and without gradients, whose maps are plain matrices.
+
+    A matrix that a parametrization makes of its weight, or that is a product of rotations or transforms, is computed in
+    float64 and becomes the weight of a Dense or Conv.
+    """
+    dtype = network.dtype
+    copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
+    for direction in [module for module in copied.modules() if isinstance(module, Direction)]:
+        plain = {
+            (owner, name): _plain(projection, direction)
+            for owner in direction.modules()
+            for name, projection in owner.named_children()
+            if isinstance(projection, Projection)
+        }
+        for (owner, name), projection in plain.items():
+            setattr(owner, name, projection)
+    return copied.to(dtype).requires_grad_(False).eval()
+
+
+def _plain(projection: Projection, direction: Direction) -> Projection:
+    """Return a projection without a parametrization that computes what `projection` does."""
+    if isinstance(projection, Dense | Conv | Diagonal):
+        if projection.parametrization is None:
+            return projection
+        matrix = projection.matrix
+    else:  # a special product has no bias of its own, and leads from the states to the states
+        channels = direction.cell.channels(direction.cell.states[0], direction.units)
+        matrix = projection.product(torch.eye(channels, dtype=torch.float64), None).mT
+    plain: Projection = (Conv if isinstance(projection, Conv) else Dense)(tuple(matrix.shape), norm=projection.norm)
+    plain.weight, plain.bias = nn.Parameter(matrix.contiguous()), projection.bias
+    return plain

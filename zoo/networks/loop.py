@@ -1,0 +1,52 @@
+"""The plain scan as one operator of a graph, which torch.export traces once and which runs for any number of steps."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..cells.base import State
+from ..cells.projections import Projection
+from ..utils import torch_internals
+
+
+def loop(
+    step: nn.Module,  # step(state, *inputs of one time step) returns the new state
+    state: State,
+    inputs: Sequence[Tensor],  # each (time, ...)
+) -> tuple[Tensor, State]:
+    """Return the first state after every step, (time, ...), and the final state.
+
+    A graph's operator sees only its arguments: parameters, buffers, and what projections hold become constants of the loop.
+    """
+    tensors = dict(step.named_parameters()) | dict(step.named_buffers())
+    projections = [m for m in step.modules() if isinstance(m, Projection)]
+    held = [(p, name) for p in projections for name in ("held_matrix", "mask") if getattr(p, name) is not None]
+    states, ends = len(state), len(state) + len(inputs)
+
+    def body(*arguments: Tensor) -> list[Tensor]:
+        constants = arguments[ends:]
+        for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
+            setattr(projection, name, value)
+        parameters = dict(zip(tensors, constants, strict=False))
+        new_state = functional_call(step, parameters, (arguments[:states], *arguments[states:ends]))
+        return [*new_state, new_state[0].clone()]  # no two results may share memory
+
+    constants = [*tensors.values(), *(getattr(projection, name) for projection, name in held)]
+    try:
+        *final, outputs = torch_internals.loop(body, list(state), list(inputs), tuple(constants))
+    finally:
+        for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
+            setattr(projection, name, value)
+    return outputs, tuple(final)
+
+
+def while_running(
+    running: Tensor,  # (batch,), bool
+    new: State,
+    old: State,
+) -> State:
+    """Return the new state of the sequences that run, and the old state of those that have ended."""
+    pairs = zip(new, old, strict=True)
+    return tuple(torch.where(running.reshape(-1, *[1] * (n.dim() - 1)), n, o) for n, o in pairs)

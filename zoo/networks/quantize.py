@@ -1,0 +1,59 @@
+"""Weights as 8-bit integers: one scale for each row of a matrix, the numbers that every exported int8 file has."""
+
+import torch
+from torch import Tensor
+
+from ..errors import RequestError
+from .frozen import frozen
+from .network import Network
+
+QUANTIZE = ("int8",)
+"""The words that `load` and `export` take for `quantize`."""
+LARGEST = 127
+
+
+def quantize_rows(
+    weight: Tensor,  # (rows, ...)
+) -> tuple[Tensor, Tensor]:
+    """Return a weight as torch.int8, and the scale of each row, (rows,): weight ~ integers * scale.
+
+    scale = max |w| / 127 over the row (1 for a row of zeros); a half is rounded to the even integer.
+    """
+    largest = weight.flatten(1).abs().amax(1)
+    scale = torch.where(largest > 0, largest / LARGEST, 1)
+    integers = torch.round(weight / _along_rows(scale, weight)).clamp(-LARGEST, LARGEST)
+    return integers.to(torch.int8), scale
+
+
+def dequantize_rows(
+    integers: Tensor,  # (rows, ...)
+    scale: Tensor,  # (rows,)
+) -> Tensor:
+    """Return integers * scale, in the dtype of the scale."""
+    return integers.to(scale.dtype) * _along_rows(scale, integers)
+
+
+@torch.no_grad()
+def quantized(network: Network, quantize: str | None = "int8") -> Network:
+    """Return a copy of a network, with fixed weights, that computes with the numbers which 8-bit weights stand for.
+
+    Every tensor of two dimensions or more is rounded row by row: projections, embedding and head; vectors stay. With
+    quantize=None nothing is rounded. Raises RequestError for another word.
+    """
+    check_quantize(quantize)
+    copied = frozen(network)
+    if quantize is not None:
+        for parameter in copied.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(dequantize_rows(*quantize_rows(parameter)))
+    return copied
+
+
+def check_quantize(quantize: str | None) -> None:
+    """Raise RequestError for a word that is not one of QUANTIZE."""
+    if quantize is not None and quantize not in QUANTIZE:
+        raise RequestError(f"quantize is {quantize!r}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
+
+
+def _along_rows(scale: Tensor, weight: Tensor) -> Tensor:
+    return scale.reshape(-1, *[1] * (weight.dim() - 1))
