@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zoo.cells import CELLS, Number
+from zoo.cells import CELLS
 from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
@@ -26,14 +26,17 @@ NUMBERS = {
     "ratio": (0.4,),
     "leak": (0.1,),
     "margin": (0.5,),
+    "spectrum": ("inv",),
+    "states": (2,),
+    "heads": (2,),
 }
-"""The values that the tests give to numeric options of cells."""
+"""The values that the tests give to numeric options of cells, and to options that set start values only."""
 
 
 def _cases() -> dict[str, tuple[str, dict[str, object]]]:
     cases: dict[str, tuple[str, dict[str, object]]] = {}
     for cell, row in CELLS.items():
-        values = [NUMBERS[key] if isinstance(choice, Number) else choice for key, choice in row.options.items()]
+        values = [NUMBERS.get(key, choice) for key, choice in row.options.items()]
         for chosen in product(*values):
             options = dict(zip(row.options, chosen, strict=True))
             cases[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)
@@ -67,7 +70,8 @@ def config(
     cell: str = "star", *, layers: int = 2, units: int = 3, inputs: Sequence[int] = (2,), steps: int = 6,
     outputs: int = 4, readout: str = "last", mean: float = 0.0, std: float = 1.0, **architecture: object,
 ) -> Config:  # fmt: skip
-    """Return a small specification; `architecture` holds further fields of Architecture."""
+    """Return a small specification; `architecture` holds further fields of Architecture. Heads get equally many units."""
+    units += -units % architecture.get("options", {}).get("heads", 1)
     return Config(
         name="small",
         task="none",

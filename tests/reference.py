@@ -415,6 +415,75 @@ def lru(w: Weights, x: Tensor, state: State) -> State:
     return linear(C_1, z.real) + linear(C_2, z.imag) + xd, torch.cat([z.real / scale, z.imag / scale], 1)
 
 
+def hgrn(w: Weights, x: Tensor, state: State) -> State:
+    """Qin et al. 2023, section 3.2, in complex numbers, with the lower bound sigmoid(bound)."""
+    (_, h), (mu, re, im, g_re, g_im) = state, inputs(w, x, 5)
+    gamma = channels(sigmoid(w["cell.bound"]), x)
+    theta = channels(w["cell.theta"], x)
+    lam = gamma + (1 - gamma) * sigmoid(mu)
+    c = torch.complex(re * sigmoid(re), im * sigmoid(im))
+    h = lam * torch.exp(1j * theta) * torch.complex(*h.chunk(2, 1)) + (1 - lam) * c
+    W_re, W_im = w["cell.output.weight"].chunk(2, 1)
+    o = linear(W_re, sigmoid(g_re) * h.real) + linear(W_im, sigmoid(g_im) * h.imag)
+    return o, torch.cat([h.real, h.imag], 1)
+
+
+def discretised(A: Tensor, delta: Tensor, method: str) -> tuple[Tensor, Tensor]:
+    """Gu et al. 2022, section 2, of complex A: A bar and B bar with B = 1."""
+    if method == "zoh":
+        A_bar = torch.exp(delta * A)
+        return A_bar, (A_bar - 1) / A
+    return (1 + delta * A / 2) / (1 - delta * A / 2), delta / (1 - delta * A / 2)
+
+
+def s4d(
+    w: Weights, x: Tensor, state: State, states: int = 32, spectrum: str = "", discretization: str = "zoh"
+) -> State:
+    """Gu et al. 2022, one unit after another; `spectrum` is a start value only."""
+    (_, c), (u,) = state, inputs(w, x, 1)
+    A = torch.complex(-w["cell.log_decay"].exp(), w["cell.frequency"])
+    C = torch.complex(*w["cell.output"].chunk(2))
+    outputs, old, new = [], torch.complex(*c.chunk(2, 1)), []
+    for unit in range(u.shape[1]):
+        part = slice(unit * states, (unit + 1) * states)
+        A_bar, B_bar = discretised(A[part], w["cell.log_step"][unit].exp(), discretization)
+        new.append(channels(A_bar, u) * old[:, part] + channels(B_bar, u) * u[:, unit : unit + 1])
+        outputs.append(2 * (channels(C[part], u) * new[-1]).sum(1).real + w["cell.skip"][unit] * u[:, unit])
+    z = torch.cat(new, 1)
+    return torch.stack(outputs, 1), torch.cat([z.real, z.imag], 1)
+
+
+def s5(w: Weights, x: Tensor, state: State, states: int = 32) -> State:
+    """Smith et al. 2023, eq. 4-6, with both of each pair of conjugates."""
+    (_, c) = state
+    weights, biases = (
+        w[f"input.{kind}"].split([states, states, len(w["cell.output.weight"])]) for kind in ("weight", "bias")
+    )
+    re, im, d = (linear(weight, x) + channels(bias, x) for weight, bias in zip(weights, biases, strict=True))
+    A = torch.complex(-w["cell.log_decay"].exp(), w["cell.frequency"])
+    A_bar, B_bar = discretised(A, w["cell.log_step"].exp(), "zoh")
+    z = channels(A_bar, x) * torch.complex(*c.chunk(2, 1)) + channels(B_bar, x) * torch.complex(re, im)
+    C_1, C_2 = w["cell.output.weight"].chunk(2, 1)  # C = C_1 - i C_2
+    y = 2 * (linear(C_1, z.real) + linear(C_2, z.imag))
+    return y + d, torch.cat([z.real, z.imag], 1)
+
+
+def slstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
+    """Beck et al. 2024, eq. 8-14, with c and n as they are, and eq. 15 for m. R has a block for each head."""
+    (h, c, n, m), xs = state, inputs(w, x, 4)
+    i, f, z, o = (
+        a + torch.cat([linear(R, s) for R, s in zip(gate.chunk(heads), h.chunk(heads, 1), strict=True)], 1)
+        for a, gate in zip(xs, w["cell.recurrent.weight"].chunk(4), strict=True)
+    )
+    c, n = c * torch.exp(m), n * torch.exp(m)
+    log_f = torch.log(sigmoid(f)) if forget == "sigmoid" else f
+    m = torch.where(n == 0, i, torch.maximum(log_f + m, i))
+    i, f = torch.exp(i), torch.exp(log_f)
+    c = f * c + i * tanh(z)
+    n = f * n + i
+    return sigmoid(o) * c / n, c * torch.exp(-m), n * torch.exp(-m), m
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -448,6 +517,10 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "qrnn": qrnn,
     "rg-lru": rg_lru,
     "sru": sru,
+    "hgrn": hgrn,
+    "s4d": s4d,
+    "s5": s5,
+    "slstm": slstm,
 }
 
 
@@ -485,6 +558,10 @@ GATES: dict[str, Sequence[str]] = {
     "qrnn": "zfo",
     "rg-lru": "rix",
     "sru": "xfrs",
+    "hgrn": ("mu", "re", "im", "g_re", "g_im"),
+    "s4d": "u",
+    "s5": ("re", "im", "d"),
+    "slstm": "ifzo",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -508,10 +585,12 @@ KEEPS: dict[str, dict[str, int]] = {
     "minlstm": {"f": +1, "i": -1},
     "qrnn": {"f": +1},
     "sru": {"f": +1},
+    "hgrn": {"mu": +1},
+    "slstm": {"f": +1, "i": -1},
 }
 
-# carried states, the output first, and how many channels each has: multiples of the units, or 1
-STATES: dict[str, Sequence[str]] = {
+# carried states, the output first, and how many channels each has by default
+STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "lstm": ("units", "units"),
     "lstm-peephole": ("units", "units"),
     "lstm-coupled": ("units", "units"),
@@ -526,7 +605,17 @@ STATES: dict[str, Sequence[str]] = {
     "lru": ("units", "complex"),
     "qrnn": ("units", "units"),
     "sru": ("units", "units"),
+    "hgrn": ("units", "complex"),
+    "s4d": ("units", lambda units: 64 * units),
+    "s5": ("units", lambda units: 64),
+    "slstm": ("units",) * 4,
 }
+
+
+def state_channels(cell: str, units: int) -> list[int]:
+    """The number of channels of each state of a cell with its default options, the output first."""
+    kinds = STATES.get(cell, ["units"])
+    return [k(units) if callable(k) else {"units": units, "complex": 2 * units, "one": 1}[k] for k in kinds]
 
 
 def run(cell: str, weights: Weights, x: Tensor, state: State, **options: object) -> tuple[Tensor, State]:

@@ -192,7 +192,10 @@ def test_other_precisions_keep_their_type_and_value(
     x = sequence(net)
     logits = net(x.to(dtype))
     outputs, state = net.encode(x.to(dtype))
-    float32_states = [part[-1] for part in state] if net.layers[0].forward_direction.cell.float32_states else []
+    cell = net.layers[0].forward_direction.cell
+    float32_states = [
+        s for part in state for name, s in zip(cell.states, part, strict=True) if name in cell.float32_states
+    ]
     assert {t.dtype for t in (logits, outputs, *flatten(state)) if all(t is not c for c in float32_states)} == {dtype}
     assert all(c.dtype == torch.promote_types(dtype, torch.float32) for c in float32_states)
     same(logits.double(), wide(x), tolerance)

@@ -33,9 +33,8 @@ def draw(name: str, steps: int = STEPS) -> ensemble.Ensemble:
 
 
 def zero_state(cell: str, depth: int) -> State:
-    sizes = {"units": UNITS, "one": 1, "complex": 2 * UNITS}
-    kinds = ["units"] * depth if cell == "gf-rnn" else reference.STATES.get(cell, ("units",))
-    return tuple(torch.zeros(1, sizes[kind], dtype=torch.float64) for kind in kinds)
+    sizes = [UNITS] * depth if cell == "gf-rnn" else reference.state_channels(cell, UNITS)
+    return tuple(torch.zeros(1, size, dtype=torch.float64) for size in sizes)
 
 
 def by_hand(

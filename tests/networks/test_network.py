@@ -31,6 +31,7 @@ from torch import Tensor
 
 from zoo import build, load, registry
 from zoo.cells import CELLS, cell_class
+from zoo.cells.linear import LinearRecurrence
 from zoo.cells.projections import Projection
 from zoo.errors import RequestError, SizeError
 from zoo.networks import base, builder, sizes
@@ -50,6 +51,7 @@ STACKED = [
     case for case, (cell, _) in CASES.items()
     if not CELLS[cell].layers_inside and not getattr(cell_class(cell), "complex_state", False)
 ]  # fmt: skip
+NO_FEEDBACK = ["intersection", *(cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence))]
 
 
 def shape(kernel: int | None) -> tuple[int, ...]:
@@ -59,8 +61,7 @@ def shape(kernel: int | None) -> tuple[int, ...]:
 
 def channels(cell: str, layers: int, units: int) -> list[int]:
     """Return the number of channels of each state of one layer, the output first."""
-    kinds = ["units"] * layers if cell == "gf-rnn" else reference.STATES.get(cell, ["units"])
-    return [{"units": units, "complex": 2 * units, "one": 1}[kind] for kind in kinds]
+    return [units] * layers if cell == "gf-rnn" else reference.state_channels(cell, units)
 
 
 def batch(net: Network, size: int = 3, steps: int = 6) -> Tensor:
@@ -171,7 +172,7 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
     same(net.step(x)[1], net.step(x, net.initial_state(3))[1])  # none is zero
     for layer, parts in enumerate(state):
         for i in range(len(parts)):  # every part counts
-            if cell in ("intersection", "lru", "qrnn", "sru") and i == 0:  # an output that is no memory
+            if cell in NO_FEEDBACK and len(parts) > 1 and i == 0:  # an output that is no memory
                 continue
             other = [list(parts) for parts in state]
             other[layer][i] = parts[i] + 1
@@ -817,10 +818,11 @@ def test_orthogonal_start_values_are_orthogonal_gate_by_gate(case: str, role: st
     cell, options = CASES[case]
     net = built(cell, units=4, options=options, kernel=kernel, inputs=shape(kernel), init={role: "orthogonal"})
     for name, weight in maps(net, role).items():
-        for block in weight.flatten(1).split(4):
+        rows = list(net.layers[0].forward_direction.input_channels) if role == "input" else 4
+        for block in weight.flatten(1).split(rows):
             small = block if block.shape[0] <= block.shape[1] else block.T
             same(small @ small.T, torch.eye(len(small)), 1e-5)
-        for a, b in pairwise(weight.split(4)):
+        for a, b in pairwise(weight.split(rows)):
             assert a.shape != b.shape or not torch.allclose(a, b), name  # each gate its own draw
 
 
@@ -928,9 +930,18 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "gru-skip": {"importance.bias": (1.0, 1.0)},
         "lru": {"decay": (0.9, 0.999), "phase": (0.0, 2 * math.pi)},
         "rg-lru": {"decay": (0.9, 0.999)},
-    }.get(cell, {})
-    for name, (low, high) in known.items():
+        "hgrn": {"bound": (0.0, 0.0), "theta": (1e-4, 1.0)},
+        "s4d": {
+            "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP, "skip": (1.0, 1.0),
+            "output": None,
+        },
+        "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
+    }.get(cell, {})  # fmt: skip
+    for name, span in known.items():
         (value,) = parts(net, name)
+        if span is None:  # see the cell's test
+            continue
+        low, high = span
         if cell == "lru":  # it learns the logarithms of -log |l| and of the angle of l
             value = torch.exp(-value.exp()) if name == "decay" else value.exp()
         elif cell == "rg-lru":
@@ -943,6 +954,40 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
     if cell == "lstm-phased":
         log_period, shift = parts(net, "log_period", "shift")
         assert 0.9 < (shift / log_period.exp()).max() <= 1
+
+
+LOG_STEP = (math.log(1e-3), math.log(1e-1))
+
+
+@pytest.mark.parametrize("spectrum", ["lin", "inv", "real"])
+def test_s4d_starts_with_the_spectra_of_its_paper(spectrum: str) -> None:
+    net = built("s4d", options={"spectrum": spectrum, "states": 3}, units=2000)
+    decay, frequency, output = parts(net, "log_decay", "frequency", "output")
+    expected = {  # Gu et al. 2022, eq. 8 and 9, for n = 0, 1, 2 and N = 6
+        "lin": [-0.5, -0.5 + 1j * math.pi, -0.5 + 2j * math.pi],
+        "inv": [-0.5 + 6j / math.pi * 5, -0.5 + 6j / math.pi, -0.5 + 6j / math.pi * 0.2],
+        "real": [-1.0, -2.0, -3.0],
+    }[spectrum]
+    start = torch.complex(-decay.exp(), frequency).reshape(2000, 3)
+    same(start, torch.tensor([expected] * 2000, dtype=torch.complex64), 1e-5)
+    assert (output.mean().item(), output.std().item()) == (
+        pytest.approx(0, abs=0.02),
+        pytest.approx(0.5**0.5, rel=0.02),
+    )
+
+
+def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
+    net = built("s5", options={"states": 60})
+    decay, frequency, step = parts(net, "log_decay", "frequency", "log_step")
+    n = torch.arange(120, dtype=torch.float64)
+    hippo = -torch.tril(torch.sqrt(torch.outer(2 * n + 1, 2 * n + 1)), -1) - torch.diag(n + 1)  # LegS
+    low_rank = torch.sqrt(n + 0.5)
+    expected = torch.linalg.eigvals(hippo + torch.outer(low_rank, low_rank))  # Smith et al. 2023, appendix B.1.1
+    expected = expected[expected.imag > 0]
+    same(-decay.exp().double(), expected.real, 1e-5)
+    same(frequency.double(), expected.imag.sort().values, 1e-4)
+    assert LOG_STEP[0] <= step.min() < -6.5
+    assert -2.7 < step.max() <= LOG_STEP[1]
 
 
 WITH_MOST = {"gru": {"reset": "after"}, "lstm-peephole": {"peephole": "diagonal"}}  # kinds of parameters

@@ -18,6 +18,8 @@ class Number:
     low: float = -1e30
     high: float = 1e30
     whole: bool = False
+    divides_units: bool = False
+    """Whether the number of units must be a multiple of it."""
 
     def allows(self, value: object) -> bool:
         """Return whether `value` is such a number. A bool is not."""
@@ -57,7 +59,10 @@ _MATRIX = {
 }
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
 _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
+_SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")
+_HEADS = Number(1, 1024, whole=True, divides_units=True)
+_STATES = Number(1, 1024, whole=True)
 
 CELLS: dict[str, CellRow] = {
     "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": _PHI}),
@@ -92,6 +97,9 @@ CELLS: dict[str, CellRow] = {
     ),
     "gilr": CellRow("linear.GILR", "gated impulse linear recurrence", "gilr", without=_NO_PRODUCT),
     "gru-skip": CellRow("skip.SkipGRU", "GRU that skips steps", "skip", without=_OWN_TIME),
+    "hgrn": CellRow(
+        "hgrn.HGRN", "hierarchically gated recurrent unit", "hgrn", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT
+    ),
     "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
     "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
     "lru": CellRow(
@@ -114,6 +122,17 @@ CELLS: dict[str, CellRow] = {
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
         {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX,
+    ),
+    "s4d": CellRow(
+        "structured.S4D", "diagonal structured state-space model", "s4d",
+        {"states": _STATES, "spectrum": ("lin", "inv", "real"), "discretization": ("zoh", "bilinear")}, without=_NO_PRODUCT,
+    ),
+    "s5": CellRow(
+        "structured.S5", "simplified structured state-space model", "s5", {"states": _STATES},
+        {"recurrent": "glorot-uniform"}, without=_NO_PRODUCT,
+    ),
+    "slstm": CellRow(
+        "xlstm.SLSTM", "scalar xLSTM", "xlstm", {"heads": _HEADS, "forget": ("sigmoid", "exp")}, without=_SCALED
     ),
     "sru": CellRow(
         "linear.SRU", "simple recurrent unit", "sru", {"activation": ("identity", "tanh")}, without=_NO_PRODUCT

@@ -9,7 +9,7 @@ Shapes inside a cell: the channels lie along `self.axis`, counted from the end (
 front of them is batch, whatever its rank. So one `step` runs a single layer or a whole stack at once.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ class Cell(nn.Module):
     """Base of all cells. A subclass sets the class variables, makes its projections in __init__, and computes `step`."""
 
     inputs: ClassVar[tuple[str, ...]]
-    """Names of the input projections, in the order of their blocks in the projected input, (..., len(inputs) * units)."""
+    """Names of the input projections, in the order of their blocks in the projected input."""
 
     states: tuple[str, ...] = ("h",)
     """Names of the states carried from step to step, each (batch, channels); the first is the output."""
@@ -40,9 +40,14 @@ class Cell(nn.Module):
         self.axis = projection.axis
 
     @classmethod
-    def channels(cls, state: str, units: int) -> int:
-        """Return how many channels a state has: one for each unit, unless a cell overrides this."""
+    def channels(cls, state: str, units: int, **options: Any) -> int:
+        """Return how many channels a state has: one for each unit, unless a cell overrides this. options: the cell's."""
         return units
+
+    @classmethod
+    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
+        """Return how many channels each of `inputs` has: one for each unit, unless a cell overrides this."""
+        return (units,) * len(cls.inputs)
 
     def matched(self, state: State, dtype: torch.dtype) -> State:
         """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
@@ -65,7 +70,7 @@ class Cell(nn.Module):
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the parts of a step that depend on the input alone; they are computed for all time steps at once.
 
-        x: the projected input, (..., len(inputs) * units). `step` receives the returned tensors one time step at a time.
+        x: the projected input, (..., channels of all inputs). `step` receives the returned tensors one time step at a time.
         """
         return (x,)
 

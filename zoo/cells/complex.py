@@ -4,6 +4,7 @@ The state holds n real parts and then n imaginary ones. W x stands for W x_t + b
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ class LRU(LinearRecurrence):
         return weight * gain if self.axis == -1 else weight * gain[..., None, None]
 
     @classmethod
-    def channels(cls, state: str, units: int) -> int:
+    def channels(cls, state: str, units: int, **options: Any) -> int:
         return 2 * units if state == "c" else units
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:

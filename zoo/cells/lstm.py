@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -138,7 +138,7 @@ class PhasedLSTM(PeepholeLSTM):
         self.shift = nn.Parameter(torch.empty(projection.units))
 
     @classmethod
-    def channels(cls, state: str, units: int) -> int:
+    def channels(cls, state: str, units: int, **options: Any) -> int:
         return 1 if state == "t" else units
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:

@@ -1,5 +1,7 @@
 """Skip RNNs: cells that learn to skip state updates (Campos, Jou, Giro-i-Nieto, Torres & Chang 2018)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +24,7 @@ class Skipping(Cell):
         self.importance = projection.scalars(1, bias=True)
 
     @classmethod
-    def channels(cls, state: str, units: int) -> int:
+    def channels(cls, state: str, units: int, **options: Any) -> int:
         return 1 if state == "debt" else units
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:

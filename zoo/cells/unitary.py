@@ -6,6 +6,7 @@ A complex state of n units has 2n channels: n real parts, then n imaginary parts
 import math
 import random
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -111,7 +112,7 @@ class URNN(Cell):
         self.threshold = nn.Parameter(torch.empty(projection.units))
 
     @classmethod
-    def channels(cls, state: str, units: int) -> int:
+    def channels(cls, state: str, units: int, **options: Any) -> int:
         return 2 * units
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:

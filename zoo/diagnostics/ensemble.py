@@ -83,7 +83,7 @@ def draw(
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
     x = random_inputs((runs, steps, *config.interface.input), generator, dtype, correlation)
     top = nodes[-1].direction
-    channels = top.cell.channels(top.cell.states[0], top.units)
+    channels = top.cell.channels(top.cell.states[0], top.units, **top.options)
     errors = torch.randn(runs, steps, channels, *x.shape[3:], generator=generator, dtype=dtype)
     errors /= errors.flatten(2).norm(dim=2).reshape(runs, steps, *[1] * (errors.dim() - 2))
     return Ensemble(nodes, weights, x, errors)

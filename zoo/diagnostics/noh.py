@@ -203,8 +203,8 @@ def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> di
 def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]:
     """Split a map's gradient, (batch, gates * units, in, ...), into its gates' blocks, each with a label."""
     projection = name.removeprefix("direction.").removeprefix("cell.").removesuffix(".weight")
-    gates = node.direction.cell.inputs
-    blocks = gradient.split(node.direction.units, 1)
+    gates, rows = node.direction.cell.inputs, node.direction.input_channels
+    blocks = gradient.split(list(rows) if gradient.shape[1] == sum(rows) else node.direction.units, 1)
     if len(blocks) == 1:
         return [(projection, gradient)]
     labels = gates if len(blocks) == len(gates) else range(1, len(blocks) + 1)

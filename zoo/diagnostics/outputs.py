@@ -121,6 +121,8 @@ def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: 
 
     def count(prefix: str, calls: list[tuple[str, Tensor]], valid: Tensor) -> None:
         for i, (name, values) in enumerate(calls, start=1):
+            if values.shape[: valid.dim()] != valid.shape:  # of a parameter
+                continue
             low, high = SQUASHING[name]
             margin = NEAR * (high - low)
             counted = values[valid.to(values.device)]

@@ -77,7 +77,7 @@ def without_task(architecture: Architecture, steps: int = 10, name: str = "untra
     plain: dict[str, Any] = {"embedding": None, "standardize": False, "head": None}
     cell = cell_class(architecture.cell)
     image = () if architecture.kernel is None else (IMAGE_SIDE, IMAGE_SIDE)
-    input_shape = (cell.channels(cell.states[0], architecture.units), *image)
+    input_shape = (cell.channels(cell.states[0], architecture.units, **architecture.options), *image)
     interface = Interface(input=input_shape, steps=steps, outputs=10, readout="last")
     return Config(name=name, task="none", architecture=architecture.model_copy(update=plain), interface=interface)
 
@@ -222,6 +222,6 @@ def evenly_spread(steps: int, points: int) -> list[int]:
 
 
 def memory_index(direction: Direction) -> int:
-    """Return the index of the state that carries the memory: c if the cell has one, else h (Chen 2022, for the LSTM)."""
+    """Return the index of the state that carries the memory: c if the cell has one (Chen 2022, for the LSTM), or its like."""
     names = direction.cell.states
-    return next((names.index(name) for name in ("c", "h") if name in names), 0)
+    return next((names.index(name) for name in ("c", "C", "S", "x", "h") if name in names), 0)

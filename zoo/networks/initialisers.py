@@ -5,7 +5,7 @@ many networks at once.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Cell
 from ..cells.projections import Projection
 from .feedforward import FeedForward
 from .layer import Direction, Layer
@@ -72,12 +71,13 @@ def initialise_direction(
         nn.init.zeros_(p)
     for module in direction.modules():
         if isinstance(module, Projection):
-            role = "input" if module is direction.input else "recurrent"
-            fill(module.weight, roles[role], direction.units, generator, leading)
+            is_input = module is direction.input
+            blocks = direction.input_channels if is_input else direction.units
+            fill(module.weight, roles["input" if is_input else "recurrent"], blocks, generator, leading)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
                 if gate_bias is not None:
-                    _fill_gate_bias(module.bias, direction.cell, direction.units, gate_bias, steps, generator)
+                    _fill_gate_bias(module.bias, direction, gate_bias, steps, generator)
         elif isinstance(module, nn.LayerNorm | nn.GroupNorm):
             module.reset_parameters()
     direction.cell.reset_parameters(generator, steps)
@@ -86,13 +86,13 @@ def initialise_direction(
 def fill(
     weight: Tensor,  # (*leading dimensions, gates * units, in, ...)
     name: str,  # a word of zoo.registry.schema.networks.WEIGHTS, "uniform-R" or "normal-S"
-    units: int,
+    rows: int | Sequence[int],  # of a gate, or of each gate
     generator: torch.Generator,
     leading: int = 0,
 ) -> None:
     """Fill a weight gate by gate: to the initialiser, each gate's block is a matrix of its own."""
     kind, _, number = name.partition("-")
-    for block in weight.split(units, leading):
+    for block in weight.split(rows, leading):
         if block.dim() == leading + 1 or name == "zero":  # a diagonal map has no fans
             nn.init.zeros_(block)
         elif name == "identity":
@@ -150,15 +150,15 @@ def _fill_orthogonal(block: Tensor, generator: torch.Generator, leading: int) ->
 
 
 def _fill_gate_bias(
-    bias: Tensor,  # (gates * units,)
-    cell: Cell,
-    units: int,
+    bias: Tensor,  # (channels of all gates,)
+    direction: Direction,
     name: str,
     steps: int,
     generator: torch.Generator,
 ) -> None:
     """Set the biases of the cell's memory gates: one draw per unit, shared by the gates, with each gate's sign."""
-    if bias.numel() != len(cell.inputs) * units:  # not laid out as the input maps, so it has no gates
+    cell, units = direction.cell, direction.units
+    if bias.numel() != sum(direction.input_channels):  # not laid out as the input maps, so it has no gates
         return
     draw = torch.rand(units, generator=generator, dtype=torch.float32)
     log_steps = math.log(max(steps, 2))
@@ -169,8 +169,8 @@ def _fill_gate_bias(
         "log-uniform": draw * log_steps,
         "log-uniform-sqrt": draw * log_steps / 2,
     }[name]
-    blocks = dict(zip(cell.inputs, bias.split(units), strict=True))
+    blocks = dict(zip(cell.inputs, bias.split(direction.input_channels), strict=True))
     forget_gate = next(iter(cell.memory_gates), None)
     for gate, sign in cell.memory_gates.items():
         if name != "one" or gate == forget_gate:  # the customary bias of 1 is the forget gate's alone
-            blocks[gate].copy_(sign * memory)
+            blocks[gate].copy_(sign * memory[: len(blocks[gate])])

@@ -61,9 +61,11 @@ class Direction(nn.Module):
     ):
         super().__init__()
         units = projections.units
-        self.input = projections.between(inputs, len(cell.inputs) * units, bias=True, norm=projections.layer_norm)
+        self.input_channels = cell.input_channels(units, **options)
+        self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
         self.cell = cell(projections, **options)
-        self.units, self.zoneout, self.recurrent_dropout = units, zoneout, recurrent_dropout
+        self.units, self.options = units, options
+        self.zoneout, self.recurrent_dropout = zoneout, recurrent_dropout
 
     @property
     def regularised(self) -> bool:
@@ -77,7 +79,9 @@ class Direction(nn.Module):
         """Return zero states for a batch like `x`, in the precision of the weights."""
         batch, _, *image = x.shape
         cell, weight = self.cell, self.input.weight
-        zeros = (weight.new_zeros(batch, cell.channels(name, self.units), *image) for name in cell.states)
+        zeros = (
+            weight.new_zeros(batch, cell.channels(name, self.units, **self.options), *image) for name in cell.states
+        )
         return cell.matched(tuple(z.to(torch.promote_types(z.dtype, torch.float32)) for z in zeros), weight.dtype)
 
     def step(

@@ -45,7 +45,7 @@ class ScanSettings:
 def output_width(spec: Architecture) -> int:
     """Return the number of channels that each layer of an architecture puts out."""
     cell = cell_class(spec.cell)
-    return cell.channels(cell.states[0], spec.units) * (2 if spec.bidirectional == "concat" else 1)
+    return cell.channels(cell.states[0], spec.units, **spec.options) * (2 if spec.bidirectional == "concat" else 1)
 
 
 def make_layers(spec: Architecture, inputs: int) -> nn.ModuleList:

@@ -21,6 +21,9 @@ CELL_COLOURS = {
     "intersection": "#ee7733", "rnn-soft-orthogonal": "#ee8866", "antisymmetric": "#882255",
     "antisymmetric-gated": "#aa4499", "eunn": "#762a83", "goru": "#9970ab", "urnn": "#5e3c99", "urnn-full": "#b2abd2",
     "gilr": "#999933", "qrnn": "#ddaa33", "sru": "#bbcc33", "lru": "#dc267f", "rg-lru": "#ff6fae",
+    "hgrn": "#a83279", "s4d": "#8b5a2b", "s5": "#c49a6c", "slstm": "#1f4e79", "mlstm": "#5b9bd5", "retention": "#7f6000",
+    "gla": "#2ca089", "deltanet": "#ff7f50", "gated-deltanet": "#c8553d", "mamba2": "#4b8b3b", "rwkv6": "#7a6ff0",
+    "rwkv7": "#4838c0",
 }  # fmt: skip
 """The colour of each cell in every picture: those of Okabe & Ito for the cells of the papers' figures."""
 

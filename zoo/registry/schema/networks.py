@@ -124,6 +124,8 @@ class Architecture(Spec):
                 raise fault(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
             if isinstance(choice, Number) and not choice.allows(value):
                 raise fault(f"option {key!r} is {value!r}; it must be {choice}")
+            if isinstance(choice, Number) and choice.divides_units and self.units % value:
+                raise fault(f"option {key!r} is {value}, which must divide the units, {self.units}")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise fault(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
         if self.head is not None and (self.kernel is None or self.head.kernel % 2 == 0):
