@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from itertools import product
 
 import pytest
@@ -842,3 +843,25 @@ def test_a_config_is_named_after_its_architecture():
     for missing in ("name", "task"):
         with pytest.raises(ValidationError, match=f"{missing} must be given"):
             Config.model_validate({key: value for key, value in stored.items() if key != missing})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["papers: [" + "1," * 440_000 + "]", "papers: {" + "".join(f"p{i}: {{}}, " for i in range(6_000)) + "}"],
+    ids=["values", "faults"],
+)
+def test_a_huge_document_is_refused_at_once(tmp_path, text):
+    begin = time.monotonic()
+    path = tmp_path / "registry.yaml"
+    path.write_text(text)
+    with pytest.raises(RegistryError, match=r"more than 20,000 values|is missing"):
+        reader.read(path)
+    assert time.monotonic() - begin < 5  # 0.5 s where nothing else runs
+
+
+def test_a_huge_grid_is_refused(tmp_path):
+    numbers = f"[{', '.join(map(str, range(1, 33)))}]"
+    text = edited(
+        "layers: [1]\n    units: [3]\n    task: [t]", f"layers: {numbers}\n    units: {numbers}\n    task: [t, t, t]"
+    )
+    assert "6,144 models; a grid has at most 5,000" in refusal(tmp_path, text)

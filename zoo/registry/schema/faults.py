@@ -82,12 +82,14 @@ def all_faults(error: ValidationError) -> list[Fault]:
 def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
     """Return the errors of validating a specification in our words. Those of specifications inside it have them already."""
     errors = error.errors(include_url=False)
-    misspelt = [_near_field(spec, str(row["loc"][-1])) for row in errors if row["type"] == "extra_forbidden"]
+    misspelt = {_near_field(spec, str(row["loc"][-1])) for row in errors if row["type"] == "extra_forbidden"}
+    with_faults_inside = {row["loc"][:-1] for row in errors}
     faults: dict[tuple[int | str, ...], str] = {}
     for row in errors:
         loc = row["loc"]
-        inside = any(other["loc"][: len(loc)] == loc != other["loc"] for other in errors)
-        if (row["type"] == "missing" and loc[0] in misspelt) or (row["type"] == "too_short" and inside):
+        if (row["type"] == "missing" and loc[0] in misspelt) or (
+            row["type"] == "too_short" and loc in with_faults_inside
+        ):
             continue  # the field, or an item of the list, is there, but invalid
         if loc and loc[0] in spec.model_fields and _is_union(spec.model_fields[str(loc[0])].annotation):
             loc = loc[:1]  # pydantic has an error for each member

@@ -1,5 +1,6 @@
 """Models and grids of models, the figures that papers report of them, studies, and the whole registry."""
 
+import math
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -12,6 +13,8 @@ from .faults import all_faults, fault, refusal
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
+MAX_MODELS = 5000
+"""Of one grid."""
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
@@ -150,6 +153,13 @@ class Grid(Spec):
     def _cells_exist(self) -> "Grid":
         for cell in self.cell:
             cell_row(cell)
+        return self
+
+    @model_validator(mode="after")
+    def _is_not_huge(self) -> "Grid":
+        axes = (self.cell, self.layers, self.units, self.task, self.bidirectional, self._tagged_variants())
+        if (models := math.prod(map(len, axes))) > MAX_MODELS:
+            raise fault(f"{models:,} models; a grid has at most {MAX_MODELS:,}")
         return self
 
     @model_validator(mode="after")
