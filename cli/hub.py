@@ -1,12 +1,13 @@
 """`rnnzoo pull`, `whoami` and `cache`: downloads from the Hub, the user's account there, and the Hub client's cache."""
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option, Typer
 
-from zoo.errors import CheckpointError, ZooError
+from zoo.errors import CheckpointError, RequestError, ZooError
 
 from .arguments import AsJson, DryRun, Timeout, expand, is_pattern, model_argument
 from .output import columns, emit, progress, say
@@ -20,6 +21,9 @@ app = Typer(help="List and clean rnnzoo's models in the Hub cache.", no_args_is_
 def pull(
     names: Annotated[list[str], model_argument("Models' names, patterns, hf://org/name or hf://org/name@revision.")],
     revision: Annotated[str | None, Option(help="Branch, tag or commit, unverified (default: the pin).")] = None,
+    sha256: Annotated[
+        str | None, Option(metavar="HEX", help="Refuse other weights than those with this digest.")
+    ] = None,
     force: Annotated[bool, Option("--force", help="Download again; overwrite files in the --to folder.")] = False,
     to: Annotated[Path | None, Option(help="Also copy the files to this folder; several go to TO/NAME.")] = None,
     offline: Annotated[bool, Option("--offline", help="Make no request, as with HF_HUB_OFFLINE=1.")] = False,
@@ -31,9 +35,12 @@ def pull(
     from zoo.checkpoints.references import SCHEME, Reference
 
     models, several = expand(names), len(names) > 1 or is_pattern(names[0])
+    if sha256 is not None and (several or not re.fullmatch("[0-9a-fA-F]{64}", sha256)):
+        raise RequestError("--sha256 takes the 64 hexadecimal digits of one model's weights.")
+    digest = None if sha256 is None else sha256.lower()
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
-    options = sources.PullOptions(force=force, offline=offline, timeout=timeout, log=say)
+    options = sources.PullOptions(force=force, offline=offline, sha256=digest, timeout=timeout, log=say)
     for name in models:
         folder = to and (to / name.removeprefix(SCHEME).replace("/", "--") if several else to)
         try:

@@ -14,16 +14,19 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 import torch
+from filelock import FileLock
 from helpers import flip
 from hubs import NAME, OTHER, PINNED, REPO, Here, Run, finish
 from huggingface_hub import constants
@@ -919,3 +922,66 @@ def test_gc_takes_what_is_as_old_as_is_said(here: Here, run: Run) -> None:
     (cache.folder(REPO) / "blobs" / "x.incomplete").write_text("begun")
     assert json.loads(run("cache", "gc", "--json")[1])["removed"] == []
     assert len(json.loads(run("cache", "gc", "--older-than", "0", "--json")[1])["removed"]) == 1
+
+
+def test_pruning_leaves_what_is_being_downloaded(here: Here, run: Run) -> None:
+    here.publish()
+    pull(here)
+    partial = cache.folder(REPO) / "blobs" / "abcdef01.1234.incomplete"
+    partial.write_text("begun")
+    lock = here.cache / "hub" / ".locks" / cache.folder(REPO).name / "abcdef01.lock"
+    with FileLock(lock):  # as the client holds it while it downloads
+        assert json.loads(run("cache", "prune", "--older-than", "0", "--json")[1])["removed"] == []
+    assert partial.exists()
+    assert json.loads(run("cache", "prune", "--older-than", "0", "--json")[1])["removed"] == [str(partial)]
+
+
+def test_a_download_that_cannot_go_on_begins_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 512)
+    content = here.content()
+    here.publish()
+    here.hub.fault("GET", CDN, "cut", at=1100)
+    here.hub.fault("GET", CDN, "status", status=416)
+    assert contents(pull(here))[PINNED[0]] == content[PINNED[0]]
+    assert here.hub.unspent() == []
+    assert [s.headers["Range"] for s in here.hub.asked(CDN, "GET")][:3] == [None, "bytes=1024-", None]
+    assert any("does not continue a download (416). Trying again" in line for line in here.logged)
+
+
+def test_weights_of_another_digest_than_the_users_are_refused(here: Here, run: Run) -> None:
+    here.publish()
+    digest = hashlib.sha256(contents(pull(here))[tensors.FILE]).hexdigest()
+    for name in (ADDRESS, NAME):
+        assert run("pull", name, "--sha256", digest.upper())[0] == 0
+        code, out, err = run("pull", name, "--sha256", "0" * 64)
+        assert (code, out) == (1, "")
+        assert f"model.safetensors has the sha256 {digest} instead of {'0' * 64}; do not use it." in err
+    for arguments in ((NAME, "--sha256", "abc"), (NAME, OTHER, "--sha256", digest)):
+        code, _, err = run("pull", *arguments)
+        assert (code, "64 hexadecimal digits of one model's weights" in err) == (2, True)
+
+
+def test_a_certificate_that_is_not_trusted_is_named(
+    here: Here, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-keyout"]
+    subprocess.run([*command, str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"https://localhost:{server.server_address[1]}")
+    try:
+        begin = time.monotonic()
+        code, _, err = run("pull", "hf://alice/words")
+        assert (code, time.monotonic() - begin < 5) == (1, True)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "has a certificate that this machine does not trust (self-signed certificate)" in err
+    assert "SSL_CERT_FILE" in err

@@ -31,6 +31,8 @@ class PullOptions:
     force: bool = False
     """Download even if the files are on this machine, and overwrite files in the folder to copy to."""
     offline: bool = False
+    sha256: str | None = None
+    """Digest that model.safetensors must have."""
     timeout: float | None = None
     """Seconds to keep trying while the Hub fails (default: settings.TIMEOUT)."""
     log: Log = LOG
@@ -73,11 +75,18 @@ def resolve(reference: Reference, options: PullOptions | None = None) -> Checkpo
 
 
 def pull(reference: Reference, options: PullOptions | None = None, *, to: Path | None = None) -> Checkpoint:
-    """As `resolve`, but refuse a folder with RequestError. to: a folder to copy the files into."""
+    """As `resolve`, but refuse a folder with RequestError, and weights of another digest than `options.sha256`.
+
+    to: a folder to copy the files into.
+    """
     options = options or PullOptions()
     if reference.folder is not None:
         raise RequestError(f"{reference.text} is a folder on this machine, so there is nothing to pull.")
     checkpoint = resolve(reference, options)
+    if options.sha256 not in (None, checkpoint.weights_sha256):
+        raise CheckpointError(
+            f"{reference.text}: {tensors.FILE} has the sha256 {checkpoint.weights_sha256} instead of {options.sha256}; do not use it."
+        )
     return checkpoint if to is None else replace(checkpoint, files=cache.copy(checkpoint.files, to, options.force))
 
 

@@ -7,7 +7,8 @@ links to blobs.
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,10 +145,31 @@ def _names_this_library(place: Path) -> bool:
 
 
 def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
-    """Remove partial files and unused blobs that nobody has written to for `hours`. Raises StorageError."""
+    """Remove partial files and unused blobs that nobody has written to for `hours`, nor downloads now. Raises StorageError."""
     latest = time.time() - 3600 * hours
     candidates = [path for cached in contents() for path in (*cached.partial, *cached.unused)]
-    return _remove([path for path in candidates if _modified(path) <= latest], dry_run)
+    freed = []
+    for path in candidates:
+        with _claimed(path) as idle:
+            if idle and _modified(path) <= latest:
+                freed.append(_remove([path], dry_run))
+    return Freed(tuple(path for each in freed for path in each.paths), sum(each.bytes for each in freed))
+
+
+@contextmanager
+def _claimed(blob: Path) -> Iterator[bool]:
+    """Hold the client's lock on a blob, or on that of a partial file; yield False if a download holds the lock."""
+    from filelock import FileLock, Timeout  # as the client does
+
+    lock = cache_root() / ".locks" / blob.parent.parent.name / f"{blob.name.partition('.')[0]}.lock"
+    with ExitStack() as held:
+        try:
+            if lock.exists():
+                held.enter_context(FileLock(lock, timeout=0))
+            idle = True
+        except Timeout:
+            idle = False
+        yield idle
 
 
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:

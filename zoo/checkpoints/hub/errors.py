@@ -21,6 +21,8 @@ CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, Attr
 """What the client raises for a bad response, besides the errors of its HTTP library: its parsers trust the server."""
 BUSY = (408, 429, 500, 502, 503, 504)
 """Status codes of failures that may pass."""
+BAD_RANGE = 416
+"""Status code of a download that cannot go on from where it broke off. Another try begins with the first byte."""
 REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
     "GatedRepoError": (AccessError, "gated. Ask for access on {endpoint}, then log in (hf auth login)."),
     "RevisionNotFoundError": (MissingError, "there is no such revision on {endpoint}."),
@@ -74,6 +76,13 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         return AccessError(text), False
     if "TimeoutException" in names:
         return NetworkError(f"{subject}: {endpoint} does not answer in time. Check the network."), True
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        reason = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0] or "it cannot be verified"
+        text = (
+            f"{subject}: {endpoint} has a certificate that this machine does not trust ({reason}). If that server is yours, set "
+            "SSL_CERT_FILE to the file of its certificate."
+        )
+        return NetworkError(text), False
     if "ConnectError" in names or "ProxyError" in names:
         # the client has tried an unknown host name several times already
         unknown_host = any(isinstance(each.__context__, socket.gaierror) for each in chain)
@@ -98,6 +107,8 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
     names: of the client's error class and of its bases.
     """
     status, said = getattr(response, "status_code", 0), _server_message(response)
+    if status == BAD_RANGE:
+        return NetworkError(f"{subject}: {endpoint} does not continue a download ({status})."), True
     if status in BUSY:
         return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
     for key, (kind, text) in REFUSALS.items():
