@@ -1,11 +1,14 @@
 """What pyproject.toml cannot declare: assets for the wheel, and the compiled scans, which are optional.
 
-registry.yaml and cards/ go into the wheel as zoo/assets. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
+registry.yaml and cards/ go into the wheel as zoo/assets, without the weights that zoo/publishing/starters.py leaves out. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
 vector instructions; without a working compiler the package installs without compiled scans.
 """
 
 import hashlib
+import json
+import runpy
 import shutil
+import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -23,6 +26,12 @@ INSTRUCTIONS = {
 }
 
 
+NO_COMPILER = """
+rnnzoo: the compiled scan for {name} was not built: {error}
+rnnzoo: without it everything works, but networks are many times slower on a CPU. Install a C++ compiler, then rnnzoo again.
+"""
+
+
 class BuildWithAssets(build_py):
     """Copies registry.yaml and cards/ into the wheel."""
 
@@ -35,6 +44,9 @@ class BuildWithAssets(build_py):
             shutil.rmtree(earlier, ignore_errors=True)
         super().run()
         shutil.copytree("cards", assets / "cards")
+        lock = json.loads(Path("cards/lock.json").read_bytes())
+        for name in runpy.run_path("zoo/publishing/starters.py")["left_out"](lock):
+            (assets / "cards" / name).unlink(missing_ok=True)
         shutil.copy("registry.yaml", assets)
 
 
@@ -47,6 +59,9 @@ class BuildApart(build_ext):
         self.force = self.force or not library.exists() or DIGEST.encode() not in library.read_bytes()
         try:
             super().build_extension(ext)
+        except Exception as error:  # no compiler, or one that fails
+            print(NO_COMPILER.format(name=ext.name.rpartition("_")[2], error=error), file=sys.stderr)
+            raise
         finally:
             self.build_temp, self.force = settings
 

@@ -47,6 +47,7 @@ def evaluate(
         raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
     if record and reference.model is not None:
         paths.writable()
+    _say_if_slow(device)
     with progress(f"eval {name}") as bar:
         result = evaluation.evaluate(
             name, split=split.value, limit=limit, batch_size=batch_size, device=device, report=bar
@@ -143,6 +144,7 @@ def train(
     from zoo import diagnostics
     from zoo.training import trainer
 
+    _say_if_slow(device)
     recorders = {analysis: diagnostics.recorder(analysis) for analysis in diagnostic_names}
     text = TARGETS[entry.task.target].text
     with progress(f"train {name}") as bar:
@@ -167,3 +169,12 @@ def train(
         summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")
+
+
+def _say_if_slow(device: str | None) -> None:
+    """Print a message if networks on this device have no fast scan because none was built. Raises RequestError."""
+    from zoo.networks.base import resolve_device
+    from zoo.networks.kernels import interface
+
+    if resolve_device(device).type == "cpu" and interface.library() is None:
+        say("No compiled scan was built here, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")

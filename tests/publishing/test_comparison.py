@@ -18,6 +18,7 @@ from zoo.errors import RequestError, UnknownNameError
 from zoo.networks import loading
 from zoo.publishing import cards, comparison, generated, pages
 from zoo.publishing.comparison import Row
+from zoo.publishing.starters import STARTERS
 from zoo.training.evaluation import evaluate
 from zoo.utils import paths
 
@@ -293,10 +294,10 @@ def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
 
 def test_every_task_family_with_weights_has_a_starter() -> None:
     families = {registry.find(name).task.family for name in registry.list_models(pretrained=True)}
-    assert {registry.find(name).task.family for name in pages.STARTERS} == families
-    rows = [(registry.find(name), results.for_model(name), cards.counts(name)) for name in pages.STARTERS]
+    assert {registry.find(name).task.family for name in STARTERS} == families
+    rows = [(registry.find(name), results.for_model(name), cards.counts(name)) for name in STARTERS]
     table = pages.starters_table(rows, "")
-    assert table.count("\n| [`") == len(pages.STARTERS) <= 10
+    assert table.count("\n| [`") == len(STARTERS) <= 10
     first = "| [`star-16x64-pmnist`](cards/star-16x64-pmnist/README.md) | permuted pixel-by-pixel MNIST | 191,242 | "
     assert f"{first}{_measured('star-16x64-pmnist')} % | 92.4 % |" in table
     assert "| mean squared error 0.00" in table

@@ -5,14 +5,14 @@ from pathlib import Path
 from ..errors import RequestError
 from ..utils import files
 
-STARTER = Path(__file__).parent / "starter"
+TEMPLATE = Path(__file__).parent / "template"
 FILES = ("registry.yaml", "waves.py")
 MODEL = "gru-1x32-waves"
-"""A model of the starter's registry."""
+"""A model of the template's registry."""
 
 
 def create(folder: Path) -> list[Path]:
-    """Write the starter's files and an empty cards/ to `folder`, and return the paths of the files.
+    """Write the template's files and an empty cards/ to `folder`, and return the paths of the files.
 
     Raises RequestError if one of the files is there already; then nothing is written. Raises OSError.
     """
@@ -20,5 +20,5 @@ def create(folder: Path) -> list[Path]:
         raise RequestError(f"{' and '.join(there)} is there already, so nothing was written. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        files.atomic_write(folder / name, (STARTER / name).read_bytes())
+        files.atomic_write(folder / name, (TEMPLATE / name).read_bytes())
     return [folder / name for name in FILES]

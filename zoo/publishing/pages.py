@@ -11,14 +11,9 @@ from ..registry.schema import Dataset
 from ..utils.text import markdown
 from .cards import value_text
 from .comparison import Mean, Row, means
+from .starters import STARTERS
 
 MEASURED, TASKS = ("docs", "measured.md"), ("docs", "tasks.md")
-STARTERS = (
-    "star-16x64-pmnist", "gru-1x128-mnist-rows", "convlstm-f-2x8-nmnist-small", "rnn-8x32-sits", "gru-1x200-spooky",
-    "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
-    "mlp-3x8-circles.prelu-tuned",
-)  # fmt: skip
-"""Models to begin with: a good one of every task family that has published weights."""
 
 ModelRow = tuple[Entry, Results, Counts]
 """A model with its recorded results and its size."""

@@ -1,0 +1,24 @@
+"""The models to begin with, and which weights a wheel leaves out. setup.py runs this file alone, so it imports nothing."""
+
+from typing import Any
+
+STARTERS = (
+    "star-16x64-pmnist", "gru-1x128-mnist-rows", "convlstm-f-2x8-nmnist-small", "rnn-8x32-sits", "gru-1x200-spooky",
+    "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
+    "mlp-3x8-circles.prelu-tuned",
+)  # fmt: skip
+"""A good model of every task family that has weights. Every wheel carries their weights."""
+
+
+def left_out(lock: dict[str, Any]) -> list[str]:
+    """Return the files below cards/ that a wheel leaves out, because the Hub has them: weights of models beside STARTERS.
+
+    lock: the content of cards/lock.json.
+    """
+    published = [name for name, pin in lock["weights"].items() if pin.get("revision") and name not in STARTERS]
+    return [
+        f"{name}/{file}"
+        for name in published
+        for file in lock["weights"][name]["files"]
+        if file.endswith(".safetensors")
+    ]
