@@ -76,7 +76,7 @@ setup(
             depends=["setup.py", *map(str, SOURCES)],
             define_macros=[("SOURCE", f'"{DIGEST}"')],
             language="c++",
-            extra_compile_args=["-std=c++17", "-O3", *flags],
+            extra_compile_args=["-std=c++17", "-O3", "-g0", *flags],  # Python's own flags ask for debug symbols
             extra_link_args=["-pthread"],
             py_limited_api=True,
             optional=True,

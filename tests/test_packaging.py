@@ -1,5 +1,6 @@
 """A wheel carries what an editable install finds beside the code: registry, cards, weights, data, command line, scans."""
 
+import io
 import json
 import os
 import shutil
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from zoo.publishing import starters
-from zoo.registry import lock
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBE = """
@@ -27,14 +27,36 @@ assert evaluate("gru-1x128-mnist-rows", limit=200, device="cpu").value > 0.9
 
 
 def test_a_wheel_carries_the_starters_and_what_the_hub_lacks() -> None:
-    pins = {"weights": {
-        "star-16x64-pmnist": {"revision": "a" * 40, "files": {"model.safetensors": {}, "config.json": {}}},
-        "lstm-4x128-pmnist": {"revision": "a" * 40, "files": {"model.safetensors": {}, "config.json": {}}},
-        "gru-4x128-pmnist": {"files": {"model.safetensors": {}, "config.json": {}}},
-    }}  # fmt: skip
-    assert starters.left_out(pins) == ["lstm-4x128-pmnist/model.safetensors"]
-    pinned = lock.load_lock().weights
-    assert sum(file.size for name in starters.STARTERS for file in pinned[name].files.values()) < 8_000_000
+    files = {"model.safetensors": {"size": 1000}, "config.json": {"size": 10}}
+    large, revision = {"model.safetensors": {"size": 5_000_000}}, "a" * 40
+    pins = {
+        "star-16x64-pmnist": {"revision": revision, "files": files},
+        "gru-1x200-spooky": {"revision": revision, "files": large},
+        "lstm-4x128-pmnist": {"revision": revision, "files": files},
+        "gru-4x128-pmnist": {"files": files},
+    }
+    assert starters.left_out({"weights": pins}) == [
+        "star-16x64-pmnist/lattice.png",
+        "gru-1x200-spooky/lattice.png", "gru-1x200-spooky/model.safetensors",
+        "lstm-4x128-pmnist/lattice.png", "lstm-4x128-pmnist/model.safetensors",
+    ]  # fmt: skip
+
+
+def test_a_wheel_is_small_once_everything_is_published() -> None:
+    locked = json.loads((ROOT / "cards" / "lock.json").read_bytes())
+    for pin in locked["weights"].values():
+        pin["revision"] = "a" * 40
+    left_out, archive = set(starters.left_out(locked)), io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as wheel:
+        for folder in (ROOT / "cards", ROOT / "zoo"):
+            for path in folder.rglob("*"):
+                if (
+                    path.is_file()
+                    and str(path.relative_to(folder)) not in left_out
+                    and path.suffix not in (".so", ".pyc")
+                ):
+                    wheel.write(path)
+    assert archive.tell() < 9_000_000  # the scans are another 0.5 MB
 
 
 @pytest.mark.slow
@@ -61,6 +83,7 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+        assert all(info.file_size < 2_000_000 for info in archive.infolist() if info.filename.endswith(".so"))
         archive.extractall(site)
     weights = {name: f"zoo/assets/cards/{name}/model.safetensors" for name in ("lstm-4x128-pmnist", "gru-4x128-pmnist")}
     assert {"cli/main.py", "zoo/assets/cards/gone/README.md", weights["lstm-4x128-pmnist"]}.isdisjoint(names)
