@@ -243,8 +243,12 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     assert drawn(rows, tmp_path / "d.svg") == before
     assert (tmp_path / "d.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
     single = [*rows, replace(ROW, kind="gru", units=77, paper="star", table="Table 1", reported=0.5)]
-    assert "gru" not in drawn(single, tmp_path / "e.svg")
-    assert "77 units" in drawn(single[-1:], tmp_path / "f.svg")
+    text = drawn(single, tmp_path / "e.svg")  # models of one depth stand beside the curves, as bars
+    assert "gru 4x77" in text
+    assert "77 units" not in text
+    assert "gru 4x77" in drawn(single[-1:], tmp_path / "f.svg")
+    many = [replace(single[-1], table=f"Table {i}") for i in range(5)]
+    assert "gru" not in drawn([*rows, *many], tmp_path / "h.svg")
 
 
 def test_no_panel_is_empty(tmp_path: Path) -> None:

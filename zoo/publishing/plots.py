@@ -20,13 +20,16 @@ SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
 }
+MAX_BARS = 4
+"""Panels of bars beside curves; more are left out."""
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
     """Draw the metric against depth to `path`, whose suffix decides the format.
 
     There is a panel for each table, task and width, with a curve for each cell: reported figures dashed with hollow
-    markers, measured figures solid with full markers. Single points are drawn only if there is no curve. Raises RequestError
+    markers, measured figures solid with full markers. Models of one depth are bars, in up to MAX_BARS panels beside curves.
+    Raises RequestError
     if there are no rows or matplotlib lacks the format, and MissingExtraError without matplotlib.
     """
     picture_format(path)
@@ -42,37 +45,54 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
 
 
 def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
-    def panel_key(r: Row) -> tuple[str, str, str, int]:
-        return r.paper or "", r.table or "", r.task, r.units
-
-    panels = [list(group) for _, group in groupby(sorted(rows, key=panel_key), key=panel_key)]
-    with_curves = [p for p in panels if len({(r.kind, r.layers) for r in p}) > len({r.kind for r in p})]
-    panels = with_curves or panels
+    panels = _panels(rows)
     looks: dict[str, dict[str, Any]] = {
         kind: {"color": cell_colour(kind) or "0.6", "marker": MARKERS[i % len(MARKERS)]}
         for i, kind in enumerate(sorted({r.kind for p in panels for r in p}))
     }
     columns = min(2, len(panels))
-    lines = -(-len(panels) // columns)
-    figure = new_figure(figsize=(1.2 + 3.2 * columns, 0.9 + 2.3 * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False).ravel()
+    lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
+    heights = [max(2.3 if _has_curve(p) else 0.9 + 0.34 * len(p) for p in line) for line in lines]
+    figure = new_figure(figsize=(1.2 + 3.2 * columns, 0.9 + sum(heights)), layout="constrained")
+    axes = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights).ravel()
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
     for axis, panel in zip(axes, panels, strict=False):
-        _panel(axis, panel, looks)
+        (_curves if _has_curve(panel) else _bars)(axis, panel, looks)
         if several:
             axis.set_title(f"{_source(panel[0])}\n{axis.get_title()}")
     for axis in axes[len(panels) :]:
         axis.remove()
     line = figure.axes[0].plot
-    handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items()]
+    in_curves = {r.kind for p in panels if _has_curve(p) for r in p}  # bars have their cells beside them
+    handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items() if kind in in_curves]
     handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in SOURCES.items()]
     figure.legend(handles=handles, loc="outside right upper")
     add_caption(figure, _caption([r for p in panels for r in p]))
     return figure
 
 
-def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
-    first, depths = rows[0], sorted({r.layers for r in rows})
+def _panels(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each panel: those of a table, task and width with a curve, then the others of a table and task."""
+
+    def table_key(r: Row) -> tuple[str, str, str]:
+        return r.paper or "", r.table or "", r.task
+
+    def width_key(r: Row) -> tuple[str, str, str, int]:
+        return *table_key(r), r.units
+
+    widths = [list(group) for _, group in groupby(sorted(rows, key=width_key), key=width_key)]
+    curves = [panel for panel in widths if _has_curve(panel)]
+    others = [r for panel in widths if panel not in curves for r in panel]
+    bars = [list(group) for _, group in groupby(sorted(others, key=table_key), key=table_key)]
+    return [*curves, *(bars if not curves or len(bars) <= MAX_BARS else ())]
+
+
+def _has_curve(rows: Sequence[Row]) -> bool:
+    """Return whether a cell of one width has two depths."""
+    return len({r.units for r in rows}) == 1 and len({(r.kind, r.layers) for r in rows}) > len({r.kind for r in rows})
+
+
+def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
     for kind, look in looks.items():
         for field, style in SOURCES.items():
             points = sorted(
@@ -84,13 +104,42 @@ def _panel(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) 
             if r.kind == kind and r.measured is not None and r.std is not None:
                 bar = r.unit.scale * r.std
                 axis.errorbar(r.layers, r.unit.scale * r.measured, bar, color=look["color"], capsize=2)
-    direction = "" if first.unit.higher_is_better else " (lower is better)"
-    title = textwrap.fill(f"{first.task_title}, {first.units} units", 46)  # as wide as a panel
-    axis.set(title=title, xticks=depths, xlabel="depth, layers")
-    axis.set_ylabel(f"{first.unit.title}{f',{first.unit.unit}' if first.unit.unit else ''}{direction}")
+    axis.set(
+        title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])
+    )
+    axis.set_xticks(sorted({r.layers for r in rows}))
     axis.grid(axis="y", color="0.9", linewidth=0.6)
-    if first.unit.unit == " %":
+    if rows[0].unit.unit == " %":
         axis.set_ylim(-4, 104)
+
+
+def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -> None:
+    """Draw a pair of bars for each model: the reported figure hollow, the measured one full."""
+    pairs = any(r.reported is not None for r in rows) and any(r.measured is not None for r in rows)
+    height, shift = (0.36, 0.2) if pairs else (0.6, 0.0)
+    for place, r in enumerate(rows):
+        colour, scale = looks[r.kind]["color"], r.unit.scale
+        if r.reported is not None:
+            axis.barh(place - shift, scale * r.reported, height, facecolor="white", edgecolor=colour, linestyle="--")
+        if r.measured is not None:
+            error = None if r.std is None else scale * r.std
+            axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=error)
+    axis.set_yticks(range(len(rows)), [f"{r.kind} {r.layers}x{r.units}" for r in rows])
+    axis.set(title=_title(rows[0].task_title), xlabel=_metric(rows[0]), ylim=(len(rows) - 0.5, -0.5))
+    axis.grid(axis="x", color="0.9", linewidth=0.6)
+    axis.set_axisbelow(True)
+    if rows[0].unit.unit == " %":
+        axis.set_xlim(0, 104)
+
+
+def _title(text: str) -> str:
+    return textwrap.fill(text, 46)  # as wide as a panel
+
+
+def _metric(row: Row) -> str:
+    unit = row.unit
+    direction = "" if unit.higher_is_better else " (lower is better)"
+    return f"{unit.title}{f',{unit.unit}' if unit.unit else ''}{direction}"
 
 
 def _caption(rows: Sequence[Row]) -> str:
@@ -118,4 +167,4 @@ def _runs_text(rows: Sequence[Row]) -> str:
 
 
 def _source(row: Row) -> str:
-    return f"{row.table} of {registry.load_registry().papers[row.paper].citation}" if row.paper else "no paper"
+    return f"{row.table} of {registry.load_registry().papers[row.paper].citation}" if row.paper else "in no paper"
