@@ -22,7 +22,7 @@ def is_pattern(name: str) -> bool:
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """Return the models with weights that match the patterns in `names`, and every other name as it is, each once.
+    """Return the models with weights that match the patterns in `names`, and the names that are no patterns, each once.
 
     Raises UnknownNameError for an unknown name and for a pattern that matches no model, RequestError for a pattern
     that matches only models without weights, and the errors of Reference.parse.

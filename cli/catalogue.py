@@ -21,7 +21,7 @@ from .output import columns, emit, say
 
 
 class Sorting(StrEnum):
-    """Orders of a list of models."""
+    """The orders in which `rnnzoo list` can sort models."""
 
     name = "name"
     accuracy = "accuracy"

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -100,3 +101,11 @@ def test_doctor_describes_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", refuse)
     assert by_name()["gpu"] == doctor.Finding("gpu", "driver too old", "broken", "check the driver: nvidia-smi")
+
+
+def test_doctor_fits_a_terminal_of_80_columns(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("doctor")[1].splitlines()
+    assert max(map(len, lines)) <= 80

@@ -8,7 +8,8 @@ import json
 from ..utils import paths
 
 _EVALUATIONS = b'\n "evaluations": '
-"""How `results.write` begins that part: no other key has one space before it, and no string has a line break."""
+"""The bytes with which `results.write` begins the evaluations. They occur once: a deeper key has more spaces before it, and no
+string has a line break."""
 
 
 def test_figure(name: str) -> float | None:
@@ -31,7 +32,7 @@ def test_figure(name: str) -> float | None:
 
 
 def _strictly(name: str) -> float | None:
-    """The same by the strict reader, which says what is wrong with a file."""
+    """Return what `test_figure` returns, by the strict reader, whose errors say what is wrong with a file."""
     from . import results
 
     evaluation = results.for_model(name).measured()

@@ -58,7 +58,7 @@ class Epoch(Spec):
     seconds: float
     """Time since the start of the run, without pauses."""
     diagnostics: dict[str, Seq[float | None]] = {}
-    """What `train --diagnose` recorded after the epoch: one number per layer, by the name of the diagnostic."""
+    """By diagnostic: one number for each layer, recorded after the epoch by `train --diagnose`."""
 
 
 def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
@@ -83,7 +83,7 @@ class Training(Spec):
     threads: int | None = None
     """CPU threads of each process at the start of the run, if known. Another number rounds sums differently."""
     device: Text
-    """Several devices, if the run was continued on another, are separated by `, then `."""
+    """The devices of the run in order, separated by `, then ` if it was continued on another."""
     versions: dict[str, str]
     command: Text
     checkpoint_sha256: Sha256 | None = None

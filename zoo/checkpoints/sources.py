@@ -149,7 +149,7 @@ def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
 def _fetch_missing(
     model: str, pin: Weights, missing: list[str], damaged: list[str], options: PullOptions
 ) -> dict[str, Path]:
-    """Download the missing files of a pinned commit. damaged: what is wrong with the copies that are not good."""
+    """Download the missing files of a pinned commit, and return their paths. damaged: what is wrong with the copies here."""
     failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
     if pin.revision is None:
         raise CheckpointError(f"{failure}{'' if damaged else 'not found; '}it is not on the Hub yet.")
@@ -182,7 +182,7 @@ def _download(
     connection: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], options: PullOptions,
     force: bool, size: int | None = None, limit: int = MAX_BYTES,
 ) -> Path:  # fmt: skip
-    """Download a file. If `check` returns a problem, delete the file and download it once more; then CheckpointError."""
+    """Return the path of a downloaded file. If `check` finds a problem twice, delete the file and raise CheckpointError."""
     for last_try in (False, True):
         path = connection.download(
             repo, name, revision, size=size, limit=limit, force=force or last_try,

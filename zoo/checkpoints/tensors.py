@@ -21,7 +21,7 @@ DTYPES = {*NUMPY_FLOATS, "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
 
 
 class Stored(NamedTuple):
-    """What a header says of one tensor."""
+    """The dtype and the shape of one tensor in a file."""
 
     dtype: str
     """One of DTYPES."""

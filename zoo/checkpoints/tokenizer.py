@@ -63,7 +63,7 @@ class Tokenizer:
 
     @property
     def neutral_token(self) -> int:
-        """The token of "the", which replaces words that are to be missing (Chen 2022, 4.2.1 and 4.4.1)."""
+        """The token of "the", which stands in for removed words (Chen 2022, 4.2.1 and 4.4.1)."""
         return self.tokens.get("the", UNKNOWN)
 
     def content(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What the registry knows: every model, each with all that it refers to. Read once, when first asked for."""
+"""The registry in use: every model with the task, recipe, dataset and papers that it names. It is read once, when first used."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ class Entry:
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
     def with_reasons(self, recipe: Recipe) -> Recipe:
-        """A recorded recipe with the registry's current reasons, if its settings are still those of the registry."""
+        """Return the registry's recipe, which may give newer reasons, if its settings are those of `recipe`; else `recipe`."""
         return self.recipe if recipe.settings == self.recipe.settings else recipe
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
-        """The recipe with some fields changed; raises RequestError for values that a recipe cannot have."""
+        """Return the recipe with some fields changed. Raises RequestError for values that a recipe cannot have."""
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
@@ -49,7 +49,7 @@ class Entry:
 
 @cache
 def load_registry() -> Registry:
-    """The registry that comes with this installation, the digests of its datasets taken from the lock."""
+    """Return the registry of the zoo in use, with the digests of datasets from the lock."""
     registry, digests = reader.read(paths.path("registry.yaml")), lock.load_lock().datasets
     datasets = {k: d.model_copy(update={"sha256": digests.get(k, {})}) for k, d in registry.datasets.items()}
     return registry.model_copy(update={"datasets": datasets})
@@ -61,20 +61,20 @@ def models() -> dict[str, Model]:
 
 
 def clear_caches() -> None:
-    """Forget what was read, because a file or paths.ROOT has changed."""
+    """Read the registry and the lock again at their next use, because a file or paths.ROOT has changed."""
     for cached in (load_registry, lock.load_lock):
         cached.cache_clear()
 
 
 def summaries() -> dict[str, index.Summary]:
-    """Return the summary of every model by name, sorted: from the lock's index if it is of this registry.yaml."""
+    """Return the summary of every model by name, sorted. They come from the lock's index unless registry.yaml has changed since."""
     if (indexed := index.read()) is not None:
         return indexed
     return index.summaries(lock.load_lock().model_copy(update={"index": build_index()}).model_dump())
 
 
 def build_index() -> lock.Index:
-    """Return the index of registry.yaml as it is now, for the lock."""
+    """Return the index of today's registry.yaml, for the lock."""
     tasks = load_registry().all_tasks
     rows = {
         name: lock.IndexedModel(
@@ -87,7 +87,7 @@ def build_index() -> lock.Index:
 
 
 def find(name: str) -> Entry:
-    """Return the entry called `name`; raise UnknownNameError with near matches."""
+    """Return the entry called `name`. Raises UnknownNameError, which suggests near names."""
     if name not in models():
         raise UnknownNameError("model", name, models(), "`rnnzoo list` shows them all.")
     model, registry = models()[name], load_registry()

@@ -15,7 +15,7 @@ from .metrics import Target
 
 @dataclass(frozen=True)
 class Summary:
-    """One model in a list of models."""
+    """The facts that a list of models shows about one model."""
 
     cell: str
     task: str

@@ -22,11 +22,11 @@ class Counts(Spec):
 
     parameters: Annotated[int, Field(ge=0)]
     multiply_adds: Annotated[int, Field(ge=0)]
-    """Of the linear maps, for one sequence of the task's length."""
+    """Multiply-adds of the linear maps for one sequence of the task's length."""
 
 
 class IndexedModel(Spec):
-    """What zoo.registry.index reads of a model."""
+    """The facts about a model that zoo.registry.index reads."""
 
     cell: Key
     task: Key
@@ -46,16 +46,16 @@ class Lock(Spec):
     """All of cards/lock.json."""
 
     counts: dict[Key, Counts] = {}
-    """By model."""
+    """By model: its size."""
     datasets: dict[Key, dict[str, Sha256]] = {}
-    """By dataset and file: the digest of the file's content, unpacked; of the decoded values where containers differ."""
+    """By dataset and file: the digest of the unpacked content, or of the decoded values where several containers hold them."""
     weights: dict[Key, Weights] = {}
     """By model: the files of its published checkpoint."""
     index: Index | None = None
 
 
 def read(path: Path) -> Lock:
-    """Read a lock; an empty one if there is no file. Raises RegistryError."""
+    """Return the lock in a file, or an empty lock if there is no file. Raises RegistryError."""
     try:
         return Lock.model_validate_json(path.read_bytes()) if path.exists() else Lock()
     except OSError as error:
@@ -66,14 +66,15 @@ def read(path: Path) -> Lock:
 
 @cache
 def load_lock() -> Lock:
-    """The lock that comes with this installation."""
+    """Return the lock of the zoo in use, read once."""
     return read(paths.path(*FILE))
 
 
 def update(change: Callable[[Lock], Lock]) -> bool:
-    """Replace the lock by what `change` makes of it; False if that is what it said already.
+    """Replace cards/lock.json by what `change` returns for it; return False if nothing changes.
 
-    The file is read anew under an exclusive lock, so two programs that write at once both have their way. Raises OSError.
+    The file is read again under an exclusive lock, so that no program overwrites what another has just written. Raises
+    OSError.
     """
     path = paths.path(*FILE)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,10 +89,10 @@ def update(change: Callable[[Lock], Lock]) -> bool:
 
 
 def dump(lock: Lock) -> bytes:
-    """The bytes of cards/lock.json, keys sorted."""
+    """Return the bytes of cards/lock.json, keys sorted."""
     return (json.dumps(lock.model_dump(mode="json", exclude_none=True), indent=1, sort_keys=True) + "\n").encode()
 
 
 def pin(name: str, weights: Weights) -> bool:
-    """Pin a model's checkpoint, in place of an older pin; False if it was pinned so already."""
+    """Pin a model's checkpoint, replacing an older pin; return False if the lock has this pin already."""
     return update(lambda lock: lock.model_copy(update={"weights": {**lock.weights, name: weights}}))

@@ -10,12 +10,12 @@ Metric = Literal["accuracy", "mse"]
 
 @dataclass(frozen=True)
 class Measure:
-    """The loss and the metric of one kind of target, and how to write the metric."""
+    """The loss and the metric of one kind of target, and the format in which the metric is shown."""
 
     metric: Metric
     title: str
     loss: str
-    """What training minimises and selects the best weights by, with its unit."""
+    """The loss with its unit. Training minimises it, and keeps the weights whose validation loss is lowest."""
     tolerance: Callable[[float], float]
     """Largest difference allowed when a value is measured again, on any machine."""
     digits: str
@@ -26,15 +26,15 @@ class Measure:
     higher_is_better: bool = True
 
     def text(self, value: float) -> str:
-        """A measured value in words, rounded."""
+        """Return a measured value, rounded, with its unit."""
         return f"{self.scale * value:{self.digits}}{self.unit}"
 
     def printed(self, value: float) -> str:
-        """A reported value with all digits that the paper prints."""
+        """Return a reported value with all digits that the paper prints."""
         return f"{self.scale * value:.10g}{self.unit}"
 
     def difference(self, value: float) -> str:
-        """A signed difference of two values in the unit that people read; percentage points for accuracies."""
+        """Return a signed difference of two values in the unit that people read: percentage points for accuracies."""
         return f"{self.scale * value:+{self.digits}}"
 
 

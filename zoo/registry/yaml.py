@@ -1,4 +1,4 @@
-"""A strict subset of YAML 1.2: what JSON can say, with the place of every key and value.
+"""Read a strict subset of YAML 1.2, which can express what JSON can, and the line and column of every key and value.
 
 Refused: duplicate keys, anchors, aliases, tags, several documents, nesting deeper than MAX_DEPTH, and more values than MAX_VALUES. Scalars follow the
 core schema of YAML 1.2, so `1e-3` is a number and `no` a word. libyaml parses, where PyYAML was built with it.
@@ -32,7 +32,7 @@ _WORDS: dict[str, Any] = {
 
 
 class YamlError(ValueError):
-    """A fault of a document; `where` is its `:line:column`, both from 1, as far as they are known."""
+    """A fault of a document. `where` is its `:line:column`, both from 1, or less if less is known."""
 
     def __init__(self, message: str, mark: Any = None, where: str = ""):
         super().__init__(message)
@@ -41,26 +41,26 @@ class YamlError(ValueError):
 
 @dataclass
 class Document:
-    """The content of a document, and where it says what."""
+    """The content of a document, and the place of each part."""
 
     content: Any
     marks: dict[Path, Any]
-    """Path of keys and indices to the mark of the key, or of the item of a list."""
+    """By the keys and indices that lead to a part: the mark of its key, or of the item of a list."""
 
     def mark(self, path: Path) -> Any:
-        """The mark of the deepest part of `path` that the document has."""
+        """Return the mark of the deepest part of `path` that the document has."""
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks[path]
 
     def where(self, path: Path) -> str:
-        """`:line:column` of that part."""
+        """Return `:line:column` of the deepest part of `path` that the document has."""
         mark = self.mark(path)
         return f":{mark.line + 1}:{mark.column + 1}"
 
 
 def parse(text: str) -> Document:
-    """Read a document; raises YamlError."""
+    """Return the content of a document and the place of each part. Raises YamlError."""
     loader = _LOADER(text)
     marks: dict[Path, Any] = {}
     try:
@@ -134,7 +134,7 @@ def _key(event: Any) -> str:
 
 
 def _scalar(event: Any) -> Any:
-    """The value of a plain scalar by the core schema of YAML 1.2."""
+    """Return the value of a plain scalar by the core schema of YAML 1.2."""
     text = event.value
     if text in _WORDS:
         return _WORDS[text]

@@ -20,7 +20,7 @@ class Identity:
     name: str
     orgs: tuple[str, ...]
     role: str | None
-    """Of the token: read, write or fineGrained; None if the Hub does not say."""
+    """The role of the token: read, write or fineGrained; None if the Hub does not say."""
 
     @property
     def may_write(self) -> bool:

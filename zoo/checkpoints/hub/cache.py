@@ -22,7 +22,7 @@ from .settings import COMMIT
 
 PREFIX = "models--"
 ABANDONED_HOURS = 1.0
-"""Age, since the last write, at which a partial file is taken for that of a download that died."""
+"""Hours since the last write after which the download of a partial file counts as dead."""
 
 
 def cache_root() -> Path:
@@ -57,7 +57,7 @@ def known_commit(repo: str, revision: str) -> str | None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file from the cache, with its blob; a link to anywhere else loses only the link."""
+    """Remove a file from the cache, and its blob. Of a file that links out of the cache, remove only the link."""
     blob = path.resolve()
     path.unlink(missing_ok=True)
     if blob.parent.name == "blobs" and blob.is_relative_to(cache_root().resolve()):
@@ -88,12 +88,12 @@ class Cached:
 
     repo: str
     revisions: tuple[str, ...]
-    """Commits."""
+    """Its cached commits."""
     pinned: bool
     """True if the commit that the registry pins is among them."""
     bytes: int
     partial: tuple[Path, ...]
-    """Files of downloads that are under way or died."""
+    """Partial files of downloads that are running or were killed."""
     unused: tuple[Path, ...]
     """Blobs that no revision refers to."""
 
@@ -104,7 +104,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Freed:
-    """What was removed, or would be in a dry run."""
+    """The files and folders that were removed, or that a dry run would remove, and their size."""
 
     paths: tuple[Path, ...]
     bytes: int
@@ -145,7 +145,7 @@ def _names_this_library(place: Path) -> bool:
 
 
 def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
-    """Remove partial files and unused blobs that nobody has written to for `hours`, nor downloads now. Raises StorageError."""
+    """Remove partial files and unused blobs that are older than `hours` and are not being downloaded. Raises StorageError."""
     latest = time.time() - 3600 * hours
     candidates = [path for cached in contents() for path in (*cached.partial, *cached.unused)]
     freed = []
@@ -158,7 +158,7 @@ def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
 
 @contextmanager
 def _claimed(blob: Path) -> Iterator[bool]:
-    """Hold the client's lock on a blob, or on that of a partial file; yield False if a download holds the lock."""
+    """Hold the client's lock on the file that a blob, whole or partial, is of. Yield False if a download holds that lock."""
     from filelock import FileLock, Timeout  # as the client does
 
     lock = cache_root() / ".locks" / blob.parent.parent.name / f"{blob.name.partition('.')[0]}.lock"

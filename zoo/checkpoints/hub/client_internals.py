@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 BROKEN_DOWNLOAD = "Consistency check"
-"""In the text of the OSError for a body of the wrong size, which has no type of its own."""
+"""Words in the message of the OSError that the client raises for a body of the wrong size."""
 
 
 def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], None]) -> None:
@@ -94,7 +94,7 @@ def explains_retry(message: str) -> bool:
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Switch the client's own progress bars off. Its uploads draw them even if nobody sees them, and take no option."""
+    """Switch the client's progress bars off within the block. Uploads draw them on stderr, and no option stops that."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     enabled = not are_progress_bars_disabled()

@@ -41,7 +41,7 @@ class Guard:
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
-        """Within the block, bodies are files; refuse one of another size than `size`, if that is given."""
+        """Treat answers within the block as the file `subject`, and refuse a file whose size is not `size`. None allows any size."""
         self.expected, self.fetching = None if size is None else (subject, size), True
         try:
             yield
@@ -49,7 +49,7 @@ class Guard:
             self.expected, self.fetching = None, False
 
     def begin_call(self) -> None:
-        """Count requests from here."""
+        """Start counting requests at zero."""
         self.requests = 0
 
     def check_request(self, request: Any) -> None:
@@ -155,7 +155,7 @@ def _remote_proxy(host: str) -> str | None:
 
 
 class _Clock(threading.local):
-    """How often and for how long the requests of one thread have failed in a row. Times are of time.monotonic."""
+    """Counts how often, and for how many seconds, the requests of one thread have failed in a row. Its clock is time.monotonic."""
 
     failing_since: float | None = None
     unanswered_since: float | None = None

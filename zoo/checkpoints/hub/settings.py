@@ -1,4 +1,4 @@
-"""Which Hub to use, read from the environment at every use. The token is read by the client when it sends a request."""
+"""The Hub to use, as the environment names it at each use. The client itself reads the token when it sends a request."""
 
 import ipaddress
 import os

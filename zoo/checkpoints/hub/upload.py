@@ -64,13 +64,13 @@ class RemoteState:
 
 
 class Commit(NamedTuple):
-    """What `commit_files` did."""
+    """The commit that `commit_files` made or found."""
 
     oid: str
     created: bool
     """False if the remote had the same content already."""
     pull_request: str | None
-    """Its address."""
+    """Address of the pull request, if one was opened."""
 
 
 def remote_state(connection: Connection, repo: str, options: PushOptions, user: Identity) -> RemoteState:

@@ -72,7 +72,7 @@ class Dataset(Spec):
     caveat: Text | None = None  # a limit of every figure on this dataset
     files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
-    """Digest of each file. cards/lock.json provides the digests; registry.yaml must not."""
+    """Digest of each file. It stands in cards/lock.json, never in registry.yaml."""
 
 
 class Shapes(Spec):
@@ -87,7 +87,7 @@ class Shapes(Spec):
     """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
     `none` is for examples without time steps."""
     form: Literal["sequence", "question"] = "sequence"
-    """One sequence; or a story and a question about the story, for zoo.networks.story_reader."""
+    """What an example is: one sequence, or a story and a question about it (zoo.networks.story_reader)."""
     mean: Finite | Seq[Finite] = 0.0
     std: Positive | Seq[Positive] = 1.0
     """Mean and standard deviation of the training inputs: one number, or for readout `none` one for each feature."""

@@ -33,12 +33,14 @@ FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|voca
 
 
 class PinnedFile(Spec):
+    """The digest of a file, and its size in bytes."""
+
     sha256: Sha256
     size: Annotated[int, Field(ge=1, le=10**9)]
 
 
 class Weights(Spec):
-    """The pin of a checkpoint: its bytes are these, wherever they come from."""
+    """The pin of a checkpoint: the digest and the size that each of its files must have, wherever the file comes from."""
 
     repo: Repo
     revision: Commit | None = None
@@ -46,7 +48,7 @@ class Weights(Spec):
     replaces: Commit | None = None
     """The last published commit, required parent of the next push; None if nothing was published."""
     files: dict[FileName, PinnedFile]
-    """model.safetensors and config.json; vocabulary.txt for text input; check.safetensors, the golden outputs."""
+    """By name: model.safetensors, config.json, vocabulary.txt (of a network that reads text), check.safetensors (golden outputs)."""
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":
@@ -55,7 +57,7 @@ class Weights(Spec):
         return self
 
     def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
-        """The pin of new, unpublished bytes of the same repository."""
+        """Return the pin of new files, not yet published, in the same repository."""
         return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
 
 
@@ -64,11 +66,11 @@ class Model(Architecture):
 
     task: Key
     tag: Tag | None = None
-    """Tells apart models of one architecture and task that differ in recipe or initialiser."""
+    """The last part of a name. It distinguishes models of one architecture and task whose recipe or initialiser differs."""
     recipe: Key
     reported: Seq[Reported] = ()
     notes: Text | None = None
-    """What a reader of the card must know, such as departures from the paper."""
+    """What a reader of the card must know, such as deviations from the paper."""
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class Model(Architecture):
 
     @property
     def reported_text(self) -> str | None:
-        """The figures reported on the test set, each once; None if there are none."""
+        """The figures reported on the test set as text, equal ones once; None if there are none."""
         return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in self.reported if r.split == "test")) or None
 
 
@@ -94,7 +96,7 @@ class ReportedTable(Spec):
 
 
 class Variant(Spec):
-    """Per-tag overrides; None inherits from the grid."""
+    """What the models of one tag have in place of the grid's fields. None keeps the grid's field."""
 
     options: dict[str, Any] | None = None
     init: Init | None = None
@@ -124,7 +126,7 @@ class Grid(Spec):
 
     @cached_property
     def models(self) -> list[Model]:
-        """The models of the grid, one a combination, each with the figures that `reported` has of it."""
+        """The models of the grid, one for each combination, each with its figures in `reported`."""
         return [
             Model(
                 cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=variant.recipe or self.recipe,
@@ -185,14 +187,14 @@ class Study(Spec):
 
 
 class TaskGrid(Spec):
-    """Tasks that share most of their fields: `tasks` has what each adds."""
+    """Tasks that share most of their fields. `tasks` has the fields that each task adds or changes."""
 
     shared: dict[str, Any]
     tasks: dict[Key, dict[str, Any]]
 
     @cached_property
     def expanded(self) -> dict[str, Task]:
-        """Every task, whole."""
+        """Every task by name, shared fields filled in."""
         return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
 
     @model_validator(mode="after")
@@ -230,7 +232,7 @@ class Registry(Spec):
 
     @cached_property
     def declared(self) -> list[Declared]:
-        """Everything that has a name, the tasks and models of grids one by one."""
+        """Every task, recipe, grid and model, including each task and model that a grid declares."""
         rows = [Declared("task", name, ("tasks", name), task) for name, task in self.tasks.items()]
         for key, grid in self.task_grids.items():
             rows += [Declared("task", name, ("task_grids", key, "tasks", name), t) for name, t in grid.expanded.items()]

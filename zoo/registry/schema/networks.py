@@ -30,7 +30,8 @@ WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
 
 
 class Init(Spec):
-    """Initial values. The default is the cell's own (CELLS); else Glorot input weights, orthogonal recurrent ones, zero biases."""
+    """How parameters are initialised. By default as the cell's row in CELLS says; else with Glorot input weights, orthogonal recurrent
+    weights and zero biases."""
 
     input: WeightInit | Some[WeightInit] | None = None
     """Initialiser of the input projections: one for all layers, or one for each, bottom to top."""
@@ -41,7 +42,7 @@ class Init(Spec):
     U(0, log T), so time constants are uniform in their logarithm; `log-uniform-sqrt` draws U(0, log(T) / 2)."""
 
     def resolved(self, cell: str, layer: int = 0) -> dict[str, str]:
-        """Initialiser of each role (input, recurrent) in a layer, counted from 0 at the bottom, with defaults filled in."""
+        """Return the initialiser of each role (input, recurrent) in a layer, counted from 0 at the bottom. None becomes the default."""
         general = {} if cell in FEEDFORWARD else {"input": "glorot-uniform", "recurrent": "orthogonal"}
         chosen = {
             "input": self.input[layer] if isinstance(self.input, tuple) else self.input,
@@ -50,7 +51,7 @@ class Init(Spec):
         return {role: chosen[role] or default for role, default in {**general, **cell_row(cell).init}.items()}
 
     def text(self, cell: str) -> str:
-        """The initialisation of a cell's parameters in words."""
+        """Return the initialisation of a cell's parameters in words."""
         per_layer = {"input": ", then ".join(self.input)} if isinstance(self.input, tuple) else {}
         gates = {} if cell in FEEDFORWARD else {"gate bias": self.gate_bias}
         return ", ".join(f"{role}: {word}" for role, word in {**self.resolved(cell), **per_layer, **gates}.items())
@@ -67,7 +68,7 @@ class Embedding(Spec):
 
 
 class ConvHead(Spec):
-    """Convolutions with rectifiers between an image of states and the linear head, which reads the mean over the image."""
+    """Convolutions with rectifiers that read an image of states. The linear head reads the mean over their last image."""
 
     filters: Some[Count]
     kernel: Kernel = 3
@@ -75,7 +76,7 @@ class ConvHead(Spec):
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The convolutions in words."""
         return (
             f"{self.kernel} x {self.kernel} to {', '.join(map(str, self.filters))} channels, stride {self.stride}, ReLU"
         )
@@ -90,13 +91,13 @@ class Architecture(Spec):
     layers: Layers
     units: Count
     kernel: Kernel | None = None
-    """Odd side of the convolution that replaces every linear map; None for dense maps."""
+    """Odd side of the convolutions that replace all linear maps; None for linear maps."""
     bidirectional: Merge | None = None
     """How to merge the outputs of two directions; None for one direction."""
     embedding: Embedding | None = None
-    """For tasks whose time steps are tokens."""
+    """The table of token vectors; None for tasks whose time steps are numbers."""
     head: ConvHead | None = None
-    """For convolutional networks; None if the linear head reads the states' mean over the image."""
+    """Convolutions before the linear head of a convolutional network; None if that head reads the mean over the image of states."""
     init: Init = Init()
     standardize: bool = False
     """Whether to subtract the task's mean from the input and divide it by the standard deviation."""
@@ -144,7 +145,7 @@ class Architecture(Spec):
         return self
 
     def misfit(self, shape: Shapes) -> str | None:
-        """Why this architecture does not fit a task's shapes; None if it does."""
+        """Return why this architecture does not fit a task's shapes, or None if it does."""
         if (self.cell in FEEDFORWARD) != (shape.readout == "none"):
             return "a feed-forward network needs examples without time steps (readout 'none'), and they need a feed-forward network"
         if (self.embedding is None) != (shape.vocabulary is None):
