@@ -354,3 +354,18 @@ def test_a_compiled_step_is_the_eager_one() -> None:
     close(compiled(x), expected)
     close(compiled(x, expected[1]), net.step(x, expected[1]))
     assert net._stepper is not None
+
+
+@pytest.mark.parametrize("cell", ["antisymmetric-gated", "lstm"])
+def test_a_step_is_not_shared_among_threads(cell: str) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        net = small(cell, layers=2).eval()
+        with torch.no_grad():
+            net.step(normal(1, 2, dtype=torch.float32))
+        for compiled in (net._stepper.compiled, net.stream().compiled):
+            jobs, _ = compiled._jobs()
+            assert [jobs[i].threads for i in range(2)] == [1, 1]  # to wake a thread takes longer than a step
+    finally:
+        torch.set_num_threads(threads)

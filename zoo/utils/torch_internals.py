@@ -47,9 +47,14 @@ def forward_hooks(module: nn.Module) -> tuple[dict[int, Any], dict[int, Any]]:
     return module._forward_pre_hooks, module._forward_hooks
 
 
+def all_hooks(module: nn.Module) -> tuple[dict[int, Any], ...]:
+    """Return the dictionaries of a module's hooks, those of the backward pass after those of the forward pass."""
+    return (*forward_hooks(module), module._backward_pre_hooks, module._backward_hooks)
+
+
 def has_hooks(module: nn.Module) -> bool:
     """Return whether a hook of this module runs in its forward or backward pass."""
-    return any([*forward_hooks(module), module._backward_pre_hooks, module._backward_hooks])
+    return any(all_hooks(module))
 
 
 def children(module: nn.Module) -> dict[str, nn.Module | None]:

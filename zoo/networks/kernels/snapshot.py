@@ -19,11 +19,12 @@ class Snapshot:
         directions = [layer.direction for layer in layers]
         cells = [direction.cell for direction in directions]
         projections = [m for layer in layers for m in layer.projections]
-        readers = [*projections, *([] if head is None else [head])]
+        heads = [] if head is None else [head]
+        readers = [*projections, *heads]
         self.stack, self.head = stack, head
 
         # a submodule replaced, added or removed, anywhere in the stack
-        self.submodules = [torch_internals.children(m) for m in stack.modules()]
+        self.submodules = [torch_internals.children(m) for m in (*stack.modules(), *heads)]
         self.submodules_then = [dict(submodules) for submodules in self.submodules]
 
         # another class, or another method of one module, which is one attribute more
@@ -40,8 +41,9 @@ class Snapshot:
         self.option_owners, self.option_names = zip(*options, strict=True)
         self.options_then = self._options()
 
-        # a hook; those of the head are looked at before, see streaming.stepper
+        # a hook
         self.hooks = [hooks for m in projections for hooks in torch_internals.forward_hooks(m)]
+        self.hooks += [hooks for m in heads for hooks in torch_internals.all_hooks(m)]
 
         # weights that lie elsewhere; other values in the same place are what the next step reads
         owned = [torch_internals.parameters(m) for m in readers]

@@ -132,10 +132,10 @@ class Stepper:
 
     def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
         """Return whether `step` computes what this stack and head do now with inputs like x, (batch, features)."""
+        known = head is self.snapshot.head  # which notices changes of it
+        linear = head if known or is_plain_linear(head) else None
         return (
-            _can_step(stack, head, x)
-            and self.key == (mean, std, x.shape[1])
-            and self.snapshot.unchanged(stack, head if is_plain_linear(head) else None)  # type: ignore[arg-type]
+            _can_step(stack, head, x) and self.key == (mean, std, x.shape[1]) and self.snapshot.unchanged(stack, linear)  # type: ignore[arg-type]
         )
 
     def step(self, x: Tensor, state: Sequence[State]) -> tuple[Tensor | None, tuple[State, ...] | None]:
@@ -199,8 +199,10 @@ def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
     """Return whether the compiled code may take a step on x: a plain (batch, features) of which nobody wants a gradient."""
     if type(x) is not Tensor or not is_float(x) or x.dim() != 2 or torch.is_autocast_enabled("cpu") or intercepted():
         return False
+    if not torch.is_grad_enabled():
+        return True
     weights = itertools.chain(stack.parameters(), () if head is None else head.parameters())
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in itertools.chain([x], weights)))
+    return not any(t.requires_grad for t in itertools.chain([x], weights))
 
 
 def _is_contiguous_float(tensor: Tensor) -> bool:
