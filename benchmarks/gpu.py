@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import zoo
-from zoo.diagnostics.benchmark import stack
+from zoo.diagnostics.benchmark import Contender, stack
+from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.utils import files
 
@@ -65,17 +66,6 @@ class Zoo(nn.Module):
         return self.network(x)
 
 
-class Cudnn(nn.Module):
-    """torch.nn.LSTM with the same head."""
-
-    def __init__(self, layers: int, units: int):
-        super().__init__()
-        self.stack, self.head = nn.LSTM(1, units, layers, batch_first=True), nn.Linear(units, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.stack(x)[0][:, -1])
-
-
 class FlashRNN(nn.Module):
     """FlashRNN's LSTM, layer by layer, with a linear input projection in each and the same head."""
 
@@ -103,7 +93,7 @@ CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "rnnzoo star, three tf32": lambda layers, units: Zoo("star", layers, units, exact="tf32x3"),
     "rnnzoo lstm": lambda layers, units: Zoo("lstm", layers, units),
     "rnnzoo lstm, three tf32": lambda layers, units: Zoo("lstm", layers, units, exact="tf32x3"),
-    "cudnn lstm": lambda layers, units: Cudnn(layers, units),
+    "cudnn lstm": lambda layers, units: PeerNetwork(Contender("torch", stack("lstm", layers, units, STEPS))),
     "flashrnn lstm, cuda_fused": lambda layers, units: FlashRNN(layers, units, "cuda_fused"),
     "flashrnn lstm, triton_fused": lambda layers, units: FlashRNN(layers, units, "triton_fused"),
 }

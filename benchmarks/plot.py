@@ -96,9 +96,8 @@ def draw(folder: Path) -> list[Path]:
             source = FOLDER / f"{figure.__name__}.json"
             if source.exists():
                 written.append(folder / f"{figure.__name__}.svg")
-                figure(json.loads(source.read_text(encoding="utf-8"))).savefig(
-                    written[-1], metadata={"Date": None}, bbox_inches="tight"
-                )
+                data = json.loads(source.read_text(encoding="utf-8"))
+                figure(data).savefig(written[-1], metadata={"Date": None}, bbox_inches="tight")
     plt.close("all")
     return written
 

@@ -15,6 +15,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli.machine import race, reduced, table
 from cli.output import say
@@ -44,11 +45,16 @@ def arguments(description: str | None, rounds: int, out: Path) -> argparse.Names
 
 
 def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
-    """Write the measurements and the machine as JSON, one line a measurement, so that differences are readable."""
-    contenders = [measurement.contender for measurement in measurements]
-    head = json.dumps({"machine": machine(measurements[0].work, contenders), "rounds": rounds}, indent=1)
-    rows = ",\n".join(json.dumps(measurement.to_json()) for measurement in measurements)
-    files.atomic_write(path, (head[: -len("\n}")] + ',\n "contenders": [\n' + rows + "\n ]\n}\n").encode())
+    """Write the measurements and the machine as JSON."""
+    setting = machine(measurements[0].work, [measurement.contender for measurement in measurements])
+    write_rows(path, setting, rounds, "contenders", [measurement.to_json() for measurement in measurements])
+
+
+def write_rows(path: Path, setting: dict[str, Any], rounds: int, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the machine and the list `name` as JSON, one line a row, so that differences are readable."""
+    head = json.dumps({"machine": setting, "rounds": rounds}, indent=1).removesuffix("\n}")
+    lines = ",\n".join(map(json.dumps, rows))
+    files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())
     say(f"Wrote {path}")
 
 

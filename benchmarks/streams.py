@@ -6,7 +6,6 @@ turns, one pass at a time. onnxruntime has no STAR, so its LSTM stands beside it
 `python -m zoo.publishing.generated` writes the microseconds a step into docs/speed.md.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -20,10 +19,9 @@ from zoo.diagnostics.benchmark import Contender, Workload, machine, peers, stack
 from zoo.diagnostics.benchmark.contenders import installed
 from zoo.diagnostics.benchmark.passes import PeerNetwork
 from zoo.networks import builder
-from zoo.utils import files
 
 from .onnx_peer import GATES, OnnxNetwork
-from .stacks import FOLDER, arguments
+from .stacks import FOLDER, arguments, write_rows
 
 SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
 STREAMS, BATCH, CHUNK, STEPS = 64, 64, 256, 256
@@ -84,15 +82,11 @@ def main() -> None:
                 steps = run()
                 seconds[name].append((time.perf_counter() - begin) / steps)
         for name, measured in seconds.items():
-            rows.append(
-                {"network": "{} {} x {}".format(*size), "pass": name, "seconds": statistics.median(measured[1:])}
-            )
-            say(f"{rows[-1]['network']}, {name}: {1e6 * rows[-1]['seconds']:.1f} µs a step")
+            network, median = "{} {} x {}".format(*size), statistics.median(measured[1:])
+            rows.append({"network": network, "pass": name, "seconds": median})
+            say(f"{network}, {name}: {1e6 * median:.1f} µs a step")
     setting = machine(Workload(1, 1, options.threads), [Contender("torch", stack(*SIZES[0], STEPS))])
-    head = json.dumps({"machine": setting, "rounds": options.rounds}, indent=1)
-    lines = ",\n".join(map(json.dumps, rows))
-    files.atomic_write(options.out, (head[: -len("\n}")] + ',\n "rows": [\n' + lines + "\n ]\n}\n").encode())
-    say(f"Wrote {options.out}")
+    write_rows(options.out, setting, options.rounds, "rows", rows)
 
 
 if __name__ == "__main__":

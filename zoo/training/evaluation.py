@@ -1,4 +1,4 @@
-"""Checkpoint to result: a metric on a split, with all that it takes to measure it again."""
+"""Measure a checkpoint's metric on a split, and record the result with everything needed to measure it again."""
 
 import os
 import time
@@ -32,7 +32,7 @@ BATCH_SIZE = 500
 
 @dataclass(frozen=True)
 class Measured:
-    """Means of loss and metric (see zoo.registry.metrics) over `n` examples."""
+    """Mean loss and metric over `n` examples; zoo.registry.metrics defines both."""
 
     loss: float
     metric: float
@@ -44,12 +44,13 @@ def evaluate(
     batch_size: int = BATCH_SIZE, device: str | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> results.Evaluation:  # fmt: skip
-    """Measure the metric of a checkpoint's task on a split, or on the first `limit` examples of it.
+    """Measure the metric of a checkpoint's task on a split, or on the first `limit` examples of the split.
 
-    checkpoint: already resolved, or what names one, as for `load`. report(done, n) is called after every batch.
+    checkpoint: a resolved Checkpoint, or what `load` takes. report(done, n) is called after every batch.
 
-    Raises what `load` raises; CheckpointError if a training replaced the weights meanwhile; DataError; and RequestError
-    if the checkpoint does not fit its task, or for a batch size or limit below 1.
+    Raises what `load` raises; CheckpointError if a training run replaced the weights meanwhile; DataError if the data are
+    missing or differ from the locked ones; and RequestError if the checkpoint does not fit its task, or for a batch size or
+    limit below 1.
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError("The batch size and the limit must be at least 1.")
@@ -62,7 +63,6 @@ def evaluate(
     sha256 = checkpoint.weights_sha256
     if _file_version(checkpoint.weights) != version:  # a training goes on there
         raise CheckpointError(f"{checkpoint.weights} was replaced while it was read. Try again.")
-    seed = _training_seed(checkpoint)
     source = task_data(task, load_registry().datasets[task.dataset])
     words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if words != expected_words:
@@ -73,13 +73,13 @@ def evaluate(
     return results.Evaluation(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
-        dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=seed, versions=versions(),
+        dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=_training_seed(checkpoint), versions=versions(),
         device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
     )  # fmt: skip
 
 
 def _file_version(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file is replaced or written to; None if there is no file."""
+    """Return numbers that change when a file is replaced or written to, or None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -88,7 +88,7 @@ def _file_version(path: Path) -> tuple[int, int, int] | None:
 
 
 def _training_seed(checkpoint: Checkpoint) -> int | None:
-    """The seed that the weights were trained with, if the results beside them are theirs."""
+    """Return the seed that the weights were trained with, or None if no results.json describes these weights."""
     if checkpoint.reference.repo is not None:
         return None
     training = results.read(results_folder(checkpoint.reference)).training
@@ -96,9 +96,9 @@ def _training_seed(checkpoint: Checkpoint) -> int | None:
 
 
 def task_of(config: Config, outputs: bool = True) -> Task:
-    """Return the registry's task of a network. Raises RequestError if it is not in the registry or has another shape.
+    """Return the registry's task of a network. Raises RequestError if the task is unknown or does not fit the network.
 
-    outputs: compare outputs, readout and classes too, not only the input.
+    outputs: True to compare outputs, readout and classes too, not only the input.
     """
     tasks = load_registry().all_tasks
     if config.task not in tasks:
@@ -114,10 +114,11 @@ def task_of(config: Config, outputs: bool = True) -> Task:
 
 
 def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
-    """Store an evaluation in the results.json of its checkpoint; return that file.
+    """Store an evaluation in the results.json of its checkpoint; return the path of that file.
 
-    Raises CheckpointError if the folder has other weights by now, or than its training made, StorageError while a training runs there, and
-    RequestError for a repository on the Hub or for a model in an installed package.
+    Raises CheckpointError if the folder now has other weights than those evaluated, or if its results.json describes the
+    training of other weights; StorageError while a training run writes there; and RequestError for a repository on the Hub
+    or for a model in an installed package.
     """
     reference = Reference.parse(name_or_path)
     folder = results_folder(reference)
@@ -130,15 +131,15 @@ def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation)
             raise CheckpointError(f"{folder} has other weights by now, so the result was not recorded. Try again.")
         if current.training and not current.training.produced(evaluation.checkpoint_sha256):
             raise CheckpointError(
-                f"{folder} has other weights than the training that {results.FILE} describes (their digests differ), so the "
-                "result was not recorded. Bring its weights back, or take the training out of that file."
+                f"{folder}: {results.FILE} describes the training of other weights (the digests differ), so the result was "
+                "not recorded. Restore those weights, or remove `training` from that file."
             )
         results.write(folder, current.record(evaluation))
     return folder / results.FILE
 
 
 def results_folder(reference: Reference) -> Path:
-    """The folder of a checkpoint's results.json: cards/NAME for a registered model, else the checkpoint's own.
+    """Return the folder of a checkpoint's results.json: cards/NAME for a registered model, else the checkpoint's folder.
 
     Raises RequestError for a repository on the Hub.
     """
@@ -146,12 +147,12 @@ def results_folder(reference: Reference) -> Path:
         return paths.path("cards", reference.model)
     if reference.folder is not None:
         return reference.folder
-    raise RequestError(f"{reference.text} has no folder on this machine for results.")
+    raise RequestError(f"{reference.text} is on the Hub, so there is no folder on this machine for its results.")
 
 
 @contextmanager
 def evaluating(network: Network) -> Iterator[None]:
-    """Put a network into eval mode; afterwards each of its modules is in the mode that it had."""
+    """Put a network into eval mode within the block; afterwards restore the mode of each module."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -166,7 +167,7 @@ def measure(
     network: Network, split: Split, target: Target, batch_size: int, limit: int | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
-    """Measure loss and metric of a network, in eval mode, on a split or its first `limit` examples."""
+    """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples."""
     n = len(split) if limit is None else min(limit, len(split))
     sums = torch.zeros(3, dtype=torch.float64)
     with evaluating(network):
@@ -184,7 +185,7 @@ def score(
     outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
     targets: Tensor,  # classes: (batch,) or (batch, time), IGNORED where there is none; values: as outputs, NaN likewise
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return sums over the targets that count, as scalars: loss, metric (see zoo.registry.metrics), and their number."""
+    """Return three sums over the targets that count, as scalars: the loss, the metric, and the number of targets."""
     if target == "class":
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
         counted = classes != IGNORED

@@ -58,7 +58,7 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """The phase of a job, its exit code if it has ended, and the last line of its log or the reason why it failed."""
+    """The phase of a job, the exit code if the job has ended, and the last line of its log or the reason of its failure."""
 
     phase: Phase = "waiting"
     exit_code: int | None = None
@@ -69,9 +69,9 @@ class LocalProcesses:
     """Run jobs on this machine, at most `slots` at a time.
 
     start: start one job. Raises OSError if the job cannot be started.
-    ended: return the job, its exit code and the reason of its end for each job that ended since the last call. A
-    negative exit code is the signal that killed the job; the reason is "" if it is unknown.
-    stop: ask every running job to save and stop; a second call asks every job to stop at once.
+    ended: return the job, the exit code and the reason for each job that ended since the last call. A negative exit code
+    is the signal that killed the job; the reason is "" if it is unknown.
+    stop: ask every running job to save its state and stop; a second call asks every job to stop at once.
     """
 
     def __init__(self, slots: int | None):
@@ -196,9 +196,9 @@ def run(
     jobs: Sequence[TrainingJob], workers: LocalProcesses | RayTasks,
     report: Callable[[dict[str, JobState]], None] = lambda states: None,
 ) -> dict[str, JobState]:  # fmt: skip
-    """Run all jobs; return the last state of each, by name. `report` gets the states of all jobs twice a second.
+    """Run all jobs; return the last state of each job by name. `report` gets the states of all jobs twice a second.
 
-    Each interruption is passed on to every running job, and after the first no other job is started.
+    Each interruption is passed on to every running job. After the first interruption, no further job is started.
     """
     states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
     waiting, running, stops = deque(jobs), dict[str, TrainingJob](), 0
@@ -244,7 +244,7 @@ def last_line(job: TrainingJob) -> str:
 
 
 def stored_training(folder: Path) -> results.Training | None:
-    """Return how far the run in `folder` is, by its results.json; None if that file is missing or damaged."""
+    """Return what results.json says about the run in `folder`, or None if that file is missing or damaged."""
     try:
         return results.read(folder).training
     except CheckpointError:

@@ -1,6 +1,6 @@
 """One training step: a recipe's optimizer and learning rate, the processes of a run, and `Updater`, which makes the step.
 
-The trainer and the diagnostics that train networks share it; they choose the batches and set the learning rate.
+The trainer and the diagnostics that train networks share `Updater`; they choose the batches and set the learning rate.
 """
 
 import math

@@ -43,14 +43,14 @@ def gradient_flow_penalty(
         (carried,) = torch.autograd.grad(states_after[0], previous, error, create_graph=True)
         has_error = error.flatten(2).any(
             2
-        )  # (time - 1, batch); False after a sequence's end: no ratio is defined there
+        )  # (time - 1, batch); False after a sequence's end, where no ratio is defined
         ratios_by_layer.append(carried[has_error].flatten(1).norm(dim=1) / error[has_error].flatten(1).norm(dim=1))
     ratios = torch.cat(ratios_by_layer)
     return (ratios - 1).square().mean() if len(ratios) else loss.new_zeros(())
 
 
 def _suitable(network: Network) -> RecurrentNetwork:
-    """Return `network`; raise RequestError unless the penalty is defined for it."""
+    """Return `network`. Raises RequestError if the penalty is not defined for such a network."""
     spec = network.config.architecture
     if not isinstance(network, RecurrentNetwork):
         reason = "it does not read one sequence"

@@ -60,9 +60,7 @@ class State:
         try:
             tensors = read_tensors(path)
             if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
-                raise CheckpointError(
-                    f"{path} is damaged: its content does not have the digest that it was written with."
-                )
+                raise CheckpointError(f"{path} is damaged: the digest of its content has changed since it was written.")
             facts = json.loads(bytes(tensors["facts"].tolist()))
             optimizer: dict[int, dict[str, Tensor]] = {}
             for key, value in _below("optimizer.", tensors).items():
@@ -80,7 +78,7 @@ class State:
 
 
 def write_with_digest(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Replace the file `path` by tensors and their digest, which State.read compares."""
+    """Write tensors and their digest to `path`, atomically; State.read compares the digest."""
     content = {name: tensor for name, tensor in tensors.items() if name != "sha256"}
     write_tensors(path, {**content, "sha256": _digest(content)})
 
@@ -96,11 +94,11 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 
 def not_a_state(path: Path) -> TrainingError:
     """Return the error for a file that is not the state of the run in its folder."""
-    return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin it again.")
+    return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin the run again.")
 
 
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with `prefix`, by the rest of their names."""
+    """Return the tensors whose names begin with `prefix`, by their names without the prefix."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -117,8 +115,8 @@ def identity(
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """Return the name of the first setting in which two identities differ, or None if they are equal.
 
-    An option that `stored` lacks, because an older version wrote it, had its default; a missing number of processes
-    counts as equal.
+    An older version of rnnzoo may have written `stored`. An option that it lacks had the default value then; a missing
+    number of processes counts as equal.
     """
     validators: dict[str, Callable[[Any], Any]] = {"config": Config.model_validate, "recipe": Recipe.model_validate}
     stored = {PROCESSES: current[PROCESSES], **stored}

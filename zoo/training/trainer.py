@@ -67,10 +67,10 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
     stop_after: int | None = None, recorders: Mapping[str, Recorder] = {},
 ) -> results.Training:  # fmt: skip
-    """Train `entry` by its recipe in the folder `out`, or continue the run that is there; return how it went so far.
+    """Train `entry` by its recipe in the folder `out`, or continue the run in that folder; return the course of the run.
 
     `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
-    the state from which the run is continued, which is saved after every epoch and every `save_seconds`.
+    the state from which a later call continues. The state is saved after every epoch and every `save_seconds`.
 
     overrides: recipe fields to change, such as {"epochs": 3}. A run can only be continued with the settings it began with.
     stop_after: the epoch to stop after. A later call without it continues the run.
@@ -83,7 +83,7 @@ def train(
     if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
         raise RequestError(f"{out} is a file or lies below one. Choose a folder for the run.")
     if stop_after is not None and stop_after < 1:
-        raise RequestError(f"The epoch to stop after is 1 or more, not {stop_after}.")
+        raise RequestError(f"The epoch to stop after must be at least 1; got {stop_after}.")
     run = TrainingRun(entry, out, overrides or {}, device, recorders)
     out.mkdir(parents=True, exist_ok=True)
     lock = files.exclusive_lock(out, wait=False) if run.is_main else nullcontext()
@@ -114,9 +114,7 @@ class TrainingRun:
         if isinstance(self.network, SequenceNetwork):
             self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
         elif recipe.tbptt_steps is not None or recipe.checkpoint_every is not None:
-            raise RequestError(
-                f"{entry.name} is feed-forward: without time steps, leave out tbptt_steps and checkpoint_every."
-            )
+            raise RequestError(f"{entry.name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
         self.updater = Updater(
             self.network, recipe.optimizer, self.target, max_grad_norm=recipe.max_grad_norm,
             gradient_flow_penalty=recipe.gradient_flow_penalty, accelerator=self.accelerator,
@@ -126,9 +124,7 @@ class TrainingRun:
         if self.steps_per_epoch == 0:
             raise TrainingError(f"A batch of {recipe.batch_size} is larger than the {examples} training examples.")
         if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
-            raise TrainingError(
-                f"The recipe of {entry.name} augments images, but its training examples are not images."
-            )
+            raise TrainingError(f"{entry.name} does not read images, but its recipe augments images.")
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
         self.step = 0
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
@@ -191,7 +187,7 @@ class TrainingRun:
         self.diverged_epoch = None
 
     def _diverged(self, value: str) -> TrainingError:
-        """Write to the results that this epoch diverged; return the error to raise. value: what is not finite."""
+        """Record that this epoch diverged, and return the error to raise. value: what is not finite."""
         self.diverged_epoch = (self.step - 1) // self.steps_per_epoch + 1
         self._write_results()
         best = ", and so are the best weights so far" if self.history else ""
@@ -201,7 +197,7 @@ class TrainingRun:
         )
 
     def _means(self) -> tuple[float, float, float]:
-        """Mean loss, metric and gradient norm over the epoch so far."""
+        """Return the mean loss, metric and gradient norm over the epoch so far."""
         loss, metric, targets, norms = self.sums.tolist()
         return loss / targets, metric / targets, norms / ((self.step - 1) % self.steps_per_epoch + 1)
 
@@ -231,13 +227,11 @@ class TrainingRun:
             return {}
         indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
         x, y, lengths = self.validation.batch(indices, self.device)
-        return {
-            name: tuple(record(self.network, x, y, lengths, self.target)) for name, record in self.recorders.items()
-        }
+        return {name: tuple(f(self.network, x, y, lengths, self.target)) for name, f in self.recorders.items()}
 
     @property
     def seconds(self) -> float:
-        """Training time so far, that of earlier processes included."""
+        """Training time so far, including that of earlier processes."""
         return self.earlier_seconds + time.monotonic() - self.began
 
     # saved and restored
@@ -254,7 +248,7 @@ class TrainingRun:
             ).write(self.out / state.FILE)  # fmt: skip
 
     def _write_results(self) -> None:
-        """Write how the run went so far, and keep the evaluations of the weights that are in the folder."""
+        """Write the course of the run, and keep the recorded evaluations of the weights that are in the folder."""
         if self.is_main:
             measured, _ = results.read_current(self.out)
             results.write(self.out, measured.model_copy(update={"training": self.summary()}))
@@ -270,13 +264,13 @@ class TrainingRun:
                 self._restore(stored)
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
-                f"{self.out} has weights but no state that their training could go on from. Choose another --out, or "
+                f"{self.out} has weights, but no state from which their training could continue. Choose another --out, or "
                 "remove that folder."
             )
         try:  # damaged results are better found now than after an epoch
             previous = results.read(self.out).training
         except CheckpointError as error:
-            raise TrainingError(f"{error} Remove it to go on.") from error
+            raise TrainingError(f"{error} Remove that file to continue the run.") from error
         if self.step > 0 and previous is not None:
             self.diverged_epoch, self.threads = previous.diverged, previous.threads
             last_device = previous.device.rpartition(", then ")[2]
@@ -287,20 +281,16 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
         own_step = torch.tensor([self.step if path.exists() else -1], device=self.device)
         if self.accelerator.gather(own_step).unique().numel() > 1:
-            raise TrainingError(f"Not every process finds the state in {self.out}. Put it on a disk that all share.")
+            raise TrainingError(f"Not every process finds the state in {self.out}. Put that folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
-        """Continue from a stored state. Raises TrainingError if it is of another run or its best weights are missing."""
+        """Continue from a stored state. Raises TrainingError if another run wrote it or the best weights are missing."""
         if setting := state.changed_setting(self.identity, stored.identity):
-            raise TrainingError(
-                f"{self.out} holds a run with another {setting}. Choose another --out, or remove that folder."
-            )
+            raise TrainingError(f"{self.out} holds a run with another {setting}. Choose another --out, or remove it.")
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():
-            raise TrainingError(
-                f"{self.out} has lost its best weights: model.safetensors is missing. Delete the folder to begin the run again."
-            )
+            raise TrainingError(f"{self.out} lacks its best weights, {tensors.FILE}. Delete it to begin the run again.")
         self.network.load_state_dict(stored.network)
         optimizer = self.updater.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})
@@ -311,7 +301,7 @@ class TrainingRun:
         self.threads = None  # the state does not have it; the results may
 
     def summary(self) -> results.Training:
-        """Return how the run went so far, as results.json stores it."""
+        """Return the course of the run so far, as results.json stores it."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.target].metric, recipe_name=self.entry.model.recipe,
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),
@@ -322,5 +312,5 @@ class TrainingRun:
 
 
 def _seed(*numbers: int) -> int:
-    """Return a 63-bit seed that is another one for other numbers."""
+    """Return a 63-bit seed that depends on all of the numbers."""
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1

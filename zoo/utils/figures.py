@@ -25,17 +25,17 @@ CELL_COLOURS = {
     "gla": "#2ca089", "deltanet": "#ff7f50", "gated-deltanet": "#c8553d", "mamba2": "#4b8b3b", "rwkv6": "#7a6ff0",
     "rwkv7": "#4838c0",
 }  # fmt: skip
-"""The colour of each cell in every picture: those of Okabe & Ito for the cells of the papers' figures."""
+"""The colour of each cell in every picture. The cells of the papers' figures have colours of Okabe & Ito."""
 
 
 def cell_colour(text: str) -> str | None:
-    """Return the colour of the cell that a text begins with, such as `convlstm-2x8` or `gru, trained`; None if none."""
+    """Return the colour of the cell that `text` begins with, such as `convlstm-2x8`, or None if it begins with no cell."""
     known = re.match(rf"(bi)?(conv)?({'|'.join(sorted(CELL_COLOURS, key=len, reverse=True))})(?![a-z]|-[a-z])", text)
     return CELL_COLOURS[known[3]] if known else None
 
 
 def add_caption(figure: Any, text: str) -> None:
-    """Write a text below a figure, in lines as wide as it; `save` extends the picture, so no legend can overlap it."""
+    """Write `text` below a figure, wrapped to the figure's width. `save` extends the picture, so no legend overlaps it."""
     lines = [textwrap.fill(line, int(19 * figure.get_figwidth())) for line in text.splitlines()]
     figure.supxlabel("\n".join(lines), y=-0.1 / figure.get_figheight(), va="top", fontsize=6.5, color="0.3")
 
@@ -43,7 +43,8 @@ def add_caption(figure: Any, text: str) -> None:
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
     """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
 
-    mark: text stored in the metadata of an SVG or PNG, to recognise an outdated picture. Raises as `picture_format`.
+    mark: text stored in the metadata of an SVG or PNG, by which an outdated picture is recognised. Raises what
+    `picture_format` raises.
     """
     suffix = picture_format(path)
     metadata = {

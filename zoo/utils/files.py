@@ -101,7 +101,7 @@ def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Call `handler` for these signals within the block. Do nothing outside the main thread, which alone may do this."""
+    """Call `handler` for these signals within the block. Outside the main thread, where Python forbids this, do nothing."""
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number in numbers if main}
     try:
@@ -115,7 +115,7 @@ def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
 def interruptions(most: float = math.inf) -> Iterator[Callable[[], int]]:
     """Count SIGINT and SIGTERM within the block instead of stopping; yield a function that returns the count so far.
 
-    Each signal after the first `most` raises KeyboardInterrupt.
+    Each signal after the first `most` signals raises KeyboardInterrupt.
     """
     seen: list[int] = []
 

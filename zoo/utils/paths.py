@@ -17,7 +17,7 @@ PACKAGED = ROOT == _ASSETS
 
 
 def is_checkout() -> bool:
-    """Return whether ROOT is the repository, which also has the files that are generated from registry.yaml."""
+    """Return whether ROOT is the repository, which also has the files generated from registry.yaml."""
     return _PACKAGE.parent == ROOT
 
 

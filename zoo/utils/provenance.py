@@ -39,9 +39,9 @@ def processor() -> str:
 
 
 def command() -> str:
-    """Return the command line of this process; an absolute path in it becomes `runs/` and the path's last part.
+    """Return the command line of this process, with `runs/` and its last part in place of every absolute path.
 
-    So no folder of this machine is recorded. Without `runs/`, the last part could be read as the name of a model.
+    So the record names no folder of this machine. Without `runs/`, the last part could be read as the name of a model.
     """
 
     def portable(argument: str) -> str:

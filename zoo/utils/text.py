@@ -21,14 +21,14 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def refuse_repeats(content: bytes) -> None:
-    """Raise ValueError if a name occurs twice in an object of this JSON: readers would take one of them in silence."""
+    """Raise ValueError if a name occurs twice in an object of this JSON. A reader would silently take one of the two."""
     json.loads(content, object_pairs_hook=_without_repeats)
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} occurs twice in it")
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} occurs twice")
 
 
 def redact(text: str) -> str:
@@ -49,11 +49,9 @@ def has_secret(text: str) -> bool:
 
 
 def _secrets() -> list[str]:
-    """Return the tokens that a request could carry: of the environment, and the one that `hf auth login` stored."""
+    """Return the tokens that a request could carry: those of the environment, and the one that `hf auth login` stored."""
     client = sys.modules.get("huggingface_hub")  # only this module reads the stored token
     tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")]
-    with suppress(
-        OSError, ValueError
-    ):  # a token file that cannot be read is an error of the request, not of its message
+    with suppress(OSError, ValueError):  # the request, not its message, reports a token file that cannot be read
         tokens.append(client.get_token() if client else None)
     return [token.strip() for token in tokens if token and TOKEN.fullmatch(token.strip())]
