@@ -29,6 +29,7 @@ NUMBERS = {
     "spectrum": ("inv",),
     "states": (2,),
     "heads": (2,),
+    "rank": (2,),
 }
 """The values that the tests give to numeric options of cells, and to options that set start values only."""
 
@@ -87,7 +88,9 @@ def network(case: str = "star", *, dtype: torch.dtype = torch.float64, train: bo
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in net.parameters():
-            p.copy_(0.6 * torch.randn(p.shape, generator=generator))
+            p.copy_(
+                (0.2 if p.dim() == 4 else 0.6) * torch.randn(p.shape, generator=generator)
+            )  # a kernel has many entries
     return net.train(train)
 
 
@@ -96,10 +99,17 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def random_state(net: Network, batch: int) -> NetworkState:
-    """Return random states of the layers, within (-1, 1) as those of most cells, that require gradients."""
+    """Return random states of the layers, within (-1, 1) as those of most cells, that require gradients.
+
+    A normaliser n is positive, as no sequence makes it negative.
+    """
     layers = net.initial_state(batch)[: len(net.layers)]
-    seeds = count(100)
-    return tuple(tuple(normal(*s.shape, seed=next(seeds)).tanh().requires_grad_() for s in layer) for layer in layers)
+    seeds, normaliser = count(100), "n" in net.layers[0].forward_direction.cell.states
+    draws = [[normal(*s.shape, seed=next(seeds)).tanh() for s in layer] for layer in layers]
+    return tuple(
+        tuple((s.abs() if normaliser and i % 4 == 2 else s).requires_grad_() for i, s in enumerate(layer))
+        for layer in draws
+    )
 
 
 def flatten(state: NetworkState) -> list[Tensor]:

@@ -484,6 +484,159 @@ def slstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "si
     return sigmoid(o) * c / n, c * torch.exp(-m), n * torch.exp(-m), m
 
 
+# Matrix states: every position of an image and every head on its own, as (batch, ..., heads, n)
+
+
+def parts(w: Weights, x: Tensor, *sizes: int) -> list[Tensor]:
+    """W_x x + b, cut into channels of these sizes and a rest, each with the channels last."""
+    y = linear(w["input.weight"], x) + channels(w["input.bias"], x)
+    return list(y.movedim(1, -1).split([*sizes, y.shape[1] - sum(sizes)], -1))
+
+
+def per_head(x: Tensor, heads: int) -> Tensor:
+    return x.reshape(*x.shape[:-1], heads, -1)
+
+
+def matrices(state: Tensor, heads: int, keys: int) -> Tensor:
+    """S as (batch, ..., heads, keys, values)."""
+    state = state.movedim(1, -1)
+    return state.reshape(*state.shape[:-1], heads, keys, -1)
+
+
+def emitted(o: Tensor, S: Tensor) -> State:
+    """Outputs and states with the channels second."""
+    return o.flatten(-2).movedim(-1, 1), S.flatten(-3).movedim(-1, 1)
+
+
+def times(q: Tensor, S: Tensor) -> Tensor:
+    """q^T S."""
+    return torch.einsum("...k,...kv->...v", q, S)
+
+
+def outer(k: Tensor, v: Tensor) -> Tensor:
+    """k v^T."""
+    return torch.einsum("...k,...v->...kv", k, v)
+
+
+def softplus(x: Tensor) -> Tensor:
+    return torch.log(1 + torch.exp(x))
+
+
+def silu(x: Tensor) -> Tensor:
+    return x * sigmoid(x)
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x|, with the 1e-6 under the root that the authors' code has."""
+    return x / torch.sqrt((x * x).sum(-1, keepdim=True) + 1e-6)
+
+
+def low_rank(weight: Tensor, x: Tensor) -> Tensor:
+    """W x of x with the channels last."""
+    return linear(weight, x.movedim(-1, 1)).movedim(1, -1)
+
+
+def mlstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
+    """Beck et al. 2024, eq. 19-27, with C and n as they are, and eq. 15 for m."""
+    h, C, m = state
+    units = h.shape[1]
+    q, k, v, i, f, o = parts(w, x, units, units, units, heads, heads)
+    q, k, v, o = (per_head(part, heads) for part in (q, k, v, o))
+    m = m.movedim(1, -1)
+    S = matrices(C, heads, units // heads) * torch.exp(m)[..., None, None]
+    C, n = S[..., :-1], S[..., -1]
+    k = k / math.sqrt(units // heads)
+    log_f = torch.log(sigmoid(f)) if forget == "sigmoid" else f
+    m = torch.where(log_f + m > i, log_f + m, i)
+    C = torch.exp(log_f)[..., None, None] * C + torch.exp(i)[..., None, None] * outer(k, v)
+    n = torch.exp(log_f)[..., None] * n + torch.exp(i)[..., None] * k
+    size = torch.clamp((n * q).sum(-1, keepdim=True).abs(), min=1)
+    S = torch.cat([C, n[..., None]], -1) * torch.exp(-m)[..., None, None]
+    return *emitted(sigmoid(o) * times(q, C) / size, S), m.movedim(-1, 1)
+
+
+def retention(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
+    """Sun et al. 2023, eq. 1-6, in complex numbers; the state is a vector of keys turned by exp(i theta) at every step."""
+    units = state[0].shape[1]
+    q, k, v = (per_head(part, heads) for part in parts(w, x, units, units))
+    keys = units // heads
+    S, half = matrices(state[1], heads, keys), keys // 2
+    k = k / math.sqrt(keys)
+    gamma = 1 - 2.0 ** (-5 - torch.arange(heads, dtype=x.dtype)).reshape(heads, 1, 1)
+    theta = torch.tensor([10000.0 ** (-j / half) for j in range(half)], dtype=x.dtype).reshape(half, 1)
+    turned = torch.exp(-1j * theta) * torch.complex(S[..., :half, :], S[..., half : 2 * half, :])
+    S = gamma * torch.cat([turned.real, turned.imag, S[..., 2 * half :, :]], -2) + outer(k, v)
+    return emitted(times(q, S), S)
+
+
+def gla(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 16) -> State:
+    """Yang et al. 2024 (gated linear attention), eq. 3 and section 4.4."""
+    units = state[0].shape[1]
+    q, k, v, a = parts(w, x, units, units, units)
+    alpha = sigmoid(low_rank(w["cell.gate.weight"], a) + w["cell.gate.bias"]) ** (1 / 16)
+    q, k, v, alpha = (per_head(part, heads) for part in (q, k, v, alpha))
+    S = alpha[..., None] * matrices(state[1], heads, units // heads) + outer(k, v)
+    return emitted(times(q, S), S)
+
+
+def deltanet(w: Weights, x: Tensor, state: State, heads: int = 1, gated: bool = False) -> State:
+    """Yang et al. 2024 (DeltaNet), section 2.2, and Yang et al. 2025, eq. 10; here S has keys by values."""
+    units = state[0].shape[1]
+    q, k, v, beta, *alpha = parts(w, x, units, units, units, *[heads] * gated)
+    q, k, v = (per_head(part, heads) for part in (q, k, v))
+    q, k, v, beta = unit(silu(q)), unit(silu(k)), silu(v), sigmoid(beta)[..., None, None]
+    S = matrices(state[1], heads, units // heads)
+    if gated:
+        rate = torch.exp(w["cell.log_rate"]) * softplus(alpha[0] + w["cell.step_offset"])
+        S = torch.exp(-rate)[..., None, None] * S
+    erase = torch.eye(units // heads, dtype=x.dtype) - beta * outer(k, k)
+    S = erase @ S + beta * outer(k, v)
+    return emitted(times(q, S), S)
+
+
+def gated_deltanet(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
+    """Yang et al. 2025, eq. 10."""
+    return deltanet(w, x, state, heads, gated=True)
+
+
+def mamba2(w: Weights, x: Tensor, state: State, heads: int = 1, states: int = 64) -> State:
+    """Dao & Gu 2024, eq. 2, of one group: all heads share B and C."""
+    units = state[0].shape[1]
+    v, B, C, dt = parts(w, x, units, states, states)
+    v, dt = per_head(v, heads), softplus(dt + w["cell.step_offset"])[..., None, None]
+    A = -torch.exp(w["cell.log_rate"]).reshape(heads, 1, 1)
+    B, C = (part.unsqueeze(-2).expand(*part.shape[:-1], heads, states) for part in (B, C))
+    S = torch.exp(dt * A) * matrices(state[1], heads, states) + dt * outer(B, v)
+    return emitted(times(C, S) + w["cell.skip"].reshape(heads, 1) * v, S)
+
+
+def rwkv6(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -> State:
+    """Peng et al. 2024, section 4.2."""
+    units = state[0].shape[1]
+    r, k, v, d = parts(w, x, units, units, units)
+    decay = torch.exp(-torch.exp(w["cell.decay"] + low_rank(w["cell.low_rank.weight"], tanh(d))))
+    r, k, v, decay, u = (per_head(part, heads) for part in (r, k, v, decay, w["cell.bonus"]))
+    S = matrices(state[1], heads, units // heads)
+    o = times(r, S + u[..., None] * outer(k, v))
+    return emitted(o, decay[..., None] * S + outer(k, v))
+
+
+def rwkv7(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -> State:
+    """Peng et al. 2025, section 4; here S has keys by values."""
+    units = state[0].shape[1]
+    r, k, v, d, a = parts(w, x, units, units, units, rank)
+    decay = torch.exp(-math.exp(-0.5) * sigmoid(w["cell.decay"] + low_rank(w["cell.w.weight"], tanh(d))))
+    a = sigmoid(w["cell.rate"] + low_rank(w["cell.a.weight"], a))
+    replacement = k * (1 - w["cell.alpha"] + a * w["cell.alpha"])
+    r, v, decay, a, replacement, kappa, rho = (
+        per_head(part, heads) for part in (r, v, decay, a, replacement, k * w["cell.xi"], w["cell.rho"])
+    )
+    kappa = unit(kappa)
+    transition = torch.diag_embed(decay) - outer(a * kappa, kappa)
+    S = transition @ matrices(state[1], heads, units // heads) + outer(replacement, v)
+    return emitted(times(r, S) + (r * rho * replacement).sum(-1, keepdim=True) * v, S)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -521,6 +674,14 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "s4d": s4d,
     "s5": s5,
     "slstm": slstm,
+    "mlstm": mlstm,
+    "retention": retention,
+    "gla": gla,
+    "deltanet": deltanet,
+    "gated-deltanet": gated_deltanet,
+    "mamba2": mamba2,
+    "rwkv6": rwkv6,
+    "rwkv7": rwkv7,
 }
 
 
@@ -562,6 +723,14 @@ GATES: dict[str, Sequence[str]] = {
     "s4d": "u",
     "s5": ("re", "im", "d"),
     "slstm": "ifzo",
+    "mlstm": "qkvifo",
+    "retention": "qkv",
+    "gla": ("q", "k", "v", "alpha"),
+    "deltanet": ("q", "k", "v", "beta"),
+    "gated-deltanet": ("q", "k", "v", "beta", "alpha"),
+    "mamba2": ("x", "B", "C", "dt"),
+    "rwkv6": "rkvw",
+    "rwkv7": "rkvwa",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -587,6 +756,7 @@ KEEPS: dict[str, dict[str, int]] = {
     "sru": {"f": +1},
     "hgrn": {"mu": +1},
     "slstm": {"f": +1, "i": -1},
+    "mlstm": {"f": +1, "i": -1},
 }
 
 # carried states, the output first, and how many channels each has by default
@@ -609,6 +779,11 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "s4d": ("units", lambda units: 64 * units),
     "s5": ("units", lambda units: 64),
     "slstm": ("units",) * 4,
+    "mlstm": ("units", lambda units: units * (units + 1), "one"),
+    "mamba2": ("units", lambda units: 64 * units),
+    **dict.fromkeys(
+        ("retention", "gla", "deltanet", "gated-deltanet", "rwkv6", "rwkv7"), ("units", lambda units: units * units)
+    ),
 }
 
 

@@ -180,7 +180,7 @@ def test_dependency_replaces_the_end_of_every_sequence() -> None:
 
 
 NO_MATRIX = {  # with square blocks, or that is the same at every step
-    "eunn", "gilr", "hgrn", "indrnn", "mingru", "minlstm", "qrnn", "rg-lru", "sru", "urnn",
+    "deltanet", "eunn", "gated-deltanet", "gilr", "gla", "hgrn", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "mingru", "minlstm", "qrnn", "rg-lru", "sru", "urnn",
 }  # fmt: skip
 
 

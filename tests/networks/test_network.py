@@ -32,6 +32,7 @@ from torch import Tensor
 from zoo import build, load, registry
 from zoo.cells import CELLS, cell_class
 from zoo.cells.linear import LinearRecurrence
+from zoo.cells.matrix import MatrixRecurrence
 from zoo.cells.projections import Projection
 from zoo.errors import RequestError, SizeError
 from zoo.networks import base, builder, sizes
@@ -51,7 +52,10 @@ STACKED = [
     case for case, (cell, _) in CASES.items()
     if not CELLS[cell].layers_inside and not getattr(cell_class(cell), "complex_state", False)
 ]  # fmt: skip
-NO_FEEDBACK = ["intersection", *(cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence))]
+NO_FEEDBACK = [
+    "intersection",
+    *(cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence | MatrixRecurrence)),
+]
 
 
 def shape(kernel: int | None) -> tuple[int, ...]:
@@ -935,6 +939,10 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
             "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP, "skip": (1.0, 1.0),
             "output": None,
         },
+        "mamba2": dict.fromkeys(("log_rate", "step_offset")) | {"skip": (1.0, 1.0)},
+        "gated-deltanet": dict.fromkeys(("log_rate", "step_offset")),
+        "rwkv6": {"decay": (-6.0, -1.0), "bonus": (0.0, 1.0)},
+        "rwkv7": {"decay": (-6.0, -1.0), "rate": (0.0, 0.0), "xi": (1.0, 1.0), "alpha": (1.0, 1.0), "rho": (0.0, 0.0)},
         "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
     }.get(cell, {})  # fmt: skip
     for name, span in known.items():
@@ -990,7 +998,19 @@ def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
     assert -2.7 < step.max() <= LOG_STEP[1]
 
 
-WITH_MOST = {"gru": {"reset": "after"}, "lstm-peephole": {"peephole": "diagonal"}}  # kinds of parameters
+def test_mamba2_and_gated_deltanet_start_with_the_steps_of_their_papers() -> None:
+    for cell in ("mamba2", "gated-deltanet"):
+        rate, bias = parts(built(cell, options={"heads": 400}, units=400), "log_rate", "step_offset")
+        step = torch.nn.functional.softplus(bias).log()
+        assert LOG_STEP[0] - 1e-3 <= step.min() < -6.5
+        assert -2.7 < step.max() <= LOG_STEP[1] + 1e-3
+        assert 1 <= rate.exp().min() < 1.5
+        assert 15.5 < rate.exp().max() <= 16
+
+
+WITH_MOST = {  # kinds of parameters
+    "gru": {"reset": "after"}, "lstm-peephole": {"peephole": "diagonal"}, "mlstm": {"heads": 200},
+}  # fmt: skip
 
 
 STEPS = 50

@@ -63,6 +63,8 @@ _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout wou
 _PHI = ("tanh", "relu")
 _HEADS = Number(1, 1024, whole=True, divides_units=True)
 _STATES = Number(1, 1024, whole=True)
+_RANK = Number(1, 1024, whole=True)
+_LOW_RANK = {"recurrent": "glorot-uniform"}
 
 CELLS: dict[str, CellRow] = {
     "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": _PHI}),
@@ -133,6 +135,27 @@ CELLS: dict[str, CellRow] = {
     ),
     "slstm": CellRow(
         "xlstm.SLSTM", "scalar xLSTM", "xlstm", {"heads": _HEADS, "forget": ("sigmoid", "exp")}, without=_SCALED
+    ),
+    "mlstm": CellRow(
+        "xlstm.MLSTM", "matrix xLSTM", "xlstm", {"heads": _HEADS, "forget": ("sigmoid", "exp")},
+        without={**_NO_PRODUCT, **_SCALED},
+    ),
+    "retention": CellRow("matrix.Retention", "retention", "retnet", {"heads": _HEADS}, without=_NO_PRODUCT),
+    "gla": CellRow(
+        "matrix.GLA", "gated linear attention", "gla", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT
+    ),
+    "deltanet": CellRow("delta.DeltaNet", "delta-rule network", "deltanet", {"heads": _HEADS}, without=_NO_PRODUCT),
+    "gated-deltanet": CellRow(
+        "delta.GatedDeltaNet", "gated delta-rule network", "gated-deltanet", {"heads": _HEADS}, without=_NO_PRODUCT
+    ),
+    "mamba2": CellRow(
+        "matrix.Mamba2", "Mamba-2", "mamba2", {"heads": _HEADS, "states": _STATES}, without=_NO_PRODUCT
+    ),
+    "rwkv6": CellRow(
+        "matrix.RWKV6", "RWKV-6", "rwkv6", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT
+    ),
+    "rwkv7": CellRow(
+        "delta.RWKV7", "RWKV-7", "rwkv7", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT
     ),
     "sru": CellRow(
         "linear.SRU", "simple recurrent unit", "sru", {"activation": ("identity", "tanh")}, without=_NO_PRODUCT

@@ -1,12 +1,15 @@
-"""The scalar-memory cell of xLSTM."""
+"""The cells of xLSTM: a scalar memory with recurrence, and a matrix memory without it."""
 
+import math
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from .base import Cell, State
+from .matrix import MatrixRecurrence
 from .projections import ProjectionFactory
 
 FORGET = {"sigmoid": F.logsigmoid, "exp": lambda f: f}
@@ -52,3 +55,46 @@ class SLSTM(Cell):
         c = f * c + i * torch.tanh(z)
         n = f * n + i
         return (torch.sigmoid(o) * (c / n)).to(h.dtype), c, n, new_m
+
+
+class MLSTM(MatrixRecurrence):
+    """C_t = f C_{t-1} + i v_t k_t^T, n_t = f n_{t-1} + i k_t, h_t = o * C_t q_t / max(|n_t^T q_t|, 1) (Beck et al. 2024, eq. 19-27).
+
+    q, k sqrt(d) and v are W x, with d keys a head; i = exp(W x) and f = sigmoid or exp (`forget`) of W x are one number a
+    head, o = sigmoid(W x). C and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i) (eq. 15); n is one more column of
+    the state C, whose value is always 1.
+    """
+
+    inputs = ("q", "k", "v", "i", "f", "o")
+    states = ("h", "C", "m")
+    float32_states = ("C", "m")
+    memory_gates = {"f": +1, "i": -1}
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1, forget: str = "sigmoid"):
+        super().__init__(projection, heads)
+        self.sizes, self.log_forget = self.input_channels(projection.units, heads=heads), FORGET[forget]
+
+    @classmethod
+    def channels(cls, state: str, units: int, *, heads: int = 1, **options: Any) -> int:
+        return {"h": units, "C": units * (units // heads + 1), "m": heads}[state]
+
+    @classmethod
+    def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
+        return units, units, units, heads, heads, units
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, i, f, o = (self.by_head(part) for part in x.split(self.sizes, self.axis))
+        v = torch.cat([v, torch.ones_like(v.narrow(self.axis, 0, 1))], self.axis)
+        return q, k / math.sqrt(k.shape[self.axis]), v, i, self.log_forget(f), torch.sigmoid(o)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        q, k, v, i, log_f, o = x
+        m = self.by_head(state[2])
+        new_m = torch.maximum(log_f + m, i)
+        a, k = torch.exp(log_f + m - new_m), torch.exp(i - new_m) * k
+        return *super().step((q, k, v, a, o, new_m), state), new_m.squeeze(self.axis)
+
+    def read(self, o: Tensor, *rest: Tensor) -> Tensor:
+        gate, m = rest
+        numerator, denominator = o.tensor_split([-1], self.axis)
+        return gate * numerator / torch.maximum(denominator.abs(), torch.exp(-m))

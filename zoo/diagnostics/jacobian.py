@@ -14,6 +14,7 @@ from torch.func import functional_call, jacrev, vmap
 
 from ..cells.base import State
 from ..cells.linear import LinearRecurrence
+from ..cells.matrix import MatrixRecurrence
 from ..cells.projections import Dense
 from ..cells.rin import RIN
 from ..errors import RequestError
@@ -167,6 +168,8 @@ def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Ten
         a, b, *_ = cell.coefficients(weight.new_zeros(1, 1, len(weight)))
         if a.dim() < b.dim() and cell.axis == -1:  # the same at every step
             yield f"{prefix} diagonal", _as_matrix(a.flatten().double().cpu(), cell.complex_state)
+        return
+    if isinstance(cell, MatrixRecurrence):  # its maps are of the input
         return
     adds_identity = isinstance(cell, RIN)  # to h, where other cells have their matrix alone
     suffix = " + I" if adds_identity else ""

@@ -1,0 +1,116 @@
+"""Cells whose matrix state replaces the value of a key, by the delta rule, where those of matrix.py only add to it.
+
+Published blocks put a short convolution before these recurrences, a gate and a norm after them; here those belong to blocks.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .matrix import MatrixRecurrence, reset_steps
+from .projections import ProjectionFactory, along
+
+
+def unit(x: Tensor, axis: int) -> Tensor:
+    """Return x / sqrt(|x|^2 + 1e-6), of length 1, with a bounded gradient where x is zero, as of a black pixel."""
+    return x * torch.rsqrt((x * x).sum(axis, keepdim=True) + 1e-6)
+
+
+class DeltaNet(MatrixRecurrence):
+    """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet, section 2.2).
+
+    q and k are SiLU(W x), scaled to length 1 in each head (section 3.3); v = SiLU(W x); beta = sigmoid(W x) is one number
+    a head.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "beta")
+    delta = True
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1):
+        super().__init__(projection, heads)
+        self.sizes = self.input_channels(projection.units, heads=heads)
+
+    @classmethod
+    def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
+        return units, units, units, heads
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, beta, *decay = (self.by_head(part) for part in x.split(self.sizes, self.axis))
+        q, k = (unit(F.silu(part), self.axis) for part in (q, k))
+        beta = torch.sigmoid(beta)
+        a = self.decay(*decay) if decay else torch.ones_like(beta)
+        return q, beta * k, F.silu(v), a, k, -(a * beta).to(k.dtype) * k
+
+    def decay(self, alpha: Tensor) -> Tensor:
+        """Return alpha, the share of the old state that a step keeps."""
+        raise NotImplementedError
+
+
+class GatedDeltaNet(DeltaNet):
+    """S_t = S_{t-1} alpha (I - beta k k^T) + beta v k^T (Yang et al. 2025, eq. 10), q, k, v and beta as in DeltaNet.
+
+    alpha = exp(-rate softplus(W x + bias)), one number a head, as in Mamba-2.
+    """
+
+    inputs = ("q", "k", "v", "beta", "alpha")
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1):
+        super().__init__(projection, heads)
+        self.log_rate, self.step_offset = (nn.Parameter(torch.empty(heads)) for _ in range(2))
+
+    @classmethod
+    def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
+        return units, units, units, heads, heads
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.log_rate, 1, 16, generator=generator).log_()
+        reset_steps(self.step_offset, generator)
+
+    def decay(self, alpha: Tensor) -> Tensor:
+        rate, bias = (self.by_head(along(p, self.axis)) for p in (self.log_rate.exp(), self.step_offset))
+        return torch.exp(-rate * F.softplus(alpha + bias))
+
+
+class RWKV7(MatrixRecurrence):
+    """S_t = S_{t-1} (diag(w) - kappa^T (a * kappa)) + v^T k~, o_t = S_t r_t + (r . (rho * k~)) v (Peng et al. 2025, section 4).
+
+    r, k and v are W x. w = exp(-sigmoid(decay + W_2 tanh(W_1 x)) / sqrt(e)) and a = sigmoid(rate + W_2 W_1 x), where W_1 x
+    has `rank` channels. kappa = xi * k has length 1 in each head; k~ = k * (1 + alpha (a - 1)). The paper's token shift, its
+    norm before the last term, and its mixing of v with that of the lowest layer belong to a block.
+    """
+
+    inputs = ("r", "k", "v", "w", "a")
+    delta = True
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1, rank: int = 64):
+        super().__init__(projection, heads)
+        units = projection.units
+        self.sizes = self.input_channels(units, rank=rank)
+        self.w, self.a = (projection.between(rank, units, bias=False, norm=False) for _ in range(2))
+        self.decay, self.rate, self.xi, self.alpha, self.rho = (nn.Parameter(torch.empty(units)) for _ in range(5))
+
+    @classmethod
+    def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
+        return units, units, units, rank, rank
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        self.decay.copy_(torch.linspace(-6, -1, self.decay.shape[-1]))
+        nn.init.ones_(self.xi)
+        nn.init.ones_(self.alpha)
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        r, k, v, w, a = x.split(self.sizes, self.axis)
+        parameters = (self.decay, self.rate, self.xi, self.alpha, self.rho)
+        decay, rate, xi, alpha, rho = (along(p, self.axis).to(x.dtype) for p in parameters)
+        keep = torch.exp(-math.exp(-0.5) * torch.sigmoid(decay + self.w(torch.tanh(w))))
+        a = torch.sigmoid(rate + self.a(a))
+        new_k = k * (1 + alpha * (a - 1))
+        r, new_k, v, keep, a, kappa, rho = map(self.by_head, (r, new_k, v, keep, a, xi * k, rho))
+        kappa = unit(kappa, self.axis)
+        return r, new_k, v, keep, kappa, -a * kappa, (r * rho * new_k).sum(self.axis, keepdim=True) * v
+
+    def read(self, o: Tensor, *rest: Tensor) -> Tensor:
+        return o + rest[0]

@@ -1,0 +1,195 @@
+"""Cells whose state is a matrix of keys by values for each head, decayed and added to: S_t = diag(a_t) S_{t-1} + k_t v_t^T.
+
+Published blocks put a short convolution before these recurrences, a gate and a norm after them; here those belong to blocks.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .base import Cell, State
+from .projections import ProjectionFactory, along
+
+
+class MatrixRecurrence(Cell):
+    """o_t = S_t^T q_t, S_t = diag(a_t) S_{t-1} + k_t v_t^T, or with `delta`, + p_t (r_t^T S_{t-1}) besides.
+
+    A subclass gives the `coefficients` and, if the output is more than o, what is `read` of it. Where a paper has values by
+    keys, its S is the transpose of this one. The state holds the matrices of all heads, row by row.
+    """
+
+    states: tuple[str, ...] = ("o", "S")
+    float32_states: ClassVar[tuple[str, ...]] = ("S",)
+    delta: ClassVar[bool] = False
+    reads_old: ClassVar[bool] = False
+    """Whether o_t is S_{t-1}^T q_t."""
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1):
+        super().__init__(projection)
+        self.heads = heads
+
+    @classmethod
+    def channels(cls, state: str, units: int, *, heads: int = 1, **options: Any) -> int:
+        return units * (units // heads) if state == "S" else units
+
+    def by_head(self, x: Tensor) -> Tensor:
+        """Return (..., heads * n) as (..., heads, n)."""
+        return x.unflatten(self.axis, (self.heads, -1))
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return q, k, v, a, with `delta` r and p, and what `read` takes besides o, each (..., heads, n) or broadcastable."""
+        raise NotImplementedError
+
+    def carry(self, a: Tensor, S: Tensor) -> Tensor:
+        """Return diag(a) S. S: (..., heads, keys, values)."""
+        return a.unsqueeze(self.axis) * S
+
+    def read(self, o: Tensor, *rest: Tensor) -> Tensor:
+        """Return the output of a step, (..., heads, n), from S^T q and the rest of the coefficients."""
+        return o
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return self.coefficients(x)  # q first: it has the precision of a step
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        axis, (q, k, v, a, *rest) = self.axis, x
+        S = state[1].unflatten(axis, (self.heads, k.shape[axis], v.shape[axis]))
+        new = self.carry(a, S) + k.unsqueeze(axis) * v.unsqueeze(axis - 1)
+        if self.delta:
+            r, p, *rest = rest
+            new = new + p.unsqueeze(axis) * (r.unsqueeze(axis) * S).sum(axis - 1, keepdim=True)
+        o = (q.unsqueeze(axis) * (S if self.reads_old else new)).sum(axis - 1)
+        return self.read(o, *rest).flatten(axis - 1, axis).to(q.dtype), new.flatten(axis - 2, axis)
+
+
+class Retention(MatrixRecurrence):
+    """S_n = g R S_{n-1} + K_n V_n^T, o_n = Q_n^T S_n (Sun et al. 2023, eq. 1-6), g = 1 - 2^(-5 - head) (eq. 8).
+
+    Q, K and V are W x. R turns pairs of keys (j, j + d / 2) of a head by the angle -10000^(-2 j / d), which is the
+    rotation of Q_n by n theta and of K_m by m theta in eq. 5; of an odd d the last key does not turn. K is divided by sqrt(d)
+    (section 2.3).
+    """
+
+    inputs = ("q", "k", "v")
+
+    def carry(self, a: Tensor, S: Tensor) -> Tensor:
+        axis = self.axis - 1  # of the keys
+        pairs = S.shape[axis] // 2
+        angle = torch.exp(torch.arange(pairs, dtype=S.dtype, device=S.device) * (-math.log(1e4) / max(pairs, 1)))
+        cos, sin = (t.reshape(-1, *[1] * (-axis - 1)) for t in (angle.cos(), angle.sin()))
+        re, im, rest = S.split([pairs, pairs, S.shape[axis] - 2 * pairs], axis)
+        return super().carry(a, torch.cat([re * cos + im * sin, im * cos - re * sin, rest], axis))
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = (self.by_head(part) for part in self.split(x))
+        decay = 1 - torch.exp2(-5.0 - torch.arange(self.heads, dtype=torch.float32, device=x.device))
+        a = self.by_head(along(decay, self.axis)) * torch.ones_like(
+            k, dtype=torch.promote_types(k.dtype, torch.float32)
+        )
+        return q, k / math.sqrt(k.shape[self.axis]), v, a
+
+
+class GLA(MatrixRecurrence):
+    """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention, eq. 3).
+
+    q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels (section 4.4).
+    """
+
+    inputs = ("q", "k", "v", "alpha")
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1, rank: int = 16):
+        super().__init__(projection, heads)
+        self.sizes = self.input_channels(projection.units, rank=rank)
+        self.gate = projection.between(rank, projection.units, bias=True, norm=False)
+
+    @classmethod
+    def input_channels(cls, units: int, *, rank: int = 16, **options: Any) -> tuple[int, ...]:
+        return units, units, units, rank
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, low_rank = x.split(self.sizes, self.axis)
+        q, k, v, log_alpha = (self.by_head(part) for part in (q, k, v, F.logsigmoid(self.gate(low_rank)) / 16))
+        return q, k, v, torch.exp(log_alpha)
+
+
+def reset_steps(bias: Tensor, generator: torch.Generator) -> None:
+    """Set a bias b so that softplus(b) is log-uniform in [0.001, 0.1] (Dao & Gu 2024)."""
+    step = nn.init.uniform_(bias, math.log(1e-3), math.log(1e-1), generator=generator).exp()
+    bias.copy_(step + torch.log(-torch.expm1(-step)))
+
+
+class Mamba2(MatrixRecurrence):
+    """h_t = exp(dt A) h_{t-1} + dt B x_t^T, y_t = h_t^T C + D x_t for each head (Dao & Gu 2024, eq. 2 and section 7).
+
+    x, B and C are linear in the input; B and C, of `states` channels, are shared by all heads. dt = softplus(W x + bias), A
+    < 0 and D are numbers, one for each head.
+    """
+
+    inputs = ("x", "B", "C", "dt")
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1, states: int = 64):
+        super().__init__(projection, heads)
+        self.sizes = self.input_channels(projection.units, heads=heads, states=states)
+        self.log_rate, self.step_offset, self.skip = (nn.Parameter(torch.empty(heads)) for _ in range(3))
+
+    @classmethod
+    def channels(cls, state: str, units: int, *, states: int = 64, **options: Any) -> int:
+        return units * states if state == "S" else units
+
+    @classmethod
+    def input_channels(cls, units: int, *, heads: int = 1, states: int = 64, **options: Any) -> tuple[int, ...]:
+        return units, states, states, heads
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.log_rate, 1, 16, generator=generator).log_()  # of -A
+        reset_steps(self.step_offset, generator)
+        nn.init.ones_(self.skip)
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        x, B, C, dt = x.split(self.sizes, self.axis)
+        rate, bias, skip = (along(p, self.axis) for p in (self.log_rate.exp(), self.step_offset, self.skip))
+        dt = F.softplus(dt + bias)
+        B, C = (part.unflatten(self.axis, (1, -1)) for part in (B, C))
+        v, dt, a, skip = (self.by_head(part) for part in (x, dt, torch.exp(-dt * rate), skip))
+        return C, dt.to(B.dtype) * B, v, a, skip * v
+
+    def read(self, o: Tensor, *rest: Tensor) -> Tensor:
+        return o + rest[0]
+
+
+class RWKV6(MatrixRecurrence):
+    """S_t = diag(w_t) S_{t-1} + k_t v_t^T, o_t = (S_{t-1} + diag(u) k_t v_t^T)^T r_t (Peng et al. 2024, section 4.2, Finch).
+
+    r, k and v are W x; w_t = exp(-exp(decay + W_2 tanh(W_1 x))), where W_1 x has `rank` channels. The paper's token shift,
+    which mixes x_t with x_{t-1} before all projections, belongs to a block.
+    """
+
+    inputs = ("r", "k", "v", "w")
+    reads_old = True
+
+    def __init__(self, projection: ProjectionFactory, heads: int = 1, rank: int = 64):
+        super().__init__(projection, heads)
+        self.sizes = self.input_channels(projection.units, rank=rank)
+        self.decay, self.bonus = (nn.Parameter(torch.empty(projection.units)) for _ in range(2))
+        self.low_rank = projection.between(rank, projection.units, bias=False, norm=False)
+
+    @classmethod
+    def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
+        return units, units, units, rank
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        self.decay.copy_(torch.linspace(-6, -1, self.decay.shape[-1]))
+        nn.init.uniform_(self.bonus, 0, 1, generator=generator)
+
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        r, k, v, w = x.split(self.sizes, self.axis)
+        decay, bonus = (along(p, self.axis) for p in (self.decay, self.bonus))
+        log_w = -torch.exp(decay + self.low_rank(torch.tanh(w)))
+        r, k, v, w, bonus = (self.by_head(part) for part in (r, k, v, torch.exp(log_w), bonus))
+        return r, k, v, w, (r * bonus * k).sum(self.axis, keepdim=True).to(r.dtype) * v
+
+    def read(self, o: Tensor, *rest: Tensor) -> Tensor:
+        return o + rest[0]
