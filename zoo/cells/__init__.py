@@ -105,7 +105,12 @@ CELLS: dict[str, CellRow] = {
     "indrnn": CellRow("indrnn.IndRNN", "independently recurrent network", "indrnn", {"activation": ("relu", "tanh")}),
     "intersection": CellRow("intersection.Intersection", "intersection RNN", "intersection"),
     "lru": CellRow(
-        "complex.LRU", "linear recurrent unit", "lru", init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT
+        "complex.LRU", "linear recurrent unit", "lru",
+        {
+            "expand": Number(1, 64, whole=True), "min_radius": Number(0.0, 0.99999),
+            "max_radius": Number(1e-3, 0.99999), "max_phase": Number(1e-3, 6.2832),
+        },
+        init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT,
     ),
     "lstm-phased": CellRow(
         "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
@@ -165,7 +170,7 @@ CELLS: dict[str, CellRow] = {
 }  # fmt: skip
 
 _NO_TIME = dict.fromkeys(
-    ("kernel", "bidirectional", "embedding", "recurrent_dropout", "zoneout", "layer_norm"),
+    ("kernel", "bidirectional", "embedding", "recurrent_dropout", "zoneout", "layer_norm", "block"),
     "it has no time and no states",
 )
 FEEDFORWARD: dict[str, CellRow] = {

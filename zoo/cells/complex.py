@@ -16,40 +16,52 @@ from .projections import ProjectionFactory, along
 class LRU(LinearRecurrence):
     """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023).
 
-    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). At the start l is uniform on the ring 0.9 <= |l| <= 0.999. D is
-    a matrix, since x need not be as wide as h. The state here is c / g: g scales the matrix C in place of every input.
+    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). At the start l is uniform on the ring min_radius <= |l| <=
+    max_radius, with phases from 0 to max_phase. There are `expand` complex states a unit. D is a matrix, since x need not be
+    as wide as h. The state here is c / g: g scales the matrix C in place of every input.
     """
 
     inputs = ("re", "im", "d")
     states = ("h", "c")
     float32_states = ("c",)
-    complex_state = True
+    complex_state = time_invariant = True
 
-    def __init__(self, projection: ProjectionFactory):
+    def __init__(
+        self, projection: ProjectionFactory, expand: int = 1, min_radius: float = 0.9, max_radius: float = 0.999,
+        max_phase: float = 2 * math.pi,
+    ):  # fmt: skip
         super().__init__(projection)
-        units = projection.units
-        self.decay, self.phase = (nn.Parameter(torch.empty(units)) for _ in range(2))
-        self.output = projection.between(2 * units, units, bias=False, norm=False, parametrization=self._scaled)
+        units, complex_states = projection.units, expand * projection.units
+        self.expand, self.ring, self.max_phase = expand, (min_radius, max_radius), max_phase
+        self.decay, self.phase = (nn.Parameter(torch.empty(complex_states)) for _ in range(2))
+        self.output = projection.between(
+            2 * complex_states, units, bias=False, norm=False, parametrization=self._scaled
+        )
+
+    @classmethod
+    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
+        return (units,) * (2 * int(options.get("expand", 1)) + 1)
+
+    @classmethod
+    def channels(cls, state: str, units: int, **options: Any) -> int:
+        return 2 * int(options.get("expand", 1)) * units if state == "c" else units
 
     def _scaled(self, weight: Tensor) -> Tensor:
         gain = torch.sqrt(-torch.expm1(-2 * self.decay.exp()))
         gain = torch.cat([gain, gain], -1)[..., None, :]
         return weight * gain if self.axis == -1 else weight * gain[..., None, None]
 
-    @classmethod
-    def channels(cls, state: str, units: int, **options: Any) -> int:
-        return 2 * units if state == "c" else units
-
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        squared = nn.init.uniform_(self.decay, 0.9**2, 0.999**2, generator=generator)  # of |l|, so uniform in area
+        low, high = self.ring
+        squared = nn.init.uniform_(self.decay, low**2, high**2, generator=generator)  # of |l|, so uniform in area
         self.decay.copy_(torch.log(-torch.log(squared) / 2))
-        nn.init.uniform_(self.phase, generator=generator).mul_(2 * math.pi).log_()
+        nn.init.uniform_(self.phase, generator=generator).mul_(self.max_phase).log_()
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         size, angle = torch.exp(-self.decay.exp()), self.phase.exp()
         a = along(torch.cat([size * angle.cos(), size * angle.sin()], -1), self.axis)
-        units = x.shape[self.axis] // 3
-        return a, *x.split([2 * units, units], self.axis)
+        units = x.shape[self.axis] // (2 * self.expand + 1)
+        return a, *x.split([2 * self.expand * units, units], self.axis)
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
         d = rest[0]

@@ -18,6 +18,8 @@ class LinearRecurrence(Cell):
 
     complex_state: ClassVar[bool] = False
     """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""
+    time_invariant: ClassVar[bool] = False
+    """Whether a is the same at every step and b an affine function of the projected input."""
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return a, b, and what `read` takes besides the state. x: the projected input, (..., channels), of any steps.
@@ -42,10 +44,13 @@ class LinearRecurrence(Cell):
 
 def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int = -1) -> Tensor:
     """Return a c + b, entry by entry. Complex tensors hold real parts along `axis`, then as many imaginary ones."""
-    if not complex_state:
-        return torch.addcmul(b, a, c)
+    return b + times(a, c, axis) if complex_state else torch.addcmul(b, a, c)
+
+
+def times(a: Tensor, c: Tensor, axis: int = -1) -> Tensor:
+    """Return the product a c, entry by entry, of complex tensors laid out as in `next_state`."""
     (a_re, a_im), (re, im) = a.chunk(2, axis), c.chunk(2, axis)
-    return b + torch.cat([a_re * re - a_im * im, a_im * re + a_re * im], axis)
+    return torch.cat([a_re * re - a_im * im, a_im * re + a_re * im], axis)
 
 
 def linear(x: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ import random
 from functools import cache, partial
 from typing import Any
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 

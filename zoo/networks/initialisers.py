@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.projections import Projection
+from .block import Block, Norm
 from .feedforward import FeedForward
 from .layer import Direction, Layer
 from .network import Network
@@ -44,6 +45,8 @@ def initialise(network: Network, generator: torch.Generator) -> None:
                 roles = spec.init.resolved(spec.cell, depth)
                 for direction in layer.directions:
                     initialise_direction(direction, roles, steps, generator, spec.init.gate_bias)
+                if layer.block is not None:
+                    _initialise_block(layer.block, generator)
     for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
         fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
         hidden.reset_parameters()
@@ -55,6 +58,17 @@ def initialise(network: Network, generator: torch.Generator) -> None:
             nn.init.zeros_(convolution.bias)
     nn.init.xavier_uniform_(network.head.weight, generator=generator)
     nn.init.zeros_(network.head.bias)
+
+
+def _initialise_block(block: Block, generator: torch.Generator) -> None:
+    """Set a block's linear maps to Glorot weights and zero biases, and its norms to no scaling."""
+    for projection in block.projections():
+        fill(projection.weight, "glorot-uniform", len(projection.weight), generator)
+        if projection.bias is not None:
+            nn.init.zeros_(projection.bias)
+    for module in block.modules():
+        if isinstance(module, Norm):
+            module.reset_parameters()
 
 
 @torch.no_grad()
@@ -80,6 +94,10 @@ def initialise_direction(
                     _fill_gate_bias(module.bias, direction, gate_bias, steps, generator)
         elif isinstance(module, nn.LayerNorm | nn.GroupNorm):
             module.reset_parameters()
+    if direction.convolution is not None:  # as torch.nn.Conv1d starts
+        bound = 1 / math.sqrt(len(direction.convolution.weight))
+        nn.init.uniform_(direction.convolution.weight, -bound, bound, generator=generator)
+        nn.init.zeros_(direction.convolution.bias)
     direction.cell.reset_parameters(generator, steps)
 
 
@@ -158,7 +176,8 @@ def _fill_gate_bias(
 ) -> None:
     """Set the biases of the cell's memory gates: one draw per unit, shared by the gates, with each gate's sign."""
     cell, units = direction.cell, direction.units
-    if bias.numel() != sum(direction.input_channels):  # not laid out as the input maps, so it has no gates
+    channels = direction.input_channels
+    if bias.numel() != sum(channels) or len(channels) != len(cell.inputs):  # not laid out by gates
         return
     draw = torch.rand(units, generator=generator, dtype=torch.float32)
     log_steps = math.log(max(steps, 2))
@@ -169,7 +188,7 @@ def _fill_gate_bias(
         "log-uniform": draw * log_steps,
         "log-uniform-sqrt": draw * log_steps / 2,
     }[name]
-    blocks = dict(zip(cell.inputs, bias.split(direction.input_channels), strict=True))
+    blocks = dict(zip(cell.inputs, bias.split(channels), strict=True))
     forget_gate = next(iter(cell.memory_gates), None)
     for gate, sign in cell.memory_gates.items():
         if name != "one" or gate == forget_gate:  # the customary bias of 1 is the forget gate's alone

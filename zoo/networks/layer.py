@@ -6,6 +6,8 @@ this module; users see batch first (recurrent.py).
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from ..cells.base import Cell, State
 from ..cells.projections import Projection, ProjectionFactory
+from .block import Block, CausalConvolution
 from .loop import loop, while_running
 
 Outputs = Sequence[Tensor] | Tensor
@@ -58,9 +61,11 @@ class Direction(nn.Module):
         options: dict[str, object],  # of the cell's equations
         zoneout: float = 0.0,  # probability, see Architecture.zoneout
         recurrent_dropout: float = 0.0,  # probability, see Architecture.recurrent_dropout
+        convolution: int | None = None,  # time steps, see BlockSpec.convolution
     ):
         super().__init__()
         units = projections.units
+        self.convolution = None if convolution is None else CausalConvolution(inputs, convolution, projections.axis)
         self.input_channels = cell.input_channels(units, **options)
         self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
         self.cell = cell(projections, **options)
@@ -76,7 +81,17 @@ class Direction(nn.Module):
         self,
         x: LayerInput,  # (batch, channels, ...), one time step
     ) -> State:
-        """Return zero states for a batch like `x`, in the precision of the weights."""
+        """Return zero states for a batch like `x`, in the precision of the weights, and the window of the convolution."""
+        window = () if self.convolution is None else (self.convolution.initial_state(x.shape),)
+        return (*self._zero_states(x), *window)
+
+    @property
+    def state_count(self) -> int:
+        """The number of tensors in the state."""
+        return len(self.cell.states) + (self.convolution is not None)
+
+    def _zero_states(self, x: LayerInput) -> State:
+        """Return zeros for the cell's states."""
         batch, _, *image = x.shape
         cell, weight = self.cell, self.input.weight
         zeros = (
@@ -142,7 +157,7 @@ class Direction(nn.Module):
         """Fix every recurrent map for one sequence: compute its matrix once, and draw its mask for recurrent dropout."""
         projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
         dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
-        zeros = self.initial_state(x)[0]
+        zeros = self._zero_states(x)[0]
         try:
             for projection in projections:
                 projection.hold(torch.empty_like(zeros).bernoulli_(keep) / keep if dropping else None)
@@ -171,23 +186,38 @@ Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Output
 """`Direction.scan`, or a faster function that computes the same; some also take a LazyEmbedding."""
 
 
+def _convolved(scan: Scan) -> Scan:
+    """Return a scan that runs the short convolution of a direction first; the last state is the convolution's."""
+
+    def both(
+        direction: Direction, x: Any, state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[Outputs, State]:
+        assert direction.convolution is not None
+        x, window = direction.convolution(x, state[-1], lengths, tbptt_steps)
+        outputs, final = scan(direction, x, state[:-1], lengths, tbptt_steps)
+        return outputs, (*final, window)
+
+    return both
+
+
 def stacked(outputs: Outputs) -> Tensor:
     """Return outputs as one (time, batch, units, ...) tensor."""
     return outputs if isinstance(outputs, Tensor) else torch.stack(tuple(outputs))
 
 
 class Layer(nn.Module):
-    """One direction, or two whose outputs are merged by "sum", "concat", "mul" or "mean".
+    """One direction, or two whose outputs are merged by "sum", "concat", "mul" or "mean", and the block around them if any.
 
-    The state of a bidirectional layer is the forward direction's states followed by the backward direction's.
+    The state of a direction is its cell's states, followed by the window of its convolution if it has one. The state of a
+    bidirectional layer is the forward direction's followed by the backward direction's.
     """
 
     directions: Sequence[Direction]
 
-    def __init__(self, directions: Sequence[Direction], merge: str | None):
+    def __init__(self, directions: Sequence[Direction], merge: str | None, block: Block | None = None):
         super().__init__()
         self.directions = nn.ModuleList(directions)  # type: ignore[assignment]
-        self.merge = merge
+        self.merge, self.block = merge, block
 
     @property
     def forward_direction(self) -> Direction:
@@ -201,6 +231,23 @@ class Layer(nn.Module):
         """Return zero states for a batch like `x`."""
         return tuple(s for direction in self.directions for s in direction.initial_state(x))
 
+    def step(
+        self,
+        x: Tensor,  # (batch, channels, ...)
+        state: State,
+    ) -> tuple[Tensor, State]:
+        """Take one time step of a layer with one direction, block included: return its output and its new state."""
+        direction = self.forward_direction
+        residual, read = (x, x) if self.block is None else self.block.read(x)
+        cells, window = state[: len(direction.cell.states)], state[len(direction.cell.states) :]
+        convolved = read
+        if direction.convolution is not None:
+            convolved, last = direction.convolution(read[None], *window)
+            convolved, window = convolved[0], (last,)
+        cells = direction.step(direction.cell.prepare(direction.input(convolved)), cells)
+        output = cells[0] if self.block is None else self.block.write(residual, read, cells[0])
+        return output, (*cells, *window)
+
     def scan(
         self,
         x: LayerInput,  # (time, batch, channels, ...)
@@ -209,11 +256,13 @@ class Layer(nn.Module):
         tbptt_steps: int | None,
         scan_direction: Scan,
     ) -> tuple[Outputs, State]:
-        """Return outputs and final states, every direction scanned by `scan_direction`.
+        """Return outputs and final states, every direction scanned by `scan_direction`, without what the block adds.
 
         With lengths, the final states are those at each sequence's own end, and the backward direction starts there.
         """
-        forward_states = len(self.forward_direction.cell.states)
+        if self.forward_direction.convolution is not None:
+            scan_direction = _convolved(scan_direction)
+        forward_states = self.forward_direction.state_count
         outputs, final = scan_direction(self.forward_direction, x, state[:forward_states], lengths, tbptt_steps)
         if self.merge is None:
             return outputs, final
@@ -224,23 +273,9 @@ class Layer(nn.Module):
         backward, backward_final = scan_direction(
             self.directions[1], reversed_x, state[forward_states:], lengths, tbptt_steps
         )
-        return self._merge(stacked(outputs), reverse(stacked(backward), lengths)), final + backward_final
+        return self.merged(stacked(outputs), reverse(stacked(backward), lengths)), final + backward_final
 
-    def last(
-        self,
-        outputs: Outputs,
-        final: State,
-        lengths: Tensor | None,  # (batch,)
-    ) -> Tensor:
-        """Return the output after the whole sequence, (batch, units, ...); of two directions, each at its own last step."""
-        if self.merge is not None:
-            forward, backward = final[0], final[len(self.forward_direction.cell.states)]
-            return self._merge(forward[None], backward[None])[0]
-        if lengths is None:
-            return outputs[-1]
-        return stacked(outputs)[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)]
-
-    def _merge(
+    def merged(
         self,
         forward: Tensor,  # (time, batch, units, ...)
         backward: Tensor,  # (time, batch, units, ...)
@@ -254,6 +289,61 @@ class Layer(nn.Module):
                 return (forward + backward) / 2
             case _:
                 return torch.cat([forward, backward], 2)
+
+
+@dataclass(frozen=True)
+class LayerOutputs:
+    """What the scan of a layer gave, and what its block still has to add: to all steps, or to those that are needed."""
+
+    layer: Layer
+    outputs: Outputs
+    final: State
+    lengths: Tensor | None = None  # (batch,)
+    residual: Tensor | None = None  # (time, batch, channels, ...), None without a block
+    read: Tensor | None = None  # as `residual`: what the layer read
+
+    def of_last_step(self) -> "LayerOutputs":
+        """Return this with each sequence's own last step alone, where `outputs` has no other."""
+        residual = None if self.residual is None else self._at_end(self.residual)[None]
+        read = None if self.read is None or self.residual is None else self._at_end(self.read)[None]
+        return replace(self, residual=residual, read=read, lengths=None)
+
+    @property
+    def cell_input(self) -> Tensor:
+        """What the input projection of the forward direction read, (time, batch, channels, ...)."""
+        convolution = self.layer.forward_direction.convolution
+        assert self.read is not None
+        if convolution is None:
+            return self.read
+        return convolution(self.read, convolution.initial_state(self.read.shape[1:]), self.lengths)[0]
+
+    @cached_property
+    def steps(self) -> Outputs:
+        """The output of every step, (batch, width, ...) each or (time, batch, width, ...)."""
+        return self._written(stacked, self.outputs) if self.layer.block else self.outputs
+
+    @property
+    def last(self) -> Tensor:
+        """The output after the whole sequence, (batch, width, ...); of two directions, each at its own last step."""
+        layer = self.layer
+        if layer.merge is not None:
+            forward, backward = self.final[0], self.final[layer.forward_direction.state_count]
+            return layer.merged(forward[None], backward[None])[0]
+        return self._written(self._at_end, self.outputs)
+
+    def _written(self, select: Callable[[Outputs], Tensor], outputs: Outputs) -> Tensor:
+        """Return the selected outputs as the block writes them."""
+        h, block = select(outputs), self.layer.block
+        if block is None or self.residual is None or self.read is None:
+            return h
+        lengths = self.lengths if select is stacked else None
+        return block.write(select(self.residual), select(self.read), h, lengths)
+
+    def _at_end(self, outputs: Outputs) -> Tensor:
+        """Return each sequence's own last step, (batch, ...)."""
+        if self.lengths is None:
+            return outputs[-1]
+        return stacked(outputs)[self.lengths - 1, torch.arange(len(self.lengths), device=self.lengths.device)]
 
 
 def reverse(

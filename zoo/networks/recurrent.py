@@ -10,7 +10,7 @@ from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
 from .kernels import streaming
-from .layer import Direction, LayerInput, LazyEmbedding, stacked
+from .layer import Direction, LayerInput, LayerOutputs, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
 from .stack import LayerRecord, NetworkState, SequenceNetwork
 from .stream import Stream
@@ -47,18 +47,19 @@ class RecurrentNetwork(SequenceNetwork):
         lengths: Tensor | None = None,  # (batch,), integers
     ) -> tuple[Tensor, NetworkState]:
         """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
-        steps, final = self.encode(x, state, lengths)
+        top, final, lengths = self._run(x, state, lengths)
         if self.interface.readout == "mean":
-            return self.head(self._flat(mean_of_sum(*final[-1]).to(steps.dtype))), final
-        return self._logits(self._readout(steps.transpose(0, 1), final, lengths, self.layers[-1]), lengths), final
+            return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
+        return self._logits(self._readout(top, lengths), lengths), final
 
     def projections_per_step(self) -> Iterator[Projection]:
         return (m for layer in self.layers for m in layer.modules() if isinstance(m, Projection))
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
         layer_input, lengths = self._check(x, lengths)
-        outputs, final = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths)
-        return self._readout(outputs, final, lengths, self.layers[-1]), lengths
+        last_only = self.interface.readout == "last"
+        top, _ = self.stack.run(layer_input, self.stack.zero_state(layer_input), lengths, last_only)
+        return self._readout(top, lengths), lengths
 
     def encode(
         self,
@@ -71,14 +72,21 @@ class RecurrentNetwork(SequenceNetwork):
         state: where to begin (default: zero states). With lengths, outputs beyond each sequence's end are zero and the states
         are those at its end. Raises RequestError for arguments that do not fit.
         """
+        top, final, lengths = self._run(x, state, lengths)
+        return mask(stacked(top.steps).transpose(0, 1), lengths), final
+
+    def _run(
+        self, x: Tensor, state: NetworkState | None, lengths: Tensor | None
+    ) -> tuple[LayerOutputs, NetworkState, Tensor | None]:
+        """Return what the top layer puts out, the final states of `encode`, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
-        outputs, final = self.stack.run(layer_input, state[: len(self.layers)], lengths)
-        steps = mask(stacked(outputs).transpose(0, 1), lengths)
+        top, final = self.stack.run(layer_input, state[: len(self.layers)], lengths)
         if self.interface.readout == "mean":
+            steps = mask(stacked(top.steps).transpose(0, 1), lengths)
             running_mean = (old + new for old, new in zip(state[-1], sum_over_time(steps, lengths), strict=True))
             final = (*final, tuple(running_mean))
-        return steps, final
+        return top, final, lengths
 
     def features(
         self,
@@ -90,7 +98,7 @@ class RecurrentNetwork(SequenceNetwork):
         Outputs beyond each sequence's end are zero. Raises RequestError for arguments that do not fit.
         """
         records, lengths = self._trace(x, lengths)[1:]
-        return [mask(stacked(outputs).transpose(0, 1), lengths) for _, outputs in records]
+        return [mask(stacked(record.steps).transpose(0, 1), lengths) for record in records]
 
     def trace(
         self,
@@ -99,22 +107,24 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, list[LayerRecord]]:
         """Return the logits, and for every layer its input, (time, batch, ...), and its output at each step, (batch, ...).
 
+        In a network of blocks these are what the cell's input projection reads, and the cell's output.
+
         The plain scan computes them, so the output at one step is part of what follows from it: the gradient of a loss with
         respect to it is the whole error that arrives there, through later steps and higher layers. The top layer of a
         bidirectional network with the readout "last" is an exception: the head reads the ends of its directions, not their
         merged output at a step. Raises RequestError for arguments that do not fit.
         """
         pooled, records, lengths = self._trace(x, lengths)
-        return self._logits(pooled, lengths), records
+        return self._logits(pooled, lengths), [(record.cell_input, list(record.outputs)) for record in records]
 
-    def _trace(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, list[LayerRecord], Tensor | None]:
+    def _trace(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, list[LayerOutputs], Tensor | None]:
         """Return what the head reads, what each layer reads and puts out, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         layer_input = layer_input.vectors() if isinstance(layer_input, LazyEmbedding) else layer_input
-        records: list[LayerRecord] = []
+        records: list[LayerOutputs] = []
         state = self.stack.zero_state(layer_input)
-        outputs, final = self.stack.scan_layers(layer_input, state, lengths, Direction.scan, records)
-        return self._readout(outputs, final, lengths, self.layers[-1]), records, lengths
+        top, _ = self.stack.scan_layers(layer_input, state, lengths, Direction.scan, records)
+        return self._readout(top, lengths), records, lengths
 
     def initial_state(self, batch: int) -> NetworkState:
         """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
@@ -154,11 +164,10 @@ class RecurrentNetwork(SequenceNetwork):
         state = self._check_step(x, state)
         x_t = x if self.embedding is None else self._lookup(x, self.embedding).vectors()
         if not reads_mean:
-            logits, new_state = self._step(x_t, state, self.head)
-            return self.head(self._flat(new_state[-1][0])) if logits is None else logits, new_state
+            h, logits, new_state = self._step(x_t, state, self.head)
+            return self.head(self._flat(h)) if logits is None else logits, new_state
         *states, (total, count) = state
-        _, new_state = self._step(x_t, tuple(states), None)
-        h = new_state[-1][0]
+        h, _, new_state = self._step(x_t, tuple(states), None)
         running_mean = (total + h, count + 1)
         return self.head(self._flat(mean_of_sum(*running_mean).to(h.dtype))), (*new_state, running_mean)
 
@@ -180,21 +189,21 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, features, ...), not yet standardised
         state: NetworkState,  # of the layers
         head: nn.Module | None,
-    ) -> tuple[Tensor | None, NetworkState]:
-        """Return the layers' new states, and what `head` makes of the top layer if the fused step computes that too."""
+    ) -> tuple[Tensor, Tensor | None, NetworkState]:
+        """Return the top layer's output, the logits if the fused step computes `head` too, and the layers' new states."""
         logits, fused = self._fused_step(x, state, head)
         if fused is None:
             self._stepper = streaming.stepper(cast(nn.ModuleList, self.layers), head, x, *self.mean_std)
             logits, fused = self._fused_step(x, state, head)
         if fused is not None:
-            return logits, fused
+            return fused[-1][0], logits, fused
         h, new_state = self._standardized(x), []
-        for layer, layer_state in zip(self.layers, state, strict=True):
-            direction = layer.forward_direction
-            layer_state = direction.step(direction.cell.prepare(direction.input(h)), layer_state)
-            h = self.dropout(layer_state[0])
+        for depth, (layer, layer_state) in enumerate(zip(self.layers, state, strict=True)):
+            if depth > 0 and layer.block is None:
+                h = self.dropout(h)
+            h, layer_state = layer.step(h, layer_state)
             new_state.append(layer_state)
-        return None, tuple(new_state)
+        return h, None, tuple(new_state)
 
     def _fused_step(
         self, x: Tensor, state: NetworkState, head: nn.Module | None
@@ -229,7 +238,7 @@ class RecurrentNetwork(SequenceNetwork):
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """Return `state`; raise RequestError unless it is one of this network for `batch` sequences, on its device."""
         directions = [direction for layer in self.layers for direction in layer.directions]
-        key = batch, [(type(direction.cell), direction.units) for direction in directions]
+        key = batch, [(type(direction.cell), direction.units, direction.state_count) for direction in directions]
         expected = self._state_shapes
         if expected is None or torch.compiler.is_exporting() or expected[0] != key:
             expected = key, [[s.shape for s in states] for states in self.initial_state(batch)]

@@ -14,15 +14,16 @@ from ..cells.projections import ProjectionFactory
 from ..errors import RequestError
 from ..registry.schema import Architecture, Config
 from . import kernels
+from .block import Block
 from .kernels import wavefront
 from .kernels.shared import intercepted
-from .layer import Direction, Layer, LayerInput, LazyEmbedding, Outputs, Scan, stacked
+from .layer import Direction, Layer, LayerInput, LayerOutputs, LazyEmbedding, Outputs, Scan, stacked
 from .network import Network, mask, mean_of_sum, shape_text, sum_over_time
 
 NetworkState = tuple[State, ...]
 """One tuple per layer, each of (batch, units, ...) tensors; a network whose readout is "mean" adds (sum, count)."""
 LayerRecord = tuple[Tensor, list[Tensor]]
-"""What one layer read, (time, batch, ...), and its output at each step, (batch, units, ...)."""
+"""What a layer's input projection read, (time, batch, ...), and the output of its cell at each step, (batch, units, ...)."""
 
 
 @dataclass
@@ -43,7 +44,12 @@ class ScanSettings:
 
 
 def output_width(spec: Architecture) -> int:
-    """Return the number of channels that each layer of an architecture puts out."""
+    """Return the number of channels that each layer of an architecture puts out, its block included."""
+    return spec.block.width if spec.block and spec.block.width else layer_width(spec)
+
+
+def layer_width(spec: Architecture) -> int:
+    """Return the number of channels that each recurrent layer of an architecture puts out."""
     cell = cell_class(spec.cell)
     return cell.channels(cell.states[0], spec.units, **spec.options) * (2 if spec.bidirectional == "concat" else 1)
 
@@ -55,11 +61,19 @@ def make_layers(spec: Architecture, inputs: int) -> nn.ModuleList:
     widths = [inputs] + [output_width(spec)] * (0 if row.layers_inside else spec.layers - 1)
     projections = ProjectionFactory(spec.units, spec.kernel, spec.layer_norm)
 
-    def direction(width: int) -> Direction:
-        return Direction(cell, width, projections, options, spec.zoneout, spec.recurrent_dropout)
+    def layer(depth: int, width: int) -> Layer:
+        block, convolution = None, None
+        if spec.block is not None:
+            ends = {"first": depth == 0, "last": depth == len(widths) - 1}
+            block = Block(spec.block, width, layer_width(spec), projections.kernel is not None, spec.dropout, **ends)
+            width, convolution = block.reads, spec.block.convolution
+        directions = [
+            Direction(cell, width, projections, options, spec.zoneout, spec.recurrent_dropout, convolution)
+            for _ in range(2 if spec.bidirectional else 1)
+        ]
+        return Layer(directions, spec.bidirectional, block)
 
-    directions = 2 if spec.bidirectional else 1
-    return nn.ModuleList(Layer([direction(n) for _ in range(directions)], spec.bidirectional) for n in widths)
+    return nn.ModuleList(layer(depth, width) for depth, width in enumerate(widths))
 
 
 class Stack:
@@ -76,76 +90,109 @@ class Stack:
         """Return zero states for a batch like `x`, (batch, time, channels, ...)."""
         return tuple(layer.initial_state(x[:, 0]) for layer in self.layers)
 
-    def run(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
-        """Return the top layer's outputs, time first, and the final states of all layers.
+    def run(
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
+    ) -> tuple[LayerOutputs, NetworkState]:
+        """Return the top layer's outputs, and the final states of all layers.
 
-        x: (batch, time, channels, ...). lengths: (batch,). Raises RequestError for settings that the layers cannot have.
+        x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
+        needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
         """
         if torch.compiler.is_dynamo_compiling():  # dynamo would unroll every step of every layer of the plain scan
-            return torch.compiler.disable(self.run)(x, state, lengths)
+            return torch.compiler.disable(self.run)(x, state, lengths, last_only)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
-            return self._scan(x, state, lengths)
+            return self._scan(x, state, lengths, last_only)
         spec = self.config.architecture
-        if spec.bidirectional or spec.recurrent_dropout > 0 or (tbptt_steps and every % tbptt_steps):
+        batch_norm = spec.block is not None and spec.block.norm == "batch"  # its means are of all steps together
+        if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
             raise RequestError(
                 f"{self.config.name} cannot have checkpoint_every={every}: it needs one direction, no recurrent dropout, "
-                "and a multiple of tbptt_steps."
+                "no batch norm, and a multiple of tbptt_steps."
             )
         parts = []
         for begin in range(0, x.shape[1], every):
             if tbptt_steps and begin:
                 state = tuple(tuple(s.detach() for s in layer_state) for layer_state in state)
             rest = None if lengths is None else lengths - begin
-            outputs, state = checkpoint(self._scan, x[:, begin : begin + every], state, rest, use_reentrant=False)
-            parts.append(stacked(outputs))
-        return torch.cat(parts), state
+            part = x[:, begin : begin + every]
+            outputs, residual, read, state = checkpoint(self._part, part, state, rest, use_reentrant=False)
+            parts.append((outputs, residual, read))
+        joined = [None if parts[0][i] is None else torch.cat([part[i] for part in parts]) for i in range(3)]
+        return LayerOutputs(self.layers[-1], joined[0], state[-1], lengths, *joined[1:]), state
 
-    def _scan(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Outputs, NetworkState]:
+    def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Any, ...]:
+        """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
+        top, state = self._scan(x, state, lengths)
+        return stacked(top.outputs), top.residual, top.read, state
+
+    def _scan(
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
+    ) -> tuple[LayerOutputs, NetworkState]:
         """Return what `run` returns, computed by the scan that `backend` asks for."""
         backend, tbptt_steps = self.settings.backend, self.settings.tbptt_steps
         if torch.compiler.is_exporting():  # a graph has no use for code of ours
             backend = "plain"
+        blocks = self.config.architecture.block is not None
+        if isinstance(x, LazyEmbedding) and blocks:
+            x = x.vectors()
         if isinstance(x, LazyEmbedding):
             fused_scan = None if backend == "plain" else kernels.layer_scan(self.layers, x)
             if fused_scan is not None:
                 return self.scan_layers(x, state, lengths, fused_scan)
             x = x.vectors()
         if backend != "plain":
-            drops_between = self.dropout.training and self.dropout.p > 0
-            stack_scan = None if drops_between else kernels.stack_scan(self.layers, x)
+            more_between = blocks or (self.dropout.training and self.dropout.p > 0)
+            stack_scan = None if more_between else kernels.stack_scan(self.layers, x)
             if stack_scan is not None:
-                return stack_scan(x.transpose(0, 1), state, lengths, tbptt_steps)
+                return self._top(*stack_scan(x.transpose(0, 1), state, lengths, tbptt_steps), lengths)
             fused_scan = kernels.layer_scan(self.layers, x)
             if fused_scan is not None:
-                return self.scan_layers(x, state, lengths, fused_scan)
-            every_step_counts = lengths is None and tbptt_steps is None and not drops_between
+                last = kernels.last_step_scan(fused_scan) if last_only and self.layers[-1].merge is None else None
+                return self.scan_layers(x, state, lengths, fused_scan, scan_top=last)
+            every_step_counts = lengths is None and tbptt_steps is None and not more_between
             if every_step_counts and not intercepted() and wavefront.supports(self.layers):
-                return wavefront.scan(self.layers, x.transpose(0, 1), state)
+                return self._top(*wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
             if backend == "fused":
                 raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
         return self.scan_layers(x, state, lengths, Direction.scan)
 
+    def _top(
+        self, outputs: Outputs, final: NetworkState, lengths: Tensor | None
+    ) -> tuple[LayerOutputs, NetworkState]:
+        return LayerOutputs(self.layers[-1], outputs, final[-1], lengths), final
+
     def scan_layers(
         self, x: LayerInput, state: NetworkState, lengths: Tensor | None, scan_direction: Scan,
-        records: list[LayerRecord] | None = None,
-    ) -> tuple[Outputs, NetworkState]:  # fmt: skip
+        records: list[LayerOutputs] | None = None, scan_top: Scan | None = None,
+    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Scan layer after layer by `scan_direction`. Arguments and result are those of `run`.
 
-        records: a list that gets one LayerRecord per layer; x must then be a tensor.
+        records: a list that gets what every layer put out, each step a tensor of its own; x must then be a tensor.
+        scan_top: a scan that gives the last step of the top layer alone.
         """
         layer_input: LayerInput = x.transpose(0, 1)
         final = []
         for depth, (layer, start) in enumerate(zip(self.layers, state, strict=True)):
-            outputs, end = layer.scan(layer_input, start, lengths, self.settings.tbptt_steps, scan_direction)
-            final.append(end)
-            if records is not None:
+            residual, read = None, layer_input
+            if layer.block is not None:
                 assert isinstance(layer_input, Tensor)
-                outputs = list(outputs)
-                records.append((layer_input, outputs))
+                residual, read = layer.block.read(layer_input, lengths)
+            at_end = scan_top is not None and depth == len(self.layers) - 1
+            scan = scan_top if at_end and scan_top is not None else scan_direction
+            outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan)
+            final.append(end)
+            keep_read = records is not None or layer.block is not None
+            top = LayerOutputs(
+                layer, outputs if records is None else list(outputs), end, lengths, residual, read if keep_read else None  # type: ignore[arg-type]
+            )
+            if at_end:
+                top = top.of_last_step()
+            if records is not None:
+                records.append(top)
             if depth < len(self.layers) - 1:
-                layer_input = self.dropout(stacked(outputs))
-        return outputs, tuple(final)
+                layer_input = stacked(top.steps) if layer.block is not None else self.dropout(stacked(top.outputs))
+        return top, tuple(final)
 
 
 def _setting(name: str, doc: str) -> Any:
@@ -217,14 +264,11 @@ class SequenceNetwork(Network):
             raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
         return LazyEmbedding(embedding, tokens)
 
-    def _readout(self, outputs: Outputs, final: NetworkState, lengths: Tensor | None, top: Layer) -> Tensor:
-        """Return what the head reads, (batch, width) or (batch, time, width), of the outputs and final states of a stack.
-
-        outputs: of the top layer, (time, batch, units, ...).
-        """
+    def _readout(self, top: LayerOutputs, lengths: Tensor | None) -> Tensor:
+        """Return what the head reads, (batch, width) or (batch, time, width), of the top layer of a stack."""
         if self.interface.readout == "last":
-            return self._flat(top.last(outputs, final[-1], lengths))
-        steps = stacked(outputs).transpose(0, 1)
+            return self._flat(top.last)
+        steps = stacked(top.steps).transpose(0, 1)
         if self.interface.readout == "every":
             return mask(self._flat(steps), lengths)
         return self._flat(mean_of_sum(*sum_over_time(mask(steps, lengths), lengths)).to(steps.dtype))

@@ -55,14 +55,14 @@ class StoryReader(SequenceNetwork):
         source = torch.where(in_question, story.shape[1] + time - story_lengths[:, None], time)
         joined = mask(_take(torch.cat([story, question], 1), source), total_lengths)
         decoder = self._stack(self.decoder.layers)
-        outputs, final = decoder.run(joined, decoder.zero_state(joined), total_lengths)
-        return self._readout(outputs, final, total_lengths, decoder.layers[-1]), total_lengths
+        top, _ = decoder.run(joined, decoder.zero_state(joined), total_lengths)
+        return self._readout(top, total_lengths), total_lengths
 
     def _read_words(self, stack: Stack, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the outputs of a stack, (batch, time, width), for tokens, (batch, time)."""
         vectors = self._layer_input(tokens, lengths)
-        outputs, _ = stack.run(vectors, stack.zero_state(vectors), lengths)
-        return stacked(outputs).transpose(0, 1)
+        top, _ = stack.run(vectors, stack.zero_state(vectors), lengths)
+        return stacked(top.steps).transpose(0, 1)
 
     def _check_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """Return the lengths, (batch, 2), on the device of x. Raises RequestError for arguments that do not fit."""

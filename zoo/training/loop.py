@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..cells.base import Cell
 from ..errors import MissingExtraError, TrainingError
 from ..networks.base import resolve_device
 from ..networks.network import Network
@@ -23,12 +24,24 @@ from .regularisers import gradient_flow_penalty
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
     """Return a recipe's optimizer for all trainable parameters, with the learning rate `spec.lr`."""
     weights = [p for p in network.parameters() if p.requires_grad]
-    if spec.name == "adam":
-        b1, b2 = spec.betas
-        return torch.optim.Adam(weights, spec.lr, (b1, b2), weight_decay=spec.weight_decay)
-    if spec.name == "rmsprop":
-        return torch.optim.RMSprop(weights, spec.lr, spec.alpha, momentum=spec.momentum, weight_decay=spec.weight_decay)
-    return torch.optim.SGD(weights, spec.lr, spec.momentum, weight_decay=spec.weight_decay)
+    groups: list[dict[str, Any]] = [{"params": weights}]
+    if spec.recurrence_factor is not None:
+        cells = [module for module in network.modules() if isinstance(module, Cell)]
+        recurrence = [p for cell in cells for p in cell.parameters(recurse=False)]
+        ids = {id(p) for p in recurrence}
+        factor = spec.recurrence_factor
+        groups = [{"params": [p for p in weights if id(p) not in ids]}]
+        groups.append({"params": recurrence, "lr": spec.lr * factor, "factor": factor, "weight_decay": 0.0})
+    match spec.name:
+        case "adam" | "adamw":
+            adam = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW
+            b1, b2 = spec.betas
+            return adam(groups, spec.lr, (b1, b2), weight_decay=spec.weight_decay)
+        case "rmsprop":
+            return torch.optim.RMSprop(
+                groups, spec.lr, spec.alpha, momentum=spec.momentum, weight_decay=spec.weight_decay
+            )
+    return torch.optim.SGD(groups, spec.lr, spec.momentum, weight_decay=spec.weight_decay)
 
 
 def schedule(spec: Schedule, step: int, total: int) -> float:
@@ -144,7 +157,7 @@ class Updater:
     @lr.setter
     def lr(self, lr: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("factor", 1.0)
 
     def update(
         self,

@@ -31,6 +31,13 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
     return None
 
 
+def last_step_scan(scan: "Scan") -> "Scan | None":
+    """Return the scan that computes the last step alone of what `scan` computes, and for less; None if there is none."""
+    from . import diagonal
+
+    return diagonal.scan_last if scan is diagonal.scan else None
+
+
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:
     """Return a fused scan of all these layers in one call, without dropout between them; None if none fits x.
 

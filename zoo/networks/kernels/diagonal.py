@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...cells.base import State
-from ...cells.linear import LinearRecurrence, next_state
+from ...cells.linear import LinearRecurrence, next_state, times
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .compiled import keep_memory, packed
@@ -55,6 +55,52 @@ def scan(
     if lengths is not None:
         outputs = _kept(outputs, state[0], lengths, truncate)
     return outputs, (outputs[-1], c[-1])
+
+
+def scan_last(
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+) -> tuple[Tensor, State]:
+    """Return what `scan` returns for the last step alone, (1, batch, units, ...), for a readout that needs no other."""
+    cell = cast(LinearRecurrence, direction.cell)
+    if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
+        outputs, final = scan(direction, x, state, lengths, truncate)
+        return (outputs[-1:], final) if lengths is None else (final[0][None], final)
+    assert isinstance(x, Tensor)
+    with direction.hold_projections(x[0]), torch.autocast("cpu", enabled=False):
+        c = _closed_form(direction, cell, x.float(), state[-1].float())
+        _, _, *rest = cell.coefficients(direction.input(x[-1].float()))
+        h = cell.read(c, *rest)
+    return h[None], (h, c)
+
+
+FEW_INPUTS = 4
+"""A closed form is one product of (batch * inputs, time) by (time, states); a scan of more inputs is cheaper."""
+
+
+def _has_closed_form(direction: Direction, x: LayerInput) -> bool:
+    cell = cast(LinearRecurrence, direction.cell)
+    return (
+        isinstance(x, Tensor)
+        and cell.time_invariant
+        and cell.complex_state
+        and x.dim() == 3
+        and x.shape[2] <= FEW_INPUTS
+        and direction.input.norm is None
+    )
+
+
+def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start: Tensor) -> Tensor:
+    """Return c_T = a^T c_0 + sum over t of a^(T - t) b_t, (batch, 2 n), with b affine in x, (time, batch, inputs)."""
+    steps, _, inputs = x.shape
+    a, b, *_ = cell.coefficients(direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs)])))
+    constant, matrix = b[0], b[1:] - b[0]  # (2 n,), (inputs, 2 n)
+    re, im = a.double().flatten().chunk(2)
+    exponents = torch.arange(steps, -1, -1, dtype=torch.float64)[:, None]
+    size, angle = torch.exp(exponents * (re.square() + im.square()).log() / 2), exponents * torch.atan2(im, re)
+    powers = torch.cat([size * angle.cos(), size * angle.sin()], 1).float()  # (time + 1, 2 n), a^T first
+    sums = x.permute(1, 2, 0) @ powers[1:]  # (batch, inputs, 2 n)
+    weighted = times(sums, matrix).sum(1)
+    return times(powers[0], start) + weighted + times(powers[1:].sum(0), constant)
 
 
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:

@@ -169,6 +169,8 @@ def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float
 def planned_layers(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> list[PlannedLayer] | None:
     """Return the layers with their plans if a CompiledStack can hold them and their head, on x, (batch, features)."""
     directions: list[Direction] = [layer.forward_direction for layer in stack]  # type: ignore[misc]
+    if any(layer.block is not None for layer in stack):
+        return None
     count, units = len(directions[0].cell.states), directions[0].units
     if any((len(d.cell.states), d.units) != (count, units) for d in directions):
         return None

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from ...cells import cell_row
-from .base import Commit, Count, Key, Layers, Percent, Repo, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Rate, Repo, Seq, Sha256, Some, Spec, Text
+from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
 from .faults import all_faults, fault, refusal
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
@@ -115,6 +116,8 @@ class Grid(Spec):
     kernel: Kernel | None = None
     embedding: Embedding | None = None
     head: ConvHead | None = None
+    block: BlockSpec | None = None
+    dropout: Rate = 0.0
     options: dict[str, Any] = {}
     init: Init = Init()
     standardize: bool = False
@@ -132,7 +135,7 @@ class Grid(Spec):
                 cell=cell, layers=layers, units=units, task=task, tag=tag, recipe=variant.recipe or self.recipe,
                 init=variant.init or self.init, options=self.options if variant.options is None else variant.options,
                 bidirectional=merge, kernel=self.kernel, embedding=self.embedding, head=self.head, standardize=self.standardize,
-                notes=self.notes,
+                block=self.block, dropout=self.dropout, notes=self.notes,
                 reported=() if merge or tag else tuple(self._reported(column, f"{layers}x{units}", task)),
             )
             for task in self.task for column, cell in enumerate(self.cell) for merge in self.bidirectional

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 
 from ...cells import FEEDFORWARD, ROWS, Number, cell_row
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
+from .blocks import BlockSpec, FeedForwardSpec
 from .data import Shapes, Task
 from .faults import fault
 
@@ -20,7 +21,7 @@ def _check_weight_init(name: str) -> str:
     raise fault(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
 
 
-SPELLING = re.compile(r"(?P<bi>bi)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})")
+SPELLING = re.compile(r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})")
 """How an architecture is spelt, see Architecture.from_name."""
 NO_TASK = "none"
 """The task of a network that is built for none of the registry."""
@@ -109,6 +110,8 @@ class Architecture(Spec):
     """Probability that a state keeps its old value (Krueger et al. 2017); eval mode takes the expectation."""
     layer_norm: bool = False
     """Whether to normalise the input and recurrent products (Ba et al. 2016, eq. 20), not the cell state."""
+    block: BlockSpec | None = None
+    """What surrounds each recurrent layer; None for layers one on top of the other."""
 
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
@@ -135,6 +138,10 @@ class Architecture(Spec):
             raise fault("an embedding gives vectors, to which a 'kernel' cannot be applied")
         return self
 
+    @model_serializer(mode="wrap")
+    def _block_if_any(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in whole(self).items() if key != "block" or value is not None}
+
     @model_validator(mode="after")
     def _init_fits(self) -> "Architecture":
         layers = 1 if cell_row(self.cell).layers_inside else self.layers
@@ -150,6 +157,8 @@ class Architecture(Spec):
             return "a feed-forward network needs examples without time steps (readout 'none'), and they need a feed-forward network"
         if (self.embedding is None) != (shape.vocabulary is None):
             return "tokens need an embedding, and only tokens can have one"
+        if self.block is not None and self.bidirectional and shape.readout == "last":
+            return "a bidirectional network of blocks has no last step: its readout must be 'mean' or 'every'"
         if self.standardize and self.embedding is not None:
             return "standardize applies to numbers, not to tokens"
         rank = 0 if self.embedding else 3 if self.kernel else 1
@@ -159,9 +168,10 @@ class Architecture(Spec):
 
     @classmethod
     def from_name(cls, name: str) -> "Architecture | None":
-        """Return the architecture that `[bi][conv]CELL-LxH` names, such as lstm-2x32; None if the name has another form.
+        """Return the architecture that `[bi][block][conv]CELL-LxH` names, such as lstm-2x32; None for another form.
 
-        bi: two directions, concatenated. conv: 3 x 3 convolutions. Raises ValidationError for what no network can have.
+        bi: two directions, concatenated. block: layer norm before each layer, residual connections and a gated feed-forward
+        network of 2 H. conv: 3 x 3 convolutions. Raises ValidationError for what no network can have.
         """
         spelt = SPELLING.fullmatch(name)
         if spelt is None or spelt["cell"] not in ROWS:
@@ -169,12 +179,14 @@ class Architecture(Spec):
         return cls(
             cell=spelt["cell"], layers=int(spelt["layers"]), units=int(spelt["units"]),
             kernel=3 if spelt["conv"] else None, bidirectional="concat" if spelt["bi"] else None,
+            block=BlockSpec(feed_forward=FeedForwardSpec(width=2 * int(spelt["units"]))) if spelt["block"] else None,
         )  # fmt: skip
 
     @property
     def prefix(self) -> str:
         """The part of a name before the task: `bistar-4x128`."""
-        kind = ("bi" if self.bidirectional else "") + ("conv" if self.kernel else "")
+        parts = ("bi" if self.bidirectional else "", "block" if self.block else "", "conv" if self.kernel else "")
+        kind = "".join(parts)
         return f"{kind}{self.cell}-{self.layers}x{self.units}"
 
 

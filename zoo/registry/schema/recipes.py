@@ -11,12 +11,20 @@ from .base import Count, Key, Positive, Rate, Seq, Spec, Text
 class Optimizer(Spec):
     """An optimizer and its constants."""
 
+<<<<<<< HEAD
     name: Literal["adam", "rmsprop", "sgd"]
     lr: Positive  # learning rate
+=======
+    name: Literal["adam", "adamw", "rmsprop", "sgd"]
+    lr: Positive
+>>>>>>> 804664e (Blocks around recurrent layers; a linear recurrence's last state in closed form)
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
     momentum: Rate = 0.0  # for SGD and RMSprop
     weight_decay: Rate = 0.0
+    recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Multiple of the rate for the parameters that a cell has outside its projections, such as an LRU's decays and phases;
+    they then have no weight decay (Orvieto et al. 2023, section 4)."""
 
 
 class Schedule(Spec):

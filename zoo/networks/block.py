@@ -1,0 +1,188 @@
+"""What surrounds a recurrent layer in a deep network: normalisation, residual connections, gate and feed-forward network.
+
+Sequences are (time, batch, channels, ...) here, as in layer.py. Everything acts on each time step by itself, so a readout
+that needs one step computes one step. Only the short convolution of a direction (CausalConvolution) looks back in time.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..cells.projections import Projection, ProjectionFactory, along
+from ..registry.schema.blocks import BlockSpec
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu, "relu": F.relu, "sigmoid": torch.sigmoid, "silu": F.silu,
+}  # fmt: skip
+
+
+class Norm(nn.Module):
+    """Normalises the channels of each time step and position: "layer", "rms", or "batch", over all valid time steps too."""
+
+    def __init__(self, kind: str, channels: int, axis: int):
+        super().__init__()
+        make = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": nn.BatchNorm1d}[kind]
+        self.norm = make(channels)
+        if kind == "batch":  # a count of batches is for averages over all of them; these have a momentum
+            self.norm.num_batches_tracked = None
+        self.kind, self.axis = kind, axis
+
+    def reset_parameters(self) -> None:
+        """Set the normalisation to no scaling and no shift."""
+        ones, zeros = ("weight", "running_var"), ("bias", "running_mean")
+        for names, value in ((ones, 1.0), (zeros, 0.0)):
+            for name in names:
+                if isinstance(tensor := getattr(self.norm, name, None), Tensor):
+                    nn.init.constant_(tensor, value)
+
+    def forward(
+        self,
+        x: Tensor,  # (time, batch, channels, ...), or (batch, channels, ...)
+        lengths: Tensor | None = None,  # (batch,)
+    ) -> Tensor:
+        x = x.movedim(self.axis, -1)
+        if self.kind != "batch":
+            y = self.norm(x)
+        elif lengths is None or not self.training:
+            y = self.norm(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+        else:  # padding must not count
+            valid = torch.arange(len(x), device=x.device)[:, None] < lengths
+            y = x.clone()
+            y[valid] = self.norm(x[valid].flatten(0, -2)).view_as(x[valid])
+        return y.movedim(-1, self.axis)
+
+
+class CausalConvolution(nn.Module):
+    """y_t = sum over j < k of w_j x_{t-j}, plus a bias, for each channel by itself: a short memory before the recurrence.
+
+    Its state is the k - 1 inputs before a step, (batch, (k - 1) * channels, ...), oldest first.
+    """
+
+    def __init__(self, channels: int, steps: int, axis: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(steps, channels))
+        self.bias = nn.Parameter(torch.empty(channels))
+        self.axis = axis
+
+    def initial_state(self, shape: torch.Size) -> Tensor:
+        """Return zeros for a batch of inputs of this shape, (batch, channels, ...), in the precision of the weights."""
+        steps, channels = self.weight.shape
+        return self.weight.new_zeros(shape[0], (steps - 1) * channels, *shape[2:])
+
+    def forward(
+        self,
+        x: Tensor,  # (time, batch, channels, ...)
+        window: Tensor,  # the state
+        lengths: Tensor | None = None,  # (batch,)
+        tbptt_steps: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the convolved sequence, and the window after each sequence's end."""
+        steps, channels = self.weight.shape
+        past = window.to(x.dtype).unflatten(1, (steps - 1, channels)).movedim(1, 0)
+        joined = torch.cat([past, x])
+        parts = []
+        for begin in range(0, len(x), tbptt_steps or len(x)):  # no gradient from one part to the one before
+            before = joined[begin:][: steps - 1]
+            part = x[begin:][: tbptt_steps or len(x)]
+            parts.append(self._convolve(torch.cat([before.detach() if begin else before, part])))
+        y = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if lengths is None:
+            last = joined[len(x) :]
+        else:
+            times = lengths + torch.arange(steps - 1, device=x.device)[:, None]
+            last = joined[times, torch.arange(len(lengths), device=x.device)]
+        return y, last.movedim(0, 1).flatten(1, 2)
+
+    def _convolve(self, x: Tensor) -> Tensor:
+        """Return the filtered sequence, as long as x, (k - 1 + time, batch, channels, ...), less the first k - 1 steps."""
+        channels = len(self.bias)
+        rows = x.movedim(0, -1).movedim(1, -2)  # (batch, ..., channels, time)
+        filters = self.weight.flip(0).mT[:, None].to(x.dtype)
+        y = F.conv1d(rows.flatten(0, -3), filters, self.bias.to(x.dtype), groups=channels)
+        return y.unflatten(0, rows.shape[:-2]).movedim(-2, 1).movedim(-1, 0)
+
+
+class Block(nn.Module):
+    """What a recurrent layer reads, and what becomes of its output; see BlockSpec for the equations.
+
+    `read` and `write` surround the layer's scan. The lowest block maps the network's input to the width of all blocks, and
+    the highest one normalises what the readout reads if the blocks normalise before their layers.
+    """
+
+    def __init__(
+        self,
+        spec: BlockSpec,
+        inputs: int,  # channels of what the block reads
+        outputs: int,  # channels that the recurrent layer puts out
+        image: bool,  # whether the network is convolutional
+        dropout: float,
+        first: bool,
+        last: bool,
+    ):
+        super().__init__()
+        self.spec = spec
+        pointwise = ProjectionFactory(0, 1 if image else None, False)
+        axis, width = pointwise.axis, spec.width or outputs
+
+        def linear(read: int, put_out: int) -> Projection:
+            return pointwise.between(read, put_out, bias=True, norm=False)
+
+        def norm(needed: object = True) -> Norm | None:
+            return Norm(spec.norm, width, axis) if spec.norm and needed else None
+
+        before = spec.norm_position == "before"
+        reads_raw = first and not spec.residual and spec.width is None
+        self.enter = linear(inputs, width) if first and not reads_raw else None
+        self.reads = inputs if reads_raw else width
+        self.norm = norm(not (reads_raw and before))
+        self.gate = linear(self.reads, outputs) if spec.gate else None
+        self.output = linear(outputs, width) if spec.gate or outputs != width else None
+        hidden = spec.feed_forward.width if spec.feed_forward else 0
+        self.feed_forward_norm = norm(hidden)
+        self.up = linear(width, hidden) if hidden else None
+        self.up_gate = linear(width, hidden) if spec.feed_forward and spec.feed_forward.gated else None
+        self.down = linear(hidden, width) if hidden else None
+        self.final_norm = norm(last and before)
+        self.dropout = nn.Dropout(dropout)
+
+    def projections(self) -> Iterator[Projection]:
+        """Return the block's linear maps."""
+        return (m for m in self.children() if isinstance(m, Projection))
+
+    def read(
+        self,
+        x: Tensor,  # (time, batch, channels, ...), or one step, (batch, channels, ...)
+        lengths: Tensor | None = None,  # (batch,)
+    ) -> tuple[Tensor, Tensor]:
+        """Return the residual branch, and what the recurrent layer reads."""
+        x = x if self.enter is None else self.enter(x)
+        before = self.norm is not None and self.spec.norm_position == "before"
+        return x, self.norm(x, lengths) if before else x  # type: ignore[misc]
+
+    def write(
+        self,
+        x: Tensor,  # the residual branch
+        read: Tensor,  # what the recurrent layer read
+        h: Tensor,  # what it put out
+        lengths: Tensor | None = None,  # (batch,)
+    ) -> Tensor:
+        """Return what the block puts out."""
+        spec = self.spec
+        after = spec.norm_position == "after"
+        if spec.activation is not None:
+            h = ACTIVATIONS[spec.activation](h)
+        if self.gate is not None:
+            h = h * ACTIVATIONS[spec.gate or ""](self.gate(read))
+        h = self.dropout(h if self.output is None else self.output(h))
+        x = x + h if spec.residual else h
+        if after and self.norm is not None:
+            x = self.norm(x, lengths)
+        if self.up is not None and self.down is not None:
+            u = x if after or self.feed_forward_norm is None else self.feed_forward_norm(x, lengths)
+            hidden = ACTIVATIONS[spec.feed_forward.activation](self.up(u))  # type: ignore[union-attr]
+            x = x + self.dropout(self.down(hidden if self.up_gate is None else hidden * self.up_gate(u)))
+            if after and self.feed_forward_norm is not None:
+                x = self.feed_forward_norm(x, lengths)
+        return x if self.final_norm is None else self.final_norm(x, lengths)
