@@ -30,6 +30,10 @@ NUMBERS = {
     "states": (2,),
     "heads": (2,),
     "rank": (2,),
+    "expand": (1, 2),
+    "min_radius": (0.9,),
+    "max_radius": (0.999,),
+    "max_phase": (6.2832,),
 }
 """The values that the tests give to numeric options of cells, and to options that set start values only."""
 

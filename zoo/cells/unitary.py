@@ -8,8 +8,6 @@ import random
 from functools import cache, partial
 from typing import Any
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 

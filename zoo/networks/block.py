@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..cells.projections import Projection, ProjectionFactory, along
+from ..cells.projections import Projection, ProjectionFactory
 from ..registry.schema.blocks import BlockSpec
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -18,15 +18,25 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }  # fmt: skip
 
 
+class BatchNorm(nn.Module):
+    """Batch normalisation of rows, (n, channels), without the count of batches that torch's module adds to checkpoints."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.weight, self.bias = (nn.Parameter(torch.empty(channels)) for _ in range(2))
+        self.register_buffer("running_mean", torch.empty(channels))
+        self.register_buffer("running_var", torch.empty(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training)  # type: ignore[arg-type]
+
+
 class Norm(nn.Module):
     """Normalises the channels of each time step and position: "layer", "rms", or "batch", over all valid time steps too."""
 
     def __init__(self, kind: str, channels: int, axis: int):
         super().__init__()
-        make = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": nn.BatchNorm1d}[kind]
-        self.norm = make(channels)
-        if kind == "batch":  # a count of batches is for averages over all of them; these have a momentum
-            self.norm.num_batches_tracked = None
+        self.norm = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": BatchNorm}[kind](channels)
         self.kind, self.axis = kind, axis
 
     def reset_parameters(self) -> None:

@@ -10,8 +10,9 @@ from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
 from .kernels import streaming
-from .layer import Direction, LayerInput, LayerOutputs, LazyEmbedding, stacked
+from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
+from .outputs import LayerOutputs
 from .stack import LayerRecord, NetworkState, SequenceNetwork
 from .stream import Stream
 

@@ -17,8 +17,9 @@ from . import kernels
 from .block import Block
 from .kernels import wavefront
 from .kernels.shared import intercepted
-from .layer import Direction, Layer, LayerInput, LayerOutputs, LazyEmbedding, Outputs, Scan, stacked
+from .layer import Direction, Layer, LayerInput, LazyEmbedding, Outputs, Scan, stacked
 from .network import Network, mask, mean_of_sum, shape_text, sum_over_time
+from .outputs import LayerOutputs
 
 NetworkState = tuple[State, ...]
 """One tuple per layer, each of (batch, units, ...) tensors; a network whose readout is "mean" adds (sum, count)."""
@@ -118,8 +119,8 @@ class Stack:
             part = x[:, begin : begin + every]
             outputs, residual, read, state = checkpoint(self._part, part, state, rest, use_reentrant=False)
             parts.append((outputs, residual, read))
-        joined = [None if parts[0][i] is None else torch.cat([part[i] for part in parts]) for i in range(3)]
-        return LayerOutputs(self.layers[-1], joined[0], state[-1], lengths, *joined[1:]), state
+        outputs, *around = (None if column[0] is None else torch.cat(column) for column in zip(*parts, strict=True))
+        return LayerOutputs(self.layers[-1], outputs, state[-1], lengths, *around), state  # type: ignore[arg-type]
 
     def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Any, ...]:
         """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
@@ -134,10 +135,8 @@ class Stack:
         if torch.compiler.is_exporting():  # a graph has no use for code of ours
             backend = "plain"
         blocks = self.config.architecture.block is not None
-        if isinstance(x, LazyEmbedding) and blocks:
-            x = x.vectors()
         if isinstance(x, LazyEmbedding):
-            fused_scan = None if backend == "plain" else kernels.layer_scan(self.layers, x)
+            fused_scan = None if backend == "plain" or blocks else kernels.layer_scan(self.layers, x)
             if fused_scan is not None:
                 return self.scan_layers(x, state, lengths, fused_scan)
             x = x.vectors()
@@ -145,21 +144,21 @@ class Stack:
             more_between = blocks or (self.dropout.training and self.dropout.p > 0)
             stack_scan = None if more_between else kernels.stack_scan(self.layers, x)
             if stack_scan is not None:
-                return self._top(*stack_scan(x.transpose(0, 1), state, lengths, tbptt_steps), lengths)
+                return self._top(stack_scan(x.transpose(0, 1), state, lengths, tbptt_steps), lengths)
             fused_scan = kernels.layer_scan(self.layers, x)
             if fused_scan is not None:
                 last = kernels.last_step_scan(fused_scan) if last_only and self.layers[-1].merge is None else None
                 return self.scan_layers(x, state, lengths, fused_scan, scan_top=last)
             every_step_counts = lengths is None and tbptt_steps is None and not more_between
             if every_step_counts and not intercepted() and wavefront.supports(self.layers):
-                return self._top(*wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
+                return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
             if backend == "fused":
                 raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
         return self.scan_layers(x, state, lengths, Direction.scan)
 
-    def _top(
-        self, outputs: Outputs, final: NetworkState, lengths: Tensor | None
-    ) -> tuple[LayerOutputs, NetworkState]:
+    def _top(self, scanned: tuple[Outputs, NetworkState], lengths: Tensor | None) -> tuple[LayerOutputs, NetworkState]:
+        """Return what `run` returns of a scan of all layers at once."""
+        outputs, final = scanned
         return LayerOutputs(self.layers[-1], outputs, final[-1], lengths), final
 
     def scan_layers(
@@ -184,7 +183,12 @@ class Stack:
             final.append(end)
             keep_read = records is not None or layer.block is not None
             top = LayerOutputs(
-                layer, outputs if records is None else list(outputs), end, lengths, residual, read if keep_read else None  # type: ignore[arg-type]
+                layer,
+                outputs if records is None else list(outputs),
+                end,
+                lengths,
+                residual,
+                read if keep_read else None,  # type: ignore[arg-type]
             )
             if at_end:
                 top = top.of_last_step()

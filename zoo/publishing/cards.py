@@ -185,6 +185,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
             for name in ("dropout", "recurrent_dropout", "zoneout")
         ),
         ("layer norm", "yes" if spec.layer_norm else ""),
+        ("block", spec.block.text if spec.block else ""),
         ("parameters", f"{count.parameters:,}"),
         ("multiply-adds", f"{count.multiply_adds:,} {'an example' if task.readout == 'none' else 'a sequence'}"),
         ("initialisation", spec.init.text(spec.cell)),

@@ -21,7 +21,9 @@ def _check_weight_init(name: str) -> str:
     raise fault(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
 
 
-SPELLING = re.compile(r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})")
+SPELLING = re.compile(
+    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})"
+)
 """How an architecture is spelt, see Architecture.from_name."""
 NO_TASK = "none"
 """The task of a network that is built for none of the registry."""

@@ -11,13 +11,8 @@ from .base import Count, Key, Positive, Rate, Seq, Spec, Text
 class Optimizer(Spec):
     """An optimizer and its constants."""
 
-<<<<<<< HEAD
-    name: Literal["adam", "rmsprop", "sgd"]
-    lr: Positive  # learning rate
-=======
     name: Literal["adam", "adamw", "rmsprop", "sgd"]
-    lr: Positive
->>>>>>> 804664e (Blocks around recurrent layers; a linear recurrence's last state in closed form)
+    lr: Positive  # learning rate
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
     momentum: Rate = 0.0  # for SGD and RMSprop
