@@ -30,7 +30,7 @@ NUMBERS = {
     "states": (2,),
     "heads": (2,),
     "rank": (2,),
-    "expand": (1, 2),
+    "expand": (2,),
     "min_radius": (0.9,),
     "max_radius": (0.999,),
     "max_phase": (6.2832,),

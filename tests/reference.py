@@ -402,9 +402,10 @@ def rg_lru(w: Weights, x: Tensor, state: State) -> State:
     return (a * h + torch.sqrt(1 - a * a) * (sigmoid(xi) * xx),)
 
 
-def lru(w: Weights, x: Tensor, state: State) -> State:
+def lru(w: Weights, x: Tensor, state: State, expand: int = 1, **start_values: object) -> State:
     """Orvieto et al. 2023, in complex numbers. C = C_1 - i C_2 in the columns of the output weight; the state is z / gamma."""
-    (_, c), (xr, xi, xd) = state, inputs(w, x, 3)
+    (_, c), blocks = state, inputs(w, x, 2 * expand + 1)
+    xr, xi, xd = torch.cat(blocks[:expand], 1), torch.cat(blocks[expand:-1], 1), blocks[-1]
     nu, theta = w["cell.decay"].exp(), w["cell.phase"].exp()
     lam = torch.exp(torch.complex(-nu, theta))
     gamma = torch.sqrt(1 - lam.abs() ** 2)

@@ -20,7 +20,8 @@ class Operator(Direction):
 
     def __init__(self, direction: Direction):
         nn.Module.__init__(self)
-        self.input, self.cell, self.units = direction.input, direction.cell, direction.units
+        self.convolution, self.input, self.cell = direction.convolution, direction.input, direction.cell
+        self.units, self.options, self.input_channels = direction.units, direction.options, direction.input_channels
         self.zoneout, self.recurrent_dropout = direction.zoneout, direction.recurrent_dropout
         self.kind, self.attributes, matrices = _operator(direction)
         for name, tensor in zip(("weight", "recurrence", "bias"), matrices, strict=True):

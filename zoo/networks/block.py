@@ -58,7 +58,7 @@ class Norm(nn.Module):
         elif lengths is None or not self.training:
             y = self.norm(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
         else:  # padding must not count
-            valid = torch.arange(len(x), device=x.device)[:, None] < lengths
+            valid = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
             y = x.clone()
             y[valid] = self.norm(x[valid].flatten(0, -2)).view_as(x[valid])
         return y.movedim(-1, self.axis)
@@ -92,17 +92,17 @@ class CausalConvolution(nn.Module):
         steps, channels = self.weight.shape
         past = window.to(x.dtype).unflatten(1, (steps - 1, channels)).movedim(1, 0)
         joined = torch.cat([past, x])
-        parts = []
-        for begin in range(0, len(x), tbptt_steps or len(x)):  # no gradient from one part to the one before
-            before = joined[begin:][: steps - 1]
-            part = x[begin:][: tbptt_steps or len(x)]
-            parts.append(self._convolve(torch.cat([before.detach() if begin else before, part])))
-        y = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if tbptt_steps is None:
+            y = self._convolve(joined)
+        else:  # no gradient from one part to the one before
+            befores = (joined[begin:][: steps - 1] for begin in range(0, len(x), tbptt_steps))
+            parts = zip(befores, x.split(tbptt_steps), strict=True)
+            y = torch.cat([self._convolve(torch.cat([b.detach() if i else b, p])) for i, (b, p) in enumerate(parts)])
         if lengths is None:
-            last = joined[len(x) :]
+            last = joined[x.shape[0] :]
         else:
             times = lengths + torch.arange(steps - 1, device=x.device)[:, None]
-            last = joined[times, torch.arange(len(lengths), device=x.device)]
+            last = joined[times, torch.arange(lengths.shape[0], device=x.device)]
         return y, last.movedim(0, 1).flatten(1, 2)
 
     def _convolve(self, x: Tensor) -> Tensor:

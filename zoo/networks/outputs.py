@@ -63,4 +63,4 @@ class LayerOutputs:
         """Return each sequence's own last step, (batch, ...)."""
         if self.lengths is None:
             return outputs[-1]
-        return stacked(outputs)[self.lengths - 1, torch.arange(len(self.lengths), device=self.lengths.device)]
+        return stacked(outputs)[self.lengths - 1, torch.arange(self.lengths.shape[0], device=self.lengths.device)]
