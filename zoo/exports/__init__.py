@@ -1,8 +1,12 @@
 """Networks as files for other runtimes: `zoo.export`."""
 
 import hashlib
+import logging
 import os
 import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,13 +128,15 @@ def _write(
     step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
     path = folder / f"{fixed.config.name}{step}.{row.extension}"
     try:
-        row.write(Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize))
+        with _quiet():
+            row.write(Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize))
     except (OSError, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever an exporter raises
         raise ExportError(f"{fixed.config.name} could not be written as {row.title}: {first_line(error)}") from error
     try:
-        checked = check(row.runtime(path, fixed, kind), reference, kind)
+        with _quiet():
+            checked = check(row.runtime(path, fixed, kind), reference, kind)
     except ExportError as error:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
     size = sum(part.stat().st_size for part in folder.glob(f"{path.stem}.*"))
@@ -146,3 +152,17 @@ def _weights_sha256(network: Network) -> str:
     """Return the sha256 of the model.safetensors that `save` would write."""
     state = {name: tensor.detach().cpu().float().contiguous() for name, tensor in network.state_dict().items()}
     return hashlib.sha256(save(state, metadata={"format": "pt"})).hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what exporters say of themselves."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,7 +1,7 @@
 """The table FORMATS: what networks can be written as, and what each format cannot hold."""
 
 from ..registry.schema import Config
-from . import onnx, pt2
+from . import executorch, onnx, openvino, pt2
 from .base import Format
 
 GRAPHS = ("sequence", "step")
@@ -32,5 +32,13 @@ FORMATS: dict[str, Format] = {
     "onnx": Format(
         "ONNX", "onnx", GRAPHS, "export-onnx", ("onnx", "onnxscript", "onnxruntime"), nothing, onnx.write,
         onnx.ONNXRuntime, quantizes=True, opsets=onnx.OPSETS,
+    ),
+    "openvino": Format(
+        "OpenVINO", "xml", GRAPHS, "export-openvino", ("onnx", "onnxscript", "openvino"), nothing, openvino.write,
+        openvino.OpenVINORuntime,
+    ),
+    "executorch": Format(
+        "ExecuTorch", "pte", GRAPHS, "export-executorch", ("executorch",), nothing, executorch.write,
+        executorch.ExecuTorchRuntime,
     ),
 }  # fmt: skip

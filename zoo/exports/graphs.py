@@ -25,7 +25,7 @@ class Graph:
     inputs: dict[str, Tensor]
     """An example of every input, by name."""
     outputs: tuple[str, ...]
-    dynamic: tuple[dict[int, Dim], ...]
+    dynamic: tuple[dict[int, object], ...]
     """The dimensions of each input that may change."""
 
     def trace(self) -> ExportedProgram:
@@ -71,21 +71,25 @@ class _Whole(nn.Module):
         return self.network(*inputs)
 
 
-def graph(network: Network, kind: str) -> Graph:
-    """Return a graph of a network, of kind "sequence" or "step". A step needs a network that can take one."""
-    batch, time = Dim("batch", min=1), Dim("time", min=1)
+def graph(network: Network, kind: str, *, single: bool = False, most: int | None = None) -> Graph:
+    """Return a graph of a network, of kind "sequence" or "step". A step needs a network that can take one.
+
+    single: for a batch of one only. most: the largest number of steps, for runtimes that plan their memory.
+    """
+    size, batch = (1, Dim.STATIC) if single else (BATCH, Dim("batch", min=1))
+    time = Dim("time", min=1, max=most)
     steps = (TIME,) if kind == "sequence" and network.interface.readout != "none" else ()
-    shape = (BATCH, *steps, *network.interface.input)
+    shape = (size, *steps, *network.interface.input)
     x = torch.zeros(shape) if network.embedding is None else torch.zeros(shape, dtype=torch.int64)
     inputs, dynamic = {"x": x}, [{0: batch, 1: time} if steps else {0: batch}]
     if steps:
         parts = (2,) if isinstance(network, StoryReader) else ()
-        inputs["lengths"] = torch.ones(BATCH, *parts, dtype=torch.int64)
+        inputs["lengths"] = torch.ones(size, *parts, dtype=torch.int64)
     if not isinstance(network, RecurrentNetwork):
         dynamic += [{0: batch}] * (len(inputs) - 1)
         return Graph(kind, _Whole(network), inputs, ("logits",), tuple(dynamic))
     states = state_names(network)
-    inputs |= zip(states, (s for layer in network.initial_state(BATCH) for s in layer), strict=True)
+    inputs |= zip(states, (s for layer in network.initial_state(size) for s in layer), strict=True)
     dynamic += [{0: batch}] * (len(inputs) - 1)
     module = _Sequence(network) if kind == "sequence" else _Step(network)
     return Graph(kind, module, inputs, ("logits", *(f"new_{name}" for name in states)), tuple(dynamic))

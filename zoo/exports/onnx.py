@@ -1,10 +1,7 @@
 """ONNX: the operators LSTM, GRU and RNN where they compute the cell's equations, and the operator Scan for all others."""
 
 import copy
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +40,10 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
     """Write a graph, with the rest of what a job says."""
     import onnx_ir
 
-    with _quiet():
-        program = torch.onnx.export(
-            described.trace(), (), input_names=list(described.inputs), output_names=list(described.outputs),
-            opset_version=job.opset or DEFAULT_OPSET, verbose=False,
-        )  # fmt: skip
+    program = torch.onnx.export(
+        described.trace(), (), input_names=list(described.inputs), output_names=list(described.outputs),
+        opset_version=job.opset or DEFAULT_OPSET, verbose=False,
+    )  # fmt: skip
     assert program is not None
     model = program.model
     model.producer_name, model.producer_version = "rnnzoo", __version__
@@ -149,17 +145,3 @@ class ONNXRuntime(GraphRuntime):
     def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:
         outputs = self.session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
         return [torch.from_numpy(output) for output in outputs]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what torch's exporter says of itself."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

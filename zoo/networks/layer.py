@@ -145,7 +145,8 @@ class Direction(nn.Module):
         prepared = self.cell.prepare(self.input(x))
         with self.hold_projections(x[0]):
             state = self.cell.matched(state, prepared[0].dtype)  # in a loop a state keeps its dtype
-            return loop(_Step(self, lengths), state, (torch.arange(x.shape[0], device=x.device), *prepared))
+            running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths
+            return loop(_Step(self), state, (running, *prepared))
 
     @contextmanager
     def hold_projections(
@@ -166,18 +167,20 @@ class Direction(nn.Module):
 
 
 class _Step(nn.Module):
-    """One step of a direction, in which sequences that have ended keep their state."""
+    """One step of a direction for `loop`, in which sequences that have ended keep their state."""
 
-    lengths: Tensor | None
-
-    def __init__(self, direction: Direction, lengths: Tensor | None):
+    def __init__(self, direction: Direction):
         super().__init__()
         self.direction = direction
-        self.register_buffer("lengths", lengths)
 
-    def forward(self, state: State, t: Tensor, *x: Tensor) -> State:
+    def forward(
+        self,
+        state: State,
+        running: Tensor | None,  # (batch,), bool
+        *x: Tensor,
+    ) -> State:
         new_state = self.direction.step(x, state)
-        return new_state if self.lengths is None else while_running(t < self.lengths, new_state, state)
+        return new_state if running is None else while_running(running, new_state, state)
 
 
 Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Outputs, State]]

@@ -14,7 +14,7 @@ from ..utils import torch_internals
 def loop(
     step: nn.Module,  # step(state, *inputs of one time step) returns the new state
     state: State,
-    inputs: Sequence[Tensor],  # each (time, ...)
+    inputs: Sequence[Tensor | None],  # each (time, ...); None is the same at every step
 ) -> tuple[Tensor, State]:
     """Return the first state after every step, (time, ...), and the final state.
 
@@ -23,19 +23,22 @@ def loop(
     tensors = dict(step.named_parameters()) | dict(step.named_buffers())
     projections = [m for m in step.modules() if isinstance(m, Projection)]
     held = [(p, name) for p in projections for name in ("held_matrix", "mask") if getattr(p, name) is not None]
-    states, ends = len(state), len(state) + len(inputs)
+    given = [part for part in inputs if part is not None]
+    states, ends = len(state), len(state) + len(given)
 
     def body(*arguments: Tensor) -> list[Tensor]:
         constants = arguments[ends:]
         for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
             setattr(projection, name, value)
         parameters = dict(zip(tensors, constants, strict=False))
-        new_state = functional_call(step, parameters, (arguments[:states], *arguments[states:ends]))
+        x = iter(arguments[states:ends])
+        parts = [None if part is None else next(x) for part in inputs]
+        new_state = functional_call(step, parameters, (arguments[:states], *parts))
         return [*new_state, new_state[0].clone()]  # no two results may share memory
 
     constants = [*tensors.values(), *(getattr(projection, name) for projection, name in held)]
     try:
-        *final, outputs = torch_internals.loop(body, list(state), list(inputs), tuple(constants))
+        *final, outputs = torch_internals.loop(body, list(state), given, tuple(constants))
     finally:
         for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
             setattr(projection, name, value)
