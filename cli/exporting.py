@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from zoo.errors import RequestError
 
-from .arguments import AsJson, complete_name
-from .output import columns, emit, say
+from .arguments import AsJson, complete_name, expand
+from .output import columns, dumped, emit, say
 
 
 class GraphChoice(StrEnum):
@@ -33,23 +33,75 @@ def export(
     ] = None,
     opset: Annotated[int | None, Option(help="Version of ONNX's operators (default: 20).", metavar="N")] = None,
     quantize: Annotated[str | None, Option(help="int8: store 8-bit weights, with a scale for each row.")] = None,
-    out: Annotated[Path, Option(help="Folder of the files.")] = Path(),
+    out: Annotated[Path | None, Option(help="Folder of the files (default: this one).")] = None,
+    list_: Annotated[
+        bool,
+        Option(
+            "--list", help="Print which formats can hold which models (NAME may be a pattern), and what was measured."
+        ),
+    ] = False,
+    pin: Annotated[
+        bool, Option("--pin", help="Write to cards/NAME and pin the files, so that a push carries them (maintainers).")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a model for another runtime, and run it there before anybody gets it.
 
     The files are NAME.EXTENSION, NAME.step.EXTENSION and, of a model that reads text, NAME.vocabulary.txt.
     """
+    if list_:
+        data = matrix(name or "*")
+        emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
+            (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
+        ]))  # fmt: skip
+        return
     if name is None:
         raise RequestError("Name a model to export; see `rnnzoo list --pretrained`.")
 
+    if pin and out is not None:
+        raise RequestError("--pin writes to cards/NAME: leave out --out.")
+
     from zoo import exports
 
-    written = exports.export(name, format, graph=graph and graph.value, out=out, opset=opset, quantize=quantize)
+    options = {"format": format, "graph": graph and graph.value, "opset": opset, "quantize": quantize}
+    if pin:
+        from zoo.publishing import release
+
+        written = release.release_exports(name, **options)
+        say(f"Pinned in cards/lock.json. Next: rnnzoo push {name} --dry-run")
+    else:
+        written = exports.export(name, out=out or Path(), **options)  # type: ignore[arg-type]
     rows = [(str(w.path), w.graph, f"{w.bytes:,}", f"{w.checked.difference:.1e}") for w in written]
     data = [{**asdict(w), "path": str(w.path)} for w in written]
     emit(data, as_json, columns(("FILE", "GRAPH", "BYTES", "DIFFERENCE"), rows))
     say(f"Each file was run at {_lengths(written[0].checked.lengths)}, and compared with the equations in float64.")
+
+
+def matrix(pattern: str) -> list[dict[str, Any]]:
+    """Return, for every model with weights that matches, what each format can hold, with what was measured of it.
+
+    Raises UnknownNameError if no model with weights matches.
+    """
+    from zoo import exports, registry
+    from zoo.exports import rows
+    from zoo.exports.formats import FORMATS, GRAPHS
+
+    measured: dict[tuple[str, str], list[rows.Row]] = {}
+    for row in rows.read():
+        measured.setdefault((row.model, row.format), []).append(row)
+    table = []
+    for model in expand([pattern]):
+        config, cells = registry.find(model).config, {}
+        for format in FORMATS:
+            reasons = {kind: exports.why_not(config, format, kind) for kind in GRAPHS}
+            graphs = [kind for kind, reason in reasons.items() if reason is None]
+            kept = measured.get((model, format), [])
+            full = next((row for row in kept if row.quantize is None), None)
+            note = "" if full is None else f" ({full.different} of {full.n:,} differ)"
+            cells[format] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
+                             "text": f"{' '.join(graphs)}{note}" if graphs else "-"}  # fmt: skip
+        table.append({"model": model, "formats": cells})
+    return table
 
 
 def _lengths(lengths: tuple[int, ...]) -> str:

@@ -31,6 +31,11 @@ def evaluate(
     limit: Annotated[int | None, number("Measure only on the first N examples.")] = None,
     batch_size: Annotated[int, number("Examples per batch.")] = 500,
     device: Device = None,
+    runtime: Annotated[
+        str | None,
+        Option(help="Measure an exported file in its own runtime: pt2, onnx, openvino, executorch, c, wasm."),
+    ] = None,
+    quantize: Annotated[str | None, Option(help="int8: measure with 8-bit weights.")] = None,
     record: Annotated[bool, Option("--record", help="Store the result beside the checkpoint.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,13 +55,15 @@ def evaluate(
     _say_if_slow(device)
     with progress(f"eval {name}") as bar:
         result = evaluation.evaluate(
-            name, split=split.value, limit=limit, batch_size=batch_size, device=device, report=bar
-        )
+            name, split=split.value, limit=limit, batch_size=batch_size, device=device, runtime=runtime,
+            quantize=quantize, report=bar,
+        )  # fmt: skip
     # A user's own weights have no recorded seed, and are not compared with a paper's figure.
     comparable = reference.model is not None or result.seed is not None
     reported = registry.models()[result.model].reported if comparable and result.model in registry.models() else ()
     papers = registry.load_registry().papers
-    details = f"n = {result.n:,}, {result.device}, {result.seconds:g} s"
+    where = f"{runtime or 'torch'}{f', {quantize}' if quantize else ''}, " if runtime or quantize else ""
+    details = f"n = {result.n:,}, {where}{result.device}, {result.seconds:g} s"
     rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
     rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**result.model_dump(mode="json"), "reported": dumped(reported)}

@@ -74,6 +74,24 @@ def test_a_push_is_one_commit_of_a_list_of_files_and_a_pin(here: Here, run: Run)
     assert sources.pull(Reference.parse(NAME), here.pull_options).verified
 
 
+def test_exports_are_pinned_and_pushed_like_weights(here: Here, run: Run) -> None:
+    assert run("export", NAME, "--format", "pt2", "--pin")[0] == 0
+    (file,) = registry.find(NAME).weights.exports
+    assert file == f"{NAME}.pt2"
+    (row,) = push(here)
+    assert set(row.files) == {*PUSHED, file}
+    assert here.hub.repos[REPO].commits[row.commit][file] == (here.card / file).read_bytes()
+    assert set(registry.find(NAME).weights.exports) == {file}
+    load(NAME, device="cpu")
+    assert not here.hub.asked(rf"resolve/.*{file}")  # nobody needs it to load the weights
+    code, out, _ = run("verify", NAME, "--remote", "--json")
+    assert code == 0, out
+    (here.card / file).write_bytes(b"another")
+    with pytest.raises(CheckpointError, match=rf"{file} is not the pinned file"):
+        push(here)
+    assert run("verify", NAME)[0] == 1
+
+
 def test_the_same_bytes_again_make_no_commit(here: Here, run: Run) -> None:
     first = push(here)[0]
     here.hub.seen.clear()

@@ -5,6 +5,7 @@ Nothing here imports torch.
 
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,14 @@ class Evaluation(Spec):
     date: Text
     seconds: float
     command: Text
+
+
+class RuntimeEvaluation(Evaluation):
+    """A metric of the same weights in another runtime, or rounded to 8 bits."""
+
+    runtime: Text
+    """A format of zoo.exports, run in its own runtime; "torch" for the network itself."""
+    quantize: Literal["int8"] | None = None
 
 
 class Epoch(Spec):
@@ -112,9 +121,14 @@ class Results(Spec):
 
     training: Training | None = None
     evaluations: Seq[Evaluation] = ()
+    runtimes: Seq[RuntimeEvaluation] = ()
 
     def record(self, evaluation: Evaluation) -> "Results":
-        """Return a copy in which `evaluation` replaces an earlier one of the same split and metric."""
+        """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""
+        if isinstance(evaluation, RuntimeEvaluation):
+            fields = attrgetter("split", "metric", "runtime", "quantize")
+            others = tuple(e for e in self.runtimes if fields(e) != fields(evaluation))
+            return self.model_copy(update={"runtimes": (*others, evaluation)})
         key = (evaluation.split, evaluation.metric)
         kept = tuple(e for e in self.evaluations if (e.split, e.metric) != key)
         return self.model_copy(update={"evaluations": (*kept, evaluation)})
@@ -138,8 +152,9 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
     weights = folder / tensors.FILE
     sha256 = files.sha256(weights) if weights.is_file() else None
     results = read(folder)
-    evaluations = tuple(e for e in results.evaluations if sha256 in (None, e.checkpoint_sha256))
-    return results.model_copy(update={"evaluations": evaluations}), sha256
+    lists = {"evaluations": results.evaluations, "runtimes": results.runtimes}
+    kept = {name: tuple(e for e in each if sha256 in (None, e.checkpoint_sha256)) for name, each in lists.items()}
+    return results.model_copy(update=kept), sha256
 
 
 def parse(path: Path) -> Results:

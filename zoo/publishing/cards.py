@@ -7,7 +7,7 @@ import yaml
 
 from ..cells import cell_row
 from ..checkpoints import results
-from ..checkpoints.results import Evaluation, Results
+from ..checkpoints.results import Evaluation, Results, RuntimeEvaluation
 from ..registry import Entry, load_lock
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
@@ -16,6 +16,8 @@ from ..utils.text import markdown
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
+LOSS = 0.003
+"""The accuracy that a model may lose in another runtime or with 8-bit weights before its card warns of it."""
 
 
 def counts(name: str) -> Counts:
@@ -206,7 +208,25 @@ def _figures(entry: Entry, recorded: Results) -> str:
     for e in recorded.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))
+        rows += [
+            (f"measured, {e.split}, {runtime_text(r)}", value_text(r), _beside(r, e))
+            for r in recorded.runtimes
+            if (r.split, r.metric) == (e.split, e.metric)
+        ]
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
+
+
+def runtime_text(evaluation: RuntimeEvaluation) -> str:
+    """Return the runtime of an evaluation and the rounding of its weights in words."""
+    words = [*([] if evaluation.runtime == "torch" else [evaluation.runtime]), *filter(None, [evaluation.quantize])]
+    return ", ".join(words)
+
+
+def _beside(evaluation: RuntimeEvaluation, full: Evaluation) -> str:
+    """Return how a value was measured and, of an accuracy, what it has lost if that is more than LOSS."""
+    lost = full.value - evaluation.value
+    warning = f"; **{100 * lost:.2f} points less**" if full.metric == "accuracy" and lost > LOSS else ""
+    return f"`{evaluation.command}`, {evaluation.n:,} examples, {evaluation.date}{warning}"
 
 
 def _limits(entry: Entry, recorded: Results) -> str:

@@ -16,9 +16,9 @@ from ..diagnostics import drawing
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import analysis_pages, cards, comparison, lattices, pages, plots, speed
+from . import analysis_pages, cards, comparison, exported, lattices, pages, plots, speed
 
-TEMPLATES = ("README.md", "docs/models.md", "docs/speed.md")
+TEMPLATES = ("README.md", "docs/export.md", "docs/models.md", "docs/speed.md")
 """Pages that people write, with generated parts."""
 MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
@@ -54,6 +54,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
                 "models": pages.models_table(pretrained, root),
                 "papers": pages.papers_list(by_paper, root),
                 "speed": speed.section(root),
+                "exports": exported.section(),
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
     return texts

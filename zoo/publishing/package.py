@@ -36,7 +36,7 @@ def pack(entry: Entry) -> Package:
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
         raise CheckpointError(f"{entry.name}: no {configs.GOLDEN} is pinned. Release its training run's folder again.")
-    pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.files}
+    pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.every_file}
     configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
     if names := tensors.not_finite(pinned[tensors.FILE]):
         first = ", ".join(names[:5])
@@ -66,7 +66,7 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
     copies = sources.copies(model, pin, name)
     if not copies:
         raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
-    if problem := mismatch(copies[-1], pin.files[name]):
+    if problem := mismatch(copies[-1], pin.every_file[name]):
         raise CheckpointError(
             f"{copies[-1]} is not the pinned file: it {problem}; nothing was pushed. To pin a new checkpoint: rnnzoo release"
         )

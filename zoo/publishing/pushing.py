@@ -123,7 +123,7 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
     if options.tag and state.tagged is None:
         tag = options.tag
         hub.call(f"{repo}: tag {tag}", lambda: hub.api.create_tag(repo, tag=tag, revision=commit))
-    weights = Weights(repo=repo, revision=commit, files=pin.files)
+    weights = Weights(repo=repo, revision=commit, files=pin.files, exports=pin.exports)
     pinned = pull_request is None and _pin(name, weights, options)
     return Pushed(name, repo, url, commit, created, tuple(files), pull_request, pinned)
 

@@ -2,8 +2,9 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from .. import registry
+from .. import exports, registry
 from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import pin
 from ..checkpoints.references import Reference
@@ -51,6 +52,31 @@ def release(folder: Path) -> str:
     }))  # fmt: skip
     write_card(entry.name)
     return entry.name
+
+
+def release_exports(name: str, **options: Any) -> list[exports.Exported]:
+    """Export a registered model's weights into cards/NAME and pin the files, so that a push carries them.
+
+    options: those of zoo.export. A file of the same name is replaced. Raises what zoo.export raises, RequestError for an
+    installed package, and CheckpointError for a model without weights.
+    """
+    home = paths.writable("cards", name)
+    if registry.find(name).weights is None:
+        raise CheckpointError(f"{name} has no weights to export. To train it: rnnzoo train {name}")
+    written = exports.export(name, out=home, **options)
+    names = [each.path.name for each in written]
+    names += [bin.name for each in written if (bin := each.path.with_suffix(".bin")).exists()]
+    vocabulary = home / f"{name}.{configs.VOCABULARY}"
+    vocabulary.unlink(missing_ok=True)  # the checkpoint's own is pinned already
+
+    def with_exports(old: lock.Lock) -> lock.Lock:
+        weights = old.weights[name]
+        pins = {**(weights.exports or {}), **{each: pin(home / each) for each in names}}
+        return old.model_copy(update={"weights": {**old.weights, name: weights.model_copy(update={"exports": pins})}})
+
+    lock.update(with_exports)
+    registry.clear_caches()
+    return written
 
 
 def write_card(name: str) -> Path:

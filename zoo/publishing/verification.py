@@ -124,6 +124,8 @@ class _Checks:
 
     def bytes(self) -> str:
         copies = [item for copies in self.copies.values() for item in copies.items()]
+        for name, file in (self.pin.exports or {}).items():
+            copies += [(path, mismatch(path, file)) for path in sources.copies(self.entry.name, self.pin, name)]
         if problems := "; ".join(f"{path} {problem}" for path, problem in copies if problem):
             raise CheckpointError(
                 f"{problems}. To repair the cache: rnnzoo pull {self.entry.name}, or rnnzoo cache rm."
@@ -189,9 +191,9 @@ class _Checks:
 
         For a small file, the Hub knows only git's sha1, which is compared with that of a good copy on this machine.
         """
-        listing = hub.listing(self.pin.repo, list(self.pin.files), revision)
+        listing = hub.listing(self.pin.repo, list(self.pin.every_file), revision)
         problems = []
-        for name, file in self.pin.files.items():
+        for name, file in self.pin.every_file.items():
             remote = listing.get(name)
             if remote is None:
                 problems.append(f"{name} is missing")
@@ -199,7 +201,7 @@ class _Checks:
                 problems.append(f"{name} has {remote.size:,} bytes instead of {file.size:,}")
             elif remote.lfs is not None:
                 problems += [f"{name} has another sha256"] if remote.lfs.sha256 != file.sha256 else []
-            elif remote.blob_id != git_sha1(self.checkpoint.files[name].read_bytes()):
+            elif name in self.pin.files and remote.blob_id != git_sha1(self.checkpoint.files[name].read_bytes()):
                 problems.append(f"{name} has another sha1")
         return problems
 

@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..checkpoints import results
@@ -18,9 +19,9 @@ from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
 from ..errors import CheckpointError, RequestError
+from ..exports.running import running
 from ..networks import loading
-from ..networks.base import resolve_device
-from ..networks.network import Network
+from ..networks.base import ConfiguredModule, resolve_device
 from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target
 from ..registry.schema import Config, Task
@@ -41,12 +42,14 @@ class Measured:
 
 def evaluate(
     checkpoint: Checkpoint | str | os.PathLike[str], *, split: SplitName = "test", limit: int | None = None,
-    batch_size: int = BATCH_SIZE, device: str | None = None,
+    batch_size: int = BATCH_SIZE, device: str | None = None, runtime: str | None = None, quantize: str | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> results.Evaluation:  # fmt: skip
     """Measure the metric of a checkpoint's task on a split, or on the first `limit` examples of the split.
 
     checkpoint: a resolved Checkpoint, or what `load` takes. report(done, n) is called after every batch.
+    runtime: a format of zoo.exports, to measure the logits that its own runtime computes from a file (default: torch).
+    quantize: "int8" to measure with 8-bit weights. With either, the result is a RuntimeEvaluation.
 
     Raises what `load` raises; CheckpointError if a training run replaced the weights meanwhile; DataError if the data are
     missing or differ from the locked ones; and RequestError if the checkpoint does not fit its task, or for a batch size or
@@ -59,7 +62,7 @@ def evaluate(
     config = checkpoint.config
     task = task_of(config)
     version = _file_version(checkpoint.weights)
-    network = loading.assemble(checkpoint, device=resolve_device(device))
+    network = loading.assemble(checkpoint, device="cpu" if runtime else resolve_device(device))
     sha256 = checkpoint.weights_sha256
     if _file_version(checkpoint.weights) != version:  # a training goes on there
         raise CheckpointError(f"{checkpoint.weights} was replaced while it was read. Try again.")
@@ -68,13 +71,16 @@ def evaluate(
     if words != expected_words:
         raise RequestError(f"This checkpoint was trained with other words than those of {config.task}.")
     data = source.split(split)
-    began = time.monotonic()
-    measured = measure(network, data, task.target, batch_size, limit, report)
-    return results.Evaluation(
+    elsewhere: dict[str, Any] = {"runtime": runtime or "torch", "quantize": quantize} if runtime or quantize else {}
+    with running(network, runtime or "torch", quantize) if elsewhere else nullcontext(network) as measured_network:
+        began = time.monotonic()
+        measured = measure(measured_network, data, task.target, batch_size, limit, report)
+        seconds = time.monotonic() - began
+    return (results.RuntimeEvaluation if elsewhere else results.Evaluation)(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
         dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=_training_seed(checkpoint), versions=versions(),
-        device=device_name(network.device), date=today(), seconds=round(time.monotonic() - began, 2), command=command(),
+        device=device_name(network.device), date=today(), seconds=round(seconds, 2), command=command(), **elsewhere,
     )  # fmt: skip
 
 
@@ -151,7 +157,7 @@ def results_folder(reference: Reference) -> Path:
 
 
 @contextmanager
-def evaluating(network: Network) -> Iterator[None]:
+def evaluating(network: nn.Module) -> Iterator[None]:
     """Put a network into eval mode within the block; afterwards restore the mode of each module."""
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
@@ -164,7 +170,7 @@ def evaluating(network: Network) -> Iterator[None]:
 
 @torch.inference_mode()
 def measure(
-    network: Network, split: Split, target: Target, batch_size: int, limit: int | None = None,
+    network: ConfiguredModule, split: Split, target: Target, batch_size: int, limit: int | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
     """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples."""

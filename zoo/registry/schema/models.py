@@ -33,6 +33,9 @@ class Reported(Spec):
 FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
 
 
+ExportName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*\.(onnx|pt2|xml|bin|pte|h|wasm)$")]
+
+
 class PinnedFile(Spec):
     """The digest of a file, and its size in bytes."""
 
@@ -50,6 +53,14 @@ class Weights(Spec):
     """The last published commit, required parent of the next push; None if nothing was published."""
     files: dict[FileName, PinnedFile]
     """By name: model.safetensors, config.json, vocabulary.txt (of a network that reads text), check.safetensors (golden outputs)."""
+
+    exports: dict[ExportName, PinnedFile] | None = None
+    """Files of the same weights for other runtimes (zoo.exports). A push sends them; `load` does not need them."""
+
+    @property
+    def every_file(self) -> dict[str, PinnedFile]:
+        """The files of the checkpoint and its exports."""
+        return {**self.files, **(self.exports or {})}
 
     @model_validator(mode="after")
     def _all_files(self) -> "Weights":

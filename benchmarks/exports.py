@@ -1,0 +1,126 @@
+"""Compare exported files with the networks that they are of, on whole test sets, and time them in their own runtimes.
+
+`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8] [--limit N]` exports each model to each format
+that can hold it, and adds what it measures to cards/exports.json: bytes, the largest difference of a logit and the number of
+different answers on the test set, the metric, microseconds a step and milliseconds a sequence, both of one sequence and
+the least of several rounds. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
+"""
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cli.output import say
+from zoo import exports, load, registry
+from zoo.data import task_data
+from zoo.data.base import Split
+from zoo.errors import ExportError, RequestError
+from zoo.exports.base import Runtime
+from zoo.exports.formats import FORMATS, GRAPHS
+from zoo.exports.rows import Row, record
+from zoo.networks.golden import example_input
+from zoo.networks.network import Network
+from zoo.training.evaluation import score
+from zoo.utils import provenance
+
+ROUNDS, STEPS = 5, 200
+BATCH = 500
+
+
+@torch.inference_mode()
+def compare(network: Network, runtime: Runtime, split: Split, limit: int | None) -> dict[str, float]:
+    """Return what a runtime computes on a split beside what the network does."""
+    target = registry.load_registry().all_tasks[network.config.task].target
+    total = len(split) if limit is None else min(limit, len(split))
+    difference, different, sums = 0.0, 0, torch.zeros(3)
+    for indices in torch.arange(total).split(BATCH):
+        x, y, lengths = split.batch(indices, network.device)
+        expected, logits = network(x, lengths), runtime.sequence(x, lengths)[0]
+        difference = max(difference, float((logits - expected).abs().max()))
+        different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
+        sums += torch.stack(score(target, logits, y)).float()
+    _, metric, count = sums.tolist()
+    return {"n": total, "difference": difference, "different": different, "value": metric / count}
+
+
+@torch.inference_mode()
+def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[str, float]:
+    """Return microseconds a step, if there are any, and milliseconds a sequence as long as the task's."""
+    x, lengths = example_input(network)
+    x, lengths = x[:1], lengths[:1]
+    times = {"sequence_ms": 1e3 * least(lambda: sequence.sequence(x, lengths if lengths.numel() else None))}
+    if step is not None:
+        one = x[:, 0].contiguous()
+
+        def steps() -> None:
+            state = None
+            for _ in range(STEPS):
+                _, state = step.step(one, state)
+
+        times["step_us"] = 1e6 * least(steps) / STEPS
+    return times
+
+
+def least(run: Callable[[], object]) -> float:
+    """Return the least seconds of a call over ROUNDS, after one that is not timed."""
+    run()
+    best = math.inf
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - began)
+    return best
+
+
+def measure(name: str, format: str, quantize: str | None, limit: int | None, timed: bool) -> Row:
+    """Export a model, and return the row about its files. Raises RequestError for what the format cannot hold."""
+    network, task = load(name, device="cpu"), registry.find(name).task
+    kinds = [kind for kind in GRAPHS if exports.why_not(network.config, format, kind) is None]
+    if not kinds:
+        raise RequestError(f"{name} has no graph as {format}.")
+    with tempfile.TemporaryDirectory() as folder:
+        graph = "both" if len(kinds) > 1 else kinds[0]
+        written = exports.export(name, format, graph=graph, out=Path(folder), quantize=quantize)
+        opened = [FORMATS[format].runtime(each.path, network, each.graph) for each in written]
+        split = task_data(task, registry.load_registry().datasets[task.dataset]).split("test")
+        found = compare(network, opened[0], split, limit)
+        step = opened[-1] if "step" in kinds else None
+        times = seconds(network, opened[0], step) if timed else {}
+    about: dict[str, Any] = {**found, **times, "quantize": quantize}
+    return Row(
+        model=name, format=format, graphs=tuple(kinds), bytes=written[0].bytes,
+        date=provenance.today(), cpu=provenance.processor(), threads=torch.get_num_threads(),
+        metric=registry.metrics.TARGETS[task.target].metric, **about,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", help="models with weights, or patterns")
+    parser.add_argument("--format", nargs="+", default=list(FORMATS), choices=list(FORMATS))
+    parser.add_argument("--quantize", choices=["int8"])
+    parser.add_argument("--limit", type=int, help="measure on the first N examples only; the row is not kept")
+    parser.add_argument("--no-times", action="store_true", help="compare only")
+    options = parser.parse_args()
+    for name in options.names:
+        for model in registry.list_models(name, pretrained=True):
+            for format in options.format:
+                try:
+                    row = measure(model, format, options.quantize, options.limit, not options.no_times)
+                except (RequestError, ExportError) as error:
+                    say(f"{model} {format}: {error}")
+                    continue
+                say(f"{model} {format}: {row.text()}")
+                if options.limit is None:
+                    record(row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Accuracies in other runtimes and with 8-bit weights, and the tables that show them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from zoo import load, registry, spec
+from zoo.checkpoints import results
+from zoo.checkpoints.results import RuntimeEvaluation
+from zoo.exports import rows
+from zoo.publishing import cards, exported
+from zoo.training import evaluation
+from zoo.utils import paths
+
+NAME = "lstm-1x128-mnist-rows"
+Run = Callable[..., tuple[int, str, str]]
+ROW = rows.Row(
+    model=NAME, format="onnx", graphs=("sequence", "step"), bytes=1234, n=10_000, difference=1.2e-5, different=3,
+    metric="accuracy", value=0.98, step_us=12.3, sequence_ms=4.56, cpu="a processor", threads=1, date="2026-01-31",
+)  # fmt: skip
+
+
+def test_another_runtime_measures_the_same_accuracy(run: Run) -> None:
+    code, out, err = run("eval", NAME, "--runtime", "onnx", "--limit", "500", "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    expected = evaluation.evaluate(NAME, limit=500, device="cpu")
+    assert (result["runtime"], result["quantize"], result["n"]) == ("onnx", None, 500)
+    assert result["value"] == expected.value
+    assert result["loss"] == pytest.approx(expected.loss, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--runtime", "onx"), "No format is called 'onx'. Did you mean onnx?"),
+        (("--quantize", "int4"), "quantize is 'int4'"),
+    ],
+)
+def test_unknown_runtimes_are_refused(arguments: tuple[str, str], message: str, run: Run) -> None:
+    code, _, err = run("eval", NAME, *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_results_keep_one_figure_a_runtime_and_cards_warn_of_losses() -> None:
+    recorded = results.for_model(NAME)
+    full = recorded.measured()
+    assert full is not None
+    for runtime, quantize, value in (
+        ("onnx", None, 0.5),
+        ("onnx", None, full.value),
+        ("torch", "int8", full.value - 0.0031),
+    ):
+        fields = {**full.model_dump(), "runtime": runtime, "quantize": quantize, "value": value}
+        recorded = recorded.record(RuntimeEvaluation(**fields))
+    assert recorded.measured() == full
+    assert [(e.runtime, e.quantize, e.value) for e in recorded.runtimes] == [
+        ("onnx", None, full.value), ("torch", "int8", full.value - 0.0031)
+    ]  # fmt: skip
+    card = cards.compose(spec(NAME), recorded, cards.counts(NAME))
+    lines = [line for line in card.splitlines() if "measured, test" in line]
+    assert [line.split(" | ")[0] for line in lines] == [
+        "| measured, test",
+        "| measured, test, onnx",
+        "| measured, test, int8",
+    ]
+    assert ["points less" in line for line in lines] == [False, False, True]
+    assert "**0.31 points less**" in lines[2]
+
+
+def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "read", lambda: [ROW])
+    code, out, _ = run("export", "--list", "*mnist-rows")
+    assert code == 0
+    (line,) = (line for line in out.splitlines() if line.startswith(f"{NAME} "))
+    assert "sequence step (3 of 10,000 differ)" in line
+    _, out, _ = run("export", "--list", "bigru*", "--json")
+    (row,) = json.loads(out)
+    assert row["formats"]["onnx"]["graphs"] == ["sequence"]
+    assert row["formats"]["onnx"]["why_not"]["step"] == "it is bidirectional, so it needs the whole sequence"
+    assert run("export", "--list", "nothing*")[0] == 2
+
+
+def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
+    small_zoo()
+    assert rows.read() == []
+    assert exported.section() is None
+    rows.record(ROW)
+    rows.record(ROW.model_copy(update={"quantize": "int8"}))
+    rows.record(ROW.model_copy(update={"different": 2}))
+    assert [(row.quantize, row.different) for row in rows.read()] == [(None, 2), ("int8", 3)]
+    assert f"| `{NAME}` | onnx | 1,234 | 12.3 | 4.56 | 1e-05 | 2 of 10,000 | 98.00 % |" in (exported.section() or "")
+    paths.path(*rows.FILE).write_text("{")
+    with pytest.raises(registry.reader.RegistryError, match="A program writes this file"):
+        rows.read()
+
+
+def test_what_was_measured_of_shipped_models_is_exact() -> None:
+    """The bound of the project: equal answers on the whole test set, and logits within 1e-4."""
+    measured = [row for row in rows.read() if row.quantize is None]
+    assert measured
+    assert [(row.model, row.format, row.difference) for row in measured if row.difference > 1e-4] == []
+    for row in measured:
+        recorded = results.for_model(row.model).measured()
+        assert recorded is not None
+        assert (row.n, row.value) == (recorded.n, pytest.approx(recorded.value, abs=5e-5)), row.model
+
+
+def test_compiled_networks_run_other_lengths_without_compiling_again() -> None:
+    network, counter = load(NAME, device="cpu"), CompileCounter()
+    compiled = torch.compile(network, backend=counter)
+    with torch.no_grad():
+        for steps in (28, 20, 1):  # a length, then any length, then a single step, which torch takes for a constant
+            compiled(torch.rand(3, steps, 28))
+        before = counter.frame_count
+        for steps in (7, 2, 40):
+            x = torch.rand(3, steps, 28)
+            torch.testing.assert_close(compiled(x), network(x))
+    assert counter.frame_count == before
