@@ -20,9 +20,9 @@ class Operator(Direction):
 
     def __init__(self, direction: Direction):
         nn.Module.__init__(self)
+        state = vars(self)
+        state.update({name: value for name, value in vars(direction).items() if name not in state})
         self.convolution, self.input, self.cell = direction.convolution, direction.input, direction.cell
-        self.units, self.options, self.input_channels = direction.units, direction.options, direction.input_channels
-        self.zoneout, self.recurrent_dropout = direction.zoneout, direction.recurrent_dropout
         self.kind, self.attributes, matrices = _operator(direction)
         for name, tensor in zip(("weight", "recurrence", "bias"), matrices, strict=True):
             self.register_buffer(name, tensor[None].contiguous())
