@@ -797,7 +797,7 @@ def test_the_cache_is_listed_and_removed_and_others_models_are_left_alone(
     here.pin(commit)
     assert row["bytes"] == sum(path.stat().st_size for path in here.blobs() if path.parent != theirs)
     assert json.loads(run("cache", "gc", "--older-than", "0", "--json")[1])["removed"] == []
-    assert run("cache", "rm", NAME, "--dry-run")[0] == 0
+    assert json.loads(run("cache", "rm", NAME, "--dry-run", "--json")[1])["bytes"] >= row["bytes"]
     assert cache.contents()
     assert run("cache", "rm", NAME)[0] == 0
     assert cache.contents() == []

@@ -171,6 +171,11 @@ def test_a_claim_is_told_from_its_opposite(name: str) -> None:
         assert text
 
 
+def test_a_bound_holds_from_the_first_product_on() -> None:
+    late = part(powers=array([0.95 * 0.8 ** np.arange(20)]), norm=array([0.9]), modulus=array([0.8]))
+    assert claims.bounded({"norm 0.9": late, "trained": powers(1.0)})[1] is False
+
+
 def test_numbers_that_cannot_decide_a_claim() -> None:
     assert claims.explodes(norms(rhn=[(1, 20)]), "rhn")[1] is True
     assert claims.explodes(norms(rhn=[(1, 2)]), "rhn")[1] is None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rnnzoo_cli.many import parse_seeds
 
 from zoo import build, registry
 from zoo.checkpoints import results
@@ -174,20 +175,8 @@ def test_several_seeds_are_one_row_with_mean_and_spread(run: Run, small_zoo: Zoo
     """Runs are found by what they say, whatever their folders are called."""
     small_zoo()
     name, out = "rnn-1x8-mnist-rows", tmp_path / "runs"
-    arguments = [
-        "train",
-        name,
-        "--seeds",
-        "3,5-6",
-        "--jobs",
-        "2",
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        "--epochs",
-        "1",
-    ]
+    options = ("--seeds", "3,5-6", "--jobs", "2", "--device", "cpu", "--epochs", "1")
+    arguments = ["train", name, *options, "--out", str(out)]
     code, text, _ = run(*arguments, "--json")
     assert (code, [row["state"] for row in json.loads(text)]) == (0, ["done"] * 3)
     assert [row["name"] for row in json.loads(text)] == [f"{name}/seed-{seed}" for seed in (3, 5, 6)]
@@ -212,6 +201,12 @@ def test_seeds_that_are_none_are_refused(run: Run, small_zoo: Zoo, tmp_path: Pat
     assert code == 2
     assert "looks like 0-4 or 0,3,7" in err
     assert run("train", "rnn-1x8-mnist-rows", "--seeds", "1", "--seed", "1")[0] == 2
+
+
+def test_a_range_has_at_most_a_thousand_seeds() -> None:
+    assert len(parse_seeds("1-1000")) == 1000
+    with pytest.raises(RequestError, match="at most 1,000 seeds"):
+        parse_seeds("0-1000")
 
 
 def drawn(rows: list[Row], path: Path) -> str:
