@@ -1,5 +1,6 @@
 """What the formats share: where a file comes from, what it may hold, and the one protocol in which files are run."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -8,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ..errors import MissingExtraError
+from ..errors import MissingExtraError, RequestError
 from ..networks.network import Network
 from ..registry.schema import Config
 
@@ -65,9 +66,14 @@ class Format:
 
     opsets: range = range(0)
     """The versions of the format's operators to choose from, if there are several."""
+    programs: tuple[str, ...] = ()
+    """The programs that write and run a file, besides packages."""
 
     def check_packages(self) -> None:
-        """Raise MissingExtraError if a package is missing."""
+        """Raise MissingExtraError if a package is missing, and RequestError if a program is."""
+        for program in self.programs:
+            if shutil.which(program) is None:
+                raise RequestError(f"This needs the program {program}, which is not installed.")
         for package in self.packages:
             if find_spec(package) is None:
                 raise MissingExtraError(package, self.extra or "")

@@ -1,7 +1,7 @@
 """The table FORMATS: what networks can be written as, and what each format cannot hold."""
 
 from ..registry.schema import Config
-from . import executorch, onnx, openvino, pt2
+from . import c, executorch, onnx, openvino, pt2
 from .base import Format
 
 GRAPHS = ("sequence", "step")
@@ -40,5 +40,13 @@ FORMATS: dict[str, Format] = {
     "executorch": Format(
         "ExecuTorch", "pte", GRAPHS, "export-executorch", ("executorch",), nothing, executorch.write,
         executorch.ExecuTorchRuntime,
+    ),
+    "c": Format(
+        "C99", "h", ("step",), None, (), c.why_not, c.write_header, c.CRuntime, quantizes=True,
+        programs=("cc",),
+    ),
+    "wasm": Format(
+        "WebAssembly", "wasm", ("step",), None, (), c.why_not, c.write_wasm, c.WasmRuntime, quantizes=True,
+        programs=("clang", "wasm-ld", "node"),
     ),
 }  # fmt: skip

@@ -1,0 +1,282 @@
+"""C99 headers and WebAssembly modules: every dense cell, and compiled as users would compile them."""
+
+import json
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import CASES, READOUTS, can, config, each, network, normal
+from torch import Tensor
+
+from zoo import load
+from zoo.errors import ExportError, RequestError
+from zoo.exports import Exported, export
+from zoo.exports.c import CRuntime, WasmRuntime
+from zoo.networks import golden
+from zoo.networks.builder import build
+from zoo.networks.network import Network
+from zoo.networks.quantize import quantize_rows, quantized
+from zoo.registry.schema import Config
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs {tool}")
+    for tool in ("cc", "clang", "wasm-ld", "node")
+]
+FAMILIES = (
+    "star shift=1.0",
+    "lstm-phased ratio=0.4 leak=0.1",
+    "minlstm candidate=linear",
+    "gru-skip",
+    "eunn capacity=3",
+)
+"""Cases that stand for gates, a state that counts, logarithms, one gate for all units, and sums of squares."""
+STRICT = ("-std=c99", "-O3", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+
+
+def small(case: str, **spec: object) -> Network:
+    """Return a small network in float32, with weights so small that no cell's states grow without bound."""
+    net = network(case, dtype=torch.float32, steps=9, mean=0.1, std=0.5, standardize=True, **{"units": 6, **spec})
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(0.5)
+    return net
+
+
+def tokens(readout: str = "mean") -> Network:
+    """Return a network that reads tokens."""
+    plain = config("lstm", units=6, readout=readout).model_dump()
+    plain["architecture"]["embedding"] = {"size": 5}
+    plain["interface"] |= {"vocabulary": 7, "input": ()}
+    return build(Config(**plain), device="cpu").eval()
+
+
+def one(net: Network | str, format: str, folder: Path, quantize: str | None = None) -> Exported:
+    (written,) = export(net, format, quantize=quantize, out=folder)
+    return written
+
+
+def program(folder: Path, compiler: str, include: Path, body: str) -> list[float]:
+    """Compile and run a C program that prints numbers, without a warning; return the numbers."""
+    source = folder / "main.c"
+    source.write_text(f'#include <stdio.h>\n#include "{include}"\nint main(void) {{\n{body}\nreturn 0;\n}}\n')
+    subprocess.run([compiler, *STRICT, str(source), "-o", str(folder / "main"), "-lm"], check=True)
+    output = subprocess.run([str(folder / "main")], check=True, capture_output=True, text=True).stdout
+    return [float(word) for word in output.split()]
+
+
+def printed(call: str, outputs: int) -> str:
+    return f'float logits[{outputs}]; int i; {call} for (i = 0; i < {outputs}; i++) printf("%.9g ", (double)logits[i]);'
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_a_cell_runs_in_c(case: str, tmp_path: Path) -> None:
+    """`export` compares every step with the equations in float64, of one sequence and of two."""
+    written = one(small(case), "c", tmp_path)
+    assert written.checked.lengths == (1, 7, 9)
+    assert written.checked.difference < 2e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["c", "wasm"])
+@pytest.mark.parametrize("quantize", [None, "int8"])
+@each("case", CASES)
+def test_every_cell(case: str, format: str, quantize: str | None, tmp_path: Path) -> None:
+    place = list(CASES).index(case)
+    spec = {"layer_norm": can(case, "layer_norm") and place % 2 == 0, "zoneout": 0.1 * can(case, "zoneout")}
+    net = small(case, layers=3, readout=READOUTS[place % 3], inputs=(1 + place % 3,), **spec)
+    written = one(net, format, tmp_path, quantize)
+    runtime = (CRuntime if format == "c" else WasmRuntime)(written.path, net, "step")
+    x, lengths = normal(3, 40, 1 + place % 3).float(), torch.tensor([40, 1, 23])
+    expected = golden.exact(quantized(net, quantize))(x.double(), lengths).float()
+    torch.testing.assert_close(runtime.sequence(x, lengths)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["cc", "clang"])
+def test_a_header_is_c99_without_warnings(compiler: str, tmp_path: Path) -> None:
+    net, words = small("star", layers=3), tokens()
+    x = normal(1, 3, 2).float()
+    numbers = ", ".join(f"{float(v)!r}f" for v in x.flatten())
+    body = f"small_state state; const float x[6] = {{{numbers}}}; {printed('', 4)}"
+    for quantize in (None, "int8"):
+        path = one(net, "c", tmp_path, quantize).path
+        steps = "small_init(&state); for (i = 0; i < 3; i++) small_step(&state, x + 2 * i, logits);"
+        logits = program(tmp_path, compiler, path, body.replace("int i; ", f"int i; {steps} "))
+        torch.testing.assert_close(torch.tensor(logits), quantized(net, quantize)(x)[0], rtol=1e-5, atol=1e-5)
+        path = one(words, "c", tmp_path, quantize).path
+        calls = "small_state state; small_init(&state); small_step(&state, 3, logits); small_step(&state, 1, logits);"
+        logits = program(tmp_path, compiler, path, printed(calls, 4))
+        expected = quantized(words, quantize)(torch.tensor([[3, 1]]))[0]
+        torch.testing.assert_close(torch.tensor(logits), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_step_goes_on_from_any_state(tmp_path: Path) -> None:
+    for net in (small("lstm", readout="mean"), tokens("every")):
+        runtime = CRuntime(one(net, "c", tmp_path).path, net)
+        x = torch.randint(0, 7, (2, 9)) if net.embedding is not None else normal(2, 9, 2).float()
+        _, state = runtime.sequence(x[:, :4])
+        expected, _ = runtime.sequence(x)
+        logits, _ = runtime.sequence(x[:, 4:], None, state)
+        again, _ = runtime.sequence(x[:, 4:], None, state)
+        every = net.interface.readout == "every"
+        assert torch.equal(logits, expected[:, 4:] if every else expected)
+        assert torch.equal(again, logits)  # the state that was passed is unchanged
+
+
+def test_matrices_are_stored_as_their_integers(tmp_path: Path) -> None:
+    net = small("star", layers=1, units=16)
+    text = one(net, "c", tmp_path, "int8").path.read_text()
+    stored = re.search(r"small_integers\[\] = {([^}]*)}", text)
+    assert stored is not None
+    integers = [int(word) for word in stored[1].split(",")]
+    expected = quantize_rows(net.layers[0].forward_direction.input.weight.detach())[0].T.flatten().tolist()
+    assert integers[: len(expected)] == expected
+
+
+def test_a_file_says_what_made_it(tmp_path: Path) -> None:
+    name = "rnn-1x128-mnist-rows"
+    header, module = (one(name, format, tmp_path).path for format in ("c", "wasm"))
+    comment = header.read_text().partition("*/")[0]
+    section = sections(module.read_bytes())[0][1]
+    note = json.loads(section[1 + len("rnnzoo") :])
+    assert {"model", "weights_sha256", "rnnzoo", "torch", "command"} <= note.keys()
+    for key in ("model", "weights_sha256", "rnnzoo"):
+        assert f"{key}: {note[key]}\n" in comment
+    assert note["model"] == name
+    assert str(tmp_path) not in comment + section.decode()
+
+
+def sections(module: bytes) -> dict[int, list[bytes]]:
+    """Return the sections of a WebAssembly module by their numbers; the custom section 0 has [size, content]."""
+    found: dict[int, list[bytes]] = {}
+    position = 8
+    while position < len(module):
+        kind, size, shift = module[position], 0, 0
+        position += 1
+        while True:
+            byte = module[position]
+            size |= (byte & 127) << shift
+            shift, position = shift + 7, position + 1
+            if byte < 128:
+                break
+        found[kind] = [struct.pack("<i", size), module[position : position + size]]
+        position += size
+    return found
+
+
+@pytest.mark.slow
+def test_the_module_of_16_layers_is_small_and_needs_nothing(tmp_path: Path) -> None:
+    for quantize, most in ((None, 1_000_000), ("int8", 260_000)):
+        written = one("star-16x64-pmnist", "wasm", tmp_path, quantize)
+        found = sections(written.path.read_bytes())
+        assert written.bytes < most
+        assert len(found[10][1]) < 8_000  # code
+        assert 2 not in found  # imports
+
+
+def test_javascript_reads_the_module(tmp_path: Path) -> None:
+    net = small("gru", layers=1)
+    path, x = one(net, "wasm", tmp_path).path, normal(1, 5, 2).float()
+    script = tmp_path / "main.mjs"
+    script.write_text(f"""
+import fs from "node:fs";
+const {{ instance }} = await WebAssembly.instantiate(fs.readFileSync("{path}"));
+const {{ memory, init, step, state, x, logits, inputs, outputs }} = instance.exports;
+const input = new Float32Array(memory.buffer, x(), inputs());
+init(state());
+for (const numbers of {x[0].tolist()}) {{
+  input.set(numbers);
+  step(state(), x(), logits());
+}}
+console.log(JSON.stringify([...new Float32Array(memory.buffer, logits(), outputs())]));
+""")
+    output = subprocess.run(["node", str(script)], check=True, capture_output=True, text=True).stdout
+    torch.testing.assert_close(torch.tensor(json.loads(output)), net(x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_what_has_no_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, _, err = run("export", "convstar-2x8-nmnist-small", "--format", "c", "--out", str(tmp_path))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "has no step graph as c: it is convolutional." in err
+    net = small("rnn")
+    monkeypatch.setattr(net.layers[0].forward_direction.cell, "activation", torch.erf)
+    with pytest.raises(ExportError, match=r"could not be written as C99: C has no form of the operation aten\.erf"):
+        export(net, "c", out=tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for format, missing in (("c", "cc"), ("wasm", "clang")):
+        with pytest.raises(RequestError, match=f"This needs the program {missing}, which is not installed"):
+            export(small("rnn"), format, out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+MICROCONTROLLER = """
+#include "%(header)s"
+extern char stack_top;
+void start(void);
+__attribute__((section(".vectors"), used)) static void *const vectors[2] = {&stack_top, start};
+static const float input[] = {%(input)s};
+static const char digits[] = "0123456789abcdef";
+static void call(int operation, const void *argument) { /* semihosting */
+    register int r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = argument;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+}
+void start(void) {
+    static %(name)s_state state;
+    float logits[%(name)s_OUTPUTS];
+    int t, i, j;
+    *(volatile uint32_t *)0xe000ed88 |= 0xf << 20; /* turn the floating-point unit on */
+    __asm__ volatile("dsb\\nisb");
+    %(name)s_init(&state);
+    for (t = 0; t < %(steps)d; t++) %(name)s_step(&state, input + t * %(name)s_INPUTS, logits);
+    for (i = 0; i < %(name)s_OUTPUTS; i++) {
+        union { float number; uint32_t bits; } u;
+        char text[10] = {0};
+        u.number = logits[i];
+        for (j = 0; j < 8; j++) text[j] = digits[(u.bits >> (28 - 4 * j)) & 15];
+        text[8] = '\\n';
+        call(4, text);
+    }
+    call(0x18, (void *)0x20026);
+    for (;;) {}
+}
+"""
+LINKING = """
+MEMORY { flash : ORIGIN = 0, LENGTH = 256K  ram : ORIGIN = 0x20000000, LENGTH = 64K }
+SECTIONS {
+  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.ARM.*) } > flash
+  .data : { *(.data*) } > ram AT > flash
+  .bss : { *(.bss*) *(COMMON) } > ram
+  stack_top = ORIGIN(ram) + LENGTH(ram);
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="needs arm-none-eabi-gcc")
+@pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="needs qemu-system-arm")
+@pytest.mark.parametrize(("name", "quantize"), [("rnn-1x128-mnist-rows", None), ("gru-1x128-mnist-rows", "int8")])
+def test_a_cortex_m4_with_256_kb(name: str, quantize: str | None, tmp_path: Path) -> None:
+    net = quantized(load(name, device="cpu"), quantize)
+    x: Tensor = golden.example_input(net)[0][:1]
+    values = {
+        "header": one(name, "c", tmp_path, quantize).path, "name": re.sub(r"\W", "_", name), "steps": x.shape[1],
+        "input": ", ".join(f"{float(v)!r}f" for v in x.flatten()),
+    }  # fmt: skip
+    (tmp_path / "main.c").write_text(MICROCONTROLLER % values)
+    (tmp_path / "chip.ld").write_text(LINKING)
+    target = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2", "-ffreestanding"]
+    linking = ["-nostartfiles", "-T", "chip.ld", "-lm", "-lc", "-lgcc", "-o", "main.elf"]
+    subprocess.run(["arm-none-eabi-gcc", *target, "main.c", *linking], cwd=tmp_path, check=True)
+    machine = ["-M", "mps2-an386", "-nographic", "-semihosting-config", "enable=on,target=native"]
+    done = subprocess.run(
+        ["qemu-system-arm", *machine, "-kernel", "main.elf"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    words = [struct.unpack(">f", bytes.fromhex(word))[0] for word in (done.stdout + done.stderr).split()]
+    torch.testing.assert_close(torch.tensor(words), net(x)[0], rtol=1e-5, atol=1e-4)

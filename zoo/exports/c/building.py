@@ -1,0 +1,78 @@
+"""Writes headers and WebAssembly modules, and compiles headers into libraries: `cc`, and `clang` with `wasm-ld`."""
+
+import json
+import subprocess
+import tempfile
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import cast
+
+from ...errors import ExportError
+from ...networks.recurrent import RecurrentNetwork
+from ...registry.schema import Config
+from ...utils.files import atomic_write
+from ..base import Job, Provenance
+from .header import header
+
+SECTION = "rnnzoo"
+"""The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
+WASM = [
+    "--target=wasm32", "-O3", "-msimd128", "-mbulk-memory", "-ffreestanding", "-nostdlib", "-Wl,--no-entry",
+    "-Wl,--export=__heap_base", "-Wl,--strip-all",
+]  # fmt: skip
+
+
+def why_not(config: Config, kind: str) -> str | None:
+    """Return why there is no C of a network; None if there is."""
+    return "it is convolutional" if config.architecture.kernel is not None else None
+
+
+def write_header(job: Job) -> None:
+    """Write NAME.h. Raises ExportError for an operation of a cell that has no form in C."""
+    atomic_write(job.path, _header(job).encode())
+
+
+def write_wasm(job: Job) -> None:
+    """Write NAME.wasm. Raises ExportError."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, module = Path(folder) / "model.h", Path(folder) / "model.wasm"
+        source.write_text(_header(job))
+        compile_glue("clang", WASM, source, module)
+        atomic_write(job.path, module.read_bytes() + _custom_section(job.provenance))
+
+
+def compile_library(source: Path, library: Path) -> None:
+    """Compile a header into a shared library for this machine. Raises ExportError."""
+    compile_glue("cc", ["-std=c99", "-O3", "-march=native", "-shared", "-fPIC"], source, library)
+
+
+def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) -> None:
+    """Compile the functions of native/glue.c for one header."""
+    text = source.read_text()
+    name = text.partition("_state {")[0].rpartition("struct ")[2]
+    tokens = ["-DTOKENS"] if "int32_t token" in text else []
+    names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
+    with as_file(files(__package__) / "native" / "glue.c") as glue:
+        command = [compiler, *flags, *names, *tokens, f'-DHEADER="{source}"', str(glue), "-o", str(target)]
+        if flags is not WASM:
+            command.append("-lm")
+        done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise ExportError(f"{compiler} cannot compile {source.name}: {done.stderr.strip().splitlines()[0]}")
+
+
+def _header(job: Job) -> str:
+    return header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None)
+
+
+def _custom_section(provenance: Provenance) -> bytes:
+    """Return a custom section of a WebAssembly module."""
+    name = SECTION.encode()
+    content = bytes([len(name)]) + name + json.dumps(provenance).encode()
+    return b"\0" + _leb128(len(content)) + content
+
+
+def _leb128(value: int) -> bytes:
+    """Return an unsigned integer in LEB128, the encoding of sizes in WebAssembly."""
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _leb128(rest) if rest else bytes([low])

@@ -1,0 +1,220 @@
+"""One C header for a network: weights, a function for each kind of layer, NAME_init and NAME_step."""
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+import torch
+from torch import Tensor
+
+from ...networks.quantize import quantize_rows
+from ...networks.recurrent import RecurrentNetwork
+from ..base import Provenance
+from .emission import LayerCode
+from .operations import number
+from .tracing import Trace, trace
+
+_ALIGNED = 64
+"""Bytes in a cache line; every layer's weights begin with one."""
+
+
+def identifier(name: str) -> str:
+    """Return a model's name as C can have it: star_16x64_pmnist."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if not plain[0].isdigit() else f"_{plain}"
+
+
+@dataclass
+class _Weights:
+    """The two arrays of weights: numbers, and the integers of quantised matrices."""
+
+    floats: list[Tensor]
+    integers: list[Tensor]
+
+    def places(self) -> tuple[int, int]:
+        """Return where the next numbers and the next integers begin, both at a cache line."""
+        self._fill(self.floats, _ALIGNED // 4)
+        self._fill(self.integers, _ALIGNED)
+        return sum(map(len, self.floats)), sum(map(len, self.integers))
+
+    @staticmethod
+    def _fill(parts: list[Tensor], multiple: int) -> None:
+        if missing := -sum(map(len, parts)) % multiple:
+            parts.append(torch.zeros(missing, dtype=parts[0].dtype))
+
+    def add_matrix(self, matrix: Tensor, quantized: bool) -> None:
+        """Add a matrix, (outputs, inputs), as the product reads it: transposed, its scales first if it is quantised."""
+        if not quantized:
+            self.floats.append(matrix.T.flatten())
+            return
+        integers, scale = quantize_rows(matrix)
+        self.floats.append(scale)
+        self.integers.append(integers.T.flatten())
+
+
+def header(network: RecurrentNetwork, provenance: Provenance, quantized: bool) -> str:
+    """Return the text of a network's header.
+
+    network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
+    integers with a scale for each row; the numbers must be those that such integers stand for.
+    """
+    name, interface = network.config.name, network.interface
+    weights = _Weights([], [])
+    functions, calls, states = _layers(network, weights, quantized)
+    width, outputs = network.width, interface.outputs
+    before = _input_code(network, weights, quantized)
+    place, integers = weights.places()
+    weights.add_matrix(network.head.weight.detach(), quantized)
+    bias = place + (outputs if quantized else outputs * width)
+    weights.floats.append(network.head.bias.detach())
+    values = states + (width + 1 if interface.readout == "mean" else 0)
+    matrix = f"RNN_integers + {integers}, RNN_weights + {place}" if quantized else f"RNN_weights + {place}"
+    given = "x" if network.embedding is None else "token"
+    argument = "const float *RNN_RESTRICT x" if network.embedding is None else "int32_t token"
+    body = [*before, *calls, *_readout(network, states), "if (!logits) return;"]
+    body += [
+        f"for (i = 0; i < {outputs}; i++) logits[i] = RNN_weights[{bias} + i];",
+        f"RNN_product({matrix}, h, logits, {width}, {outputs});",
+    ]
+    indented = "\n".join(f"    {line}" for line in body)
+    features = interface.input[0] if network.embedding is None else 1
+    size = f"x, {features} number{'s' * (features > 1)}," if network.embedding is None else "a token"
+    meaning = "this step" if interface.readout == "every" else "the steps so far"
+    text = f"""/* {name}: one time step of a recurrent network, in C99.
+
+   RNN_state state;  // {4 * values:,} bytes, one for each sequence
+   RNN_init(&state);
+   RNN_step(&state, {given}, logits);
+
+   RNN_init sets the state to zero. RNN_step reads {size} and writes {outputs} logits, those of {meaning},
+   unless logits is NULL. Compile with -O3 and the processor's vector instructions, such as -march=native. It allocates
+   nothing and needs no library but libm.
+
+{_comment(provenance)} */
+#ifndef RNN_H
+#define RNN_H
+{_resource("functions.h")}{_resource("product_int8.h" if quantized else "product.h")}
+enum {{ RNN_INPUTS = {features}, RNN_OUTPUTS = {outputs}, RNN_STATES = {values} }};
+
+typedef struct RNN_state {{
+    float values[RNN_STATES];
+}} RNN_state;
+
+{_arrays(weights)}
+{functions}
+static inline void RNN_init(RNN_state *state) {{
+    int i;
+    for (i = 0; i < RNN_STATES; i++) state->values[i] = 0.0f;
+}}
+
+static inline void RNN_step(RNN_state *state, {argument}, float *logits) {{
+    float *const s = state->values;
+    const float *h;
+    int i;
+{indented}
+}}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#endif
+"""
+    return text.replace("RNN_", f"{identifier(name)}_")
+
+
+def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tuple[str, list[str], int]:
+    """Return the functions of the layers, their calls, and the number of states; add the layers' weights."""
+    traces: dict[int, tuple[Trace, LayerCode, int]] = {}  # by the width of what a layer reads: the rest is the same
+    functions, calls, states = "", [], 0
+    for layer in network.layers:
+        direction = layer.forward_direction
+        width = direction.input.weight.shape[1]
+        if width not in traces:
+            traced = trace(direction)
+            code = LayerCode(traced, quantized, set(traced.constants(direction)))
+            integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
+            functions += (
+                f"\n/* One step of a layer that reads {width} numbers x and has the states s. */\n"
+                f"static RNN_APART void RNN_layer_{len(traces)}(\n    {integers}const float *RNN_RESTRICT w, "
+                f"const float *RNN_RESTRICT x, float *RNN_RESTRICT s) {{\n{code.text()}\n}}\n"
+            )
+            traces[width] = traced, code, len(traces)
+        traced, code, number_ = traces[width]
+        floats, integers_ = weights.places()
+        place = f"RNN_integers + {integers_}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
+        calls += [f"RNN_layer_{number_}({place}, h, s + {states});", f"h = s + {states};"]
+        values = traced.constants(direction)
+        for node, is_matrix in code.layout:
+            if is_matrix:
+                weights.add_matrix(values[node].T, quantized)
+            else:
+                weights.floats.append(values[node].flatten())
+        states += code.state_size
+    return functions, calls, states
+
+
+def _input_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
+    """Return the lines that make h what the lowest layer reads; add the embedding's weights."""
+    if network.embedding is None:
+        if network.mean_std == (0.0, 1.0):
+            return ["h = x;"]
+        mean, std = map(number, network.mean_std)
+        count = network.interface.input[0]
+        lines = [f"for (i = 0; i < {count}; i++) standard[i] = (x[i] - {mean}) / {std};", "h = standard;"]
+        return [f"float standard[{count}];", *lines]
+    table = network.embedding.weight.detach()
+    count, width = table.shape
+    floats, integers = weights.places()
+    unknown = f"if (token < 0 || token >= {count}) token = 0; /* padding */"
+    if not quantized:
+        weights.floats.append(table.flatten())
+        return [unknown, f"h = RNN_weights + {floats} + {width} * token;"]
+    rows, scale = quantize_rows(table)
+    weights.floats.append(scale)
+    weights.integers.append(rows.flatten())
+    entry = f"RNN_weights[{floats} + token] * (float)RNN_integers[{integers} + {width} * token + i]"
+    return [f"float vector[{width}];", unknown, f"for (i = 0; i < {width}; i++) vector[i] = {entry};", "h = vector;"]
+
+
+def _readout(network: RecurrentNetwork, states: int) -> list[str]:
+    """Return the lines that make h what the head reads."""
+    if network.interface.readout != "mean":
+        return []
+    width = network.width
+    return [
+        f"float mean[{width}];",
+        f"s[{states + width}] += 1.0f; /* the number of steps */",
+        f"for (i = 0; i < {width}; i++) {{",
+        f"    s[{states} + i] += h[i];",
+        f"    mean[i] = s[{states} + i] / s[{states + width}];",
+        "}",
+        "h = mean;",
+    ]
+
+
+def _comment(provenance: Provenance) -> str:
+    """Return lines of a comment; nothing in them can end it."""
+    return "\n".join(f"   {key}: {value}" for key, value in provenance.items()).replace("*/", "* /")
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / "native" / name).read_text()
+
+
+def _arrays(weights: _Weights) -> str:
+    """Return the definitions of the arrays of weights."""
+    integers = ", ".join(map(str, torch.cat(weights.integers).tolist())) if weights.integers else ""
+    floats = ", ".join(_shortest(torch.cat(weights.floats)))
+    text = f"static const int8_t RNN_ALIGNED RNN_integers[] = {{{_wrapped(integers)}}};\n" if integers else ""
+    return f"{text}static const float RNN_ALIGNED RNN_weights[] = {{{_wrapped(floats)}}};"
+
+
+def _shortest(values: Tensor) -> list[str]:
+    """Return the shortest decimal numbers that are these float32 numbers."""
+    texts = map(str, values.numpy())
+    return [f"{text}f" for text in texts]
+
+
+def _wrapped(text: str) -> str:
+    """Return a list of numbers in lines of about 120 characters."""
+    items = text.split(", ")
+    return "\n" + ",\n".join(", ".join(items[i : i + 10]) for i in range(0, len(items), 10)) + "\n"

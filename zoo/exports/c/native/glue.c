@@ -1,0 +1,41 @@
+/* The functions that programs call in a library or a WebAssembly module of one header. HEADER is its name in quotes. */
+#include HEADER
+
+#ifdef __wasm__
+#define EXPORT(name) __attribute__((export_name(#name), used))
+static RNN_state first_state;
+static float first_x[RNN_INPUTS], first_logits[RNN_OUTPUTS];
+EXPORT(inputs) int inputs(void) { return RNN_INPUTS; }
+EXPORT(outputs) int outputs(void) { return RNN_OUTPUTS; }
+EXPORT(states) int states(void) { return RNN_STATES; }
+EXPORT(state) RNN_state *state_address(void) { return &first_state; }
+EXPORT(x) float *x_address(void) { return first_x; }
+EXPORT(logits) float *logits_address(void) { return first_logits; }
+#else
+#define EXPORT(name)
+#endif
+
+#ifdef TOKENS
+typedef int32_t input;
+#define READ(x) (*(x))
+#else
+typedef float input;
+#define READ(x) (x)
+#endif
+
+EXPORT(init) void init(RNN_state *state) { RNN_init(state); }
+
+/* Take several steps. every: whether to write the logits after each step, or only after the last. */
+EXPORT(run) void run(RNN_state *state, const input *x, float *logits, int steps, int every) {
+    int t;
+    for (t = 0; t < steps; t++, x += RNN_INPUTS) {
+        RNN_step(state, READ(x), every || t + 1 == steps ? logits : 0);
+        if (every) logits += RNN_OUTPUTS;
+    }
+}
+
+#ifdef TOKENS
+EXPORT(step) void step(RNN_state *state, int32_t token, float *logits) { RNN_step(state, token, logits); }
+#else
+EXPORT(step) void step(RNN_state *state, const float *x, float *logits) { RNN_step(state, x, logits); }
+#endif

@@ -1,0 +1,32 @@
+// Runs a WebAssembly module of rnnzoo for a program: requests on standard input, answers on standard output.
+// A request is four int32 (steps, every, numbers of the state, numbers of x), the state and x; the answer is state and logits.
+import fs from "node:fs";
+
+const { instance } = await WebAssembly.instantiate(fs.readFileSync(process.argv[2]));
+const { memory, run, outputs, __heap_base } = instance.exports;
+
+function read(bytes) {
+  const buffer = Buffer.alloc(bytes);
+  for (let done = 0; done < bytes; ) {
+    const count = fs.readSync(0, buffer, done, bytes - done, null);
+    if (count === 0) process.exit(0);
+    done += count;
+  }
+  return buffer;
+}
+
+function write(buffer) {
+  for (let done = 0; done < buffer.length; ) done += fs.writeSync(1, buffer, done);
+}
+
+for (;;) {
+  const [steps, every, states, inputs] = new Int32Array(new Uint8Array(read(16)).buffer);
+  const logits = 4 * outputs() * (every ? steps : 1);
+  const start = (__heap_base.value + 15) & ~15;
+  const end = start + 4 * (states + inputs) + logits;
+  if (end > memory.buffer.byteLength) memory.grow(Math.ceil((end - memory.buffer.byteLength) / 65536));
+  const bytes = new Uint8Array(memory.buffer);
+  bytes.set(read(4 * (states + inputs)), start);
+  run(start, start + 4 * states, end - logits, steps, every);
+  write(Buffer.concat([bytes.slice(start, start + 4 * states), bytes.slice(end - logits, end)]));
+}

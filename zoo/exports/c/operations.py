@@ -1,0 +1,53 @@
+"""The operations of torch in C, entry by entry: what a step of a cell may compute besides its matrix products."""
+
+from torch import fx
+
+from .tracing import ATEN
+
+Argument = object
+"""A node, or a number."""
+
+_FORMULAS: dict[object, str] = {
+    ATEN.sub.Tensor: "{} - {}",
+    ATEN.mul.Tensor: "{} * {}",
+    ATEN.div.Tensor: "{} / {}",
+    ATEN.neg.default: "-{}",
+    ATEN.sigmoid.default: "RNN_sigmoid({})",
+    ATEN.tanh.default: "RNN_tanh({})",
+    ATEN.relu.default: "RNN_relu({})",
+    ATEN.exp.default: "RNN_exp({})",
+    ATEN.expm1.default: "RNN_expm1({})",
+    ATEN.log_sigmoid.default: "RNN_log_sigmoid({})",
+    ATEN.sqrt.default: "RNN_SQRT({})",
+    ATEN.square.default: "{0} * {0}",
+    ATEN.minimum.default: "RNN_least({}, {})",
+    ATEN.maximum.default: "RNN_most({}, {})",
+    ATEN.remainder.Tensor: "RNN_remainder({}, {})",
+    ATEN.lerp.Tensor: "{0} + {2} * ({1} - {0})",
+    ATEN.lerp.Scalar: "{0} + {2} * ({1} - {0})",
+    ATEN.addcmul.default: "{} + {} * {}",
+    ATEN.rsub.Scalar: "{1} - {0}",
+    ATEN.where.self: "{} != 0.0f ? {} : {}",
+    ATEN.gt.Scalar: "RNN_less({1}, {0})",
+    ATEN.gt.Tensor: "RNN_less({1}, {0})",
+    ATEN.lt.Scalar: "RNN_less({0}, {1})",
+    ATEN.lt.Tensor: "RNN_less({0}, {1})",
+    ATEN.ge.Scalar: "1.0f - RNN_less({0}, {1})",
+    ATEN.le.Scalar: "1.0f - RNN_less({1}, {0})",
+    ATEN.add.Tensor: "{} + {}",
+}
+"""By operation: C for one entry. The arguments are names or numbers, so they need no brackets."""
+
+
+def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:
+    """Return the C of one entry of a node, and its arguments; None if the operation is not one of these."""
+    text = _FORMULAS.get(node.target)
+    if text is None or node.kwargs.keys() - {"alpha", "value"} or any(v != 1 for v in node.kwargs.values()):
+        return None
+    return text, node.args
+
+
+def number(value: float) -> str:
+    """Return a number as C writes it in float."""
+    text = repr(float(value))
+    return f"{text}f" if value >= 0 else f"({text}f)"

@@ -1,0 +1,101 @@
+"""Run exported headers and WebAssembly modules from Python: compiled by `cc` through ctypes, and by node."""
+
+import ctypes
+import struct
+import subprocess
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ...networks.network import Network, mask
+from ...networks.recurrent import RecurrentNetwork
+from .building import compile_library
+
+
+class StepRuntime(ABC):
+    """A written step of a network. See Runtime. The state is one tensor, (batch, numbers)."""
+
+    def __init__(self, network: RecurrentNetwork):
+        self.interface = network.interface
+        self.states = sum(state.numel() for states in network.initial_state(1) for state in states)
+        self.dtype = torch.float32 if network.embedding is None else torch.int32
+
+    @abstractmethod
+    def run(
+        self,
+        x: Tensor,  # (time, ...), one sequence
+        state: Tensor,  # (numbers,), changed in place
+        every: bool,
+    ) -> Tensor:
+        """Take steps: return the logits after each, (time, outputs), or with every=False after the last, (1, outputs)."""
+
+    def sequence(
+        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the logits of `Network.forward` and the state at each sequence's end."""
+        batch, steps = x.shape[:2]
+        new_state = torch.zeros(batch, self.states) if state is None else state[0].clone()
+        every = self.interface.readout == "every"
+        logits = torch.zeros(batch, steps if every else 1, self.interface.outputs)
+        ends = [steps] * batch if lengths is None else lengths.tolist()
+        for row, (sequence, end) in enumerate(zip(x.to(self.dtype), ends, strict=True)):
+            logits[row, : end if every else 1] = self.run(sequence[:end].contiguous(), new_state[row], every)
+        return (mask(logits, lengths) if every else logits[:, 0]), (new_state,)
+
+    def step(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the logits after one step, and the new state."""
+        logits, new_state = self.sequence(x[:, None], None, state)
+        return logits.reshape(len(x), -1), new_state
+
+
+class CRuntime(StepRuntime):
+    """A header, compiled by `cc` for this machine. Raises ExportError."""
+
+    def __init__(self, path: Path, network: Network, kind: str = "step"):
+        super().__init__(cast(RecurrentNetwork, network))
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder) / "model.so"
+            compile_library(path, library)
+            self.library = ctypes.CDLL(str(library))
+
+    def run(self, x: Tensor, state: Tensor, every: bool) -> Tensor:
+        logits = torch.empty(len(x) if every else 1, self.interface.outputs)
+        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (state, x, logits))
+        self.library.run(*pointers, len(x), int(every))
+        return logits
+
+
+class WasmRuntime(StepRuntime):
+    """A WebAssembly module, run by `node`."""
+
+    def __init__(self, path: Path, network: Network, kind: str = "step"):
+        super().__init__(cast(RecurrentNetwork, network))
+        with as_file(files(__package__) / "native" / "run.mjs") as script:
+            command = ["node", str(script), str(path)]
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            weakref.finalize(self, _end, self.process)
+            self.run(torch.zeros(0), torch.zeros(1), True)  # no steps: node has then read both files
+
+    def run(self, x: Tensor, state: Tensor, every: bool) -> Tensor:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        outputs = (len(x) if every else 1) * self.interface.outputs
+        header = struct.pack("<4i", len(x), every, state.numel(), x.numel())
+        self.process.stdin.write(header + state.numpy().tobytes() + x.numpy().tobytes())
+        self.process.stdin.flush()
+        answer = self.process.stdout.read(4 * (state.numel() + outputs))
+        numbers = torch.frombuffer(bytearray(answer), dtype=torch.float32)
+        state.copy_(numbers[: state.numel()])
+        return numbers[state.numel() :].reshape(-1, self.interface.outputs)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that waits for requests."""
+    process.communicate()
