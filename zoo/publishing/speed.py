@@ -31,6 +31,8 @@ def section(root: str) -> str | None:
             parts += [f"![{alternative_text}]({root}docs/{program}.svg)", provenance(program, data)]
     if (streams := measurements("streams")) is not None:
         parts += ["## Steps of a stream on a CPU", stream_table(streams), provenance("streams", streams)]
+    if (exported := measurements("export_steps")) is not None:
+        parts += ["## Steps of a stream outside Python", stream_table(exported), provenance("export_steps", exported)]
     return "\n\n".join(parts)
 
 
@@ -67,7 +69,7 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     """Return the machine, date and rounds of a program's numbers, and the command that measures them again."""
     machine, rounds = data["machine"], data["rounds"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
-    repeats = f"median of {rounds}" if rounds > 1 else "once"
+    repeats = f"{data.get('statistic', 'median')} of {rounds}" if rounds > 1 else "once"
     return (
         f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; "
         f"`python -m benchmarks.{program}`."
