@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -81,9 +81,7 @@ def in_c(runtime: CRuntime, features: int) -> Callable[[], float]:
 def in_node(module: Path, folder: Path) -> Callable[[], float]:
     """Return a function that takes the steps in node and returns the seconds they took."""
     script = folder / "time.mjs"
-    script.write_text(
-        f'import fs from "node:fs";{TIMING % STEPS}console.log(time(fs.readFileSync(process.argv[2])));'
-    )
+    script.write_text(f'import fs from "node:fs";{TIMING % STEPS}console.log(time(fs.readFileSync(process.argv[2])));')
 
     def run() -> float:
         done = subprocess.run(["node", str(script), str(module)], check=True, capture_output=True, text=True)
@@ -97,7 +95,9 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
     page = folder / f"{module.parent.name}.html"
     content = base64.b64encode(module.read_bytes()).decode()
     bytes_ = f'Uint8Array.from(atob("{content}"), (c) => c.charCodeAt(0))'
-    page.write_text(f"<body><script>{TIMING % STEPS}document.body.textContent = `[${{time({bytes_})}}]`;</script></body>")
+    page.write_text(
+        f"<body><script>{TIMING % STEPS}document.body.textContent = `[${{time({bytes_})}}]`;</script></body>"
+    )
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
 
     def run() -> float:
@@ -109,7 +109,7 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
 
 def passes(name: str, folder: Path) -> dict[str, tuple[Callable[[], float], int | None]]:
     """Return what to time of a model, with the bytes of its file."""
-    network: RecurrentNetwork = load(name, device="cpu")
+    network = cast(RecurrentNetwork, load(name, device="cpu"))
     features = network.interface.input[0]
     chosen: dict[str, tuple[Callable[[], float], int | None]] = {
         "`stream().step`": (in_python(network.stream().step, features), None)
