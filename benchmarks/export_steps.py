@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -109,7 +109,8 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
 
 def passes(name: str, folder: Path) -> dict[str, tuple[Callable[[], float], int | None]]:
     """Return what to time of a model, with the bytes of its file."""
-    network = cast(RecurrentNetwork, load(name, device="cpu"))
+    network = load(name, device="cpu")
+    assert isinstance(network, RecurrentNetwork)
     features = network.interface.input[0]
     chosen: dict[str, tuple[Callable[[], float], int | None]] = {
         "`stream().step`": (in_python(network.stream().step, features), None)

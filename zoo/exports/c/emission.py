@@ -1,64 +1,18 @@
-"""From the graph of a layer's step to a C function: products by calls, everything else in loops over the entries.
-
-A value of the graph is a tuple of Refs, the places of its parts in memory; concatenating and cutting move no numbers.
-"""
+"""From the graph of a layer's step to a C function: products by calls, everything else in loops over the entries."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import cast
 
-from torch import fx
+from torch import Tensor, fx
 
 from ...errors import ExportError
+from .nests import INDICES, broadcast, contiguous, nest
 from .operations import formula, number
+from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, zeros
 from .tracing import ATEN, SAME, Trace, is_item, size
-
-
-@dataclass(frozen=True)
-class Ref:
-    """`size` numbers at `buffer + offset`."""
-
-    buffer: str
-    offset: int
-    size: int
-
-    @property
-    def pointer(self) -> str:
-        """C for the address of the first number."""
-        return f"{self.buffer} + {self.offset}" if self.offset else self.buffer
-
-    def entry(self, single: bool) -> str:
-        """C for entry i, or for the only entry."""
-        if single or self.size == 1:
-            return f"{self.buffer}[{self.offset}]"
-        return f"{self.buffer}[{self.offset} + i]" if self.offset else f"{self.buffer}[i]"
-
-    def overlaps(self, other: "Ref") -> bool:
-        """Return whether both share a number."""
-        return self.buffer == other.buffer and max(self.offset, other.offset) < min(
-            self.offset + self.size, other.offset + other.size
-        )
-
-
-Value = tuple[Ref, ...]
-
-
-@dataclass(frozen=True)
-class Entrywise:
-    """out[i] = formula of the arguments' entries i."""
-
-    out: Ref
-    text: str
-    arguments: tuple[Ref | float, ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A statement that reads some places in memory and writes others."""
-
-    text: str
-    reads: tuple[Ref, ...]
 
 
 @dataclass
@@ -91,7 +45,7 @@ class LayerCode:
         results = [self._safe(self._value(node)) for node in self.trace.outputs]
         offset = 0
         for ref in (ref for result in results for ref in result):
-            self.steps.append(_copy(ref, Ref("s", offset, ref.size)))
+            self.steps.append(copy(ref, Ref("s", offset, ref.size)))
             offset += ref.size
 
     def _safe(self, value: Value) -> Value:
@@ -140,14 +94,15 @@ class LayerCode:
         if is_item(node):
             parts, place = self._values[cast(fx.Node, arguments[0])], cast(int, arguments[1])
             return cast(list[Value], parts)[place]
-        if target in (ATEN.split.Tensor, ATEN.split_with_sizes.default, ATEN.chunk.default):
-            lengths = [each.numel() for each in node.meta["val"]]
-            value = self._value(arguments[0])
-            return [_cut(value, end - n, n) for end, n in zip(accumulate(lengths), lengths, strict=True)]
-        if target is ATEN.slice.Tensor:
-            return _cut(self._value(arguments[0]), cast(int, arguments[2]), size(node))
+        if target in _PARTS:
+            starts = accumulate([0, *(each.shape[_dim(node)] for each in node.meta["val"])])
+            return [self._part(node, part, start) for part, start in zip(node.meta["val"], starts, strict=False)]
+        if target in (ATEN.slice.Tensor, ATEN.narrow.default, ATEN.select.int):
+            return self._part(node, node.meta["val"], cast(int, arguments[2]))
         if target is ATEN.cat.default:
-            return tuple(ref for each in arguments[0] for ref in self._value(each))  # type: ignore[union-attr]
+            return self._joined(node, cast(list[fx.Node], arguments[0]))
+        if target is ATEN.repeat_interleave.self_int:
+            return self._repeated(node)
         if target is ATEN.addmm.default:
             return self._product(node, arguments[1], arguments[2], arguments[0])
         if target in (ATEN.mm.default, ATEN.matmul.default):
@@ -157,25 +112,83 @@ class LayerCode:
         if target is ATEN.sum.dim_IntList:
             return self._sum(node)
         if (found := formula(node)) is not None:
-            return self._entrywise(found[0], found[1], size(node))
+            return self._entrywise(found[0], found[1], node)
         raise ExportError(f"C has no form of the operation {target}")
 
-    def _entrywise(self, text: str, arguments: tuple[object, ...], length: int) -> Value:
+    def _entrywise(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
         """Add an entrywise operation, part by part where an argument lies in several places."""
+        length = size(node)
+        if any(isinstance(a, fx.Node) and size(a) not in (1, length) for a in arguments):
+            shape, out = node.meta["val"].shape, self._buffer(length)
+            operands = [
+                (self._whole(self._value(a)), broadcast(a.meta["val"].shape, len(shape)))
+                if isinstance(a, fx.Node)
+                else float(a)  # type: ignore[arg-type]
+                for a in arguments
+            ]
+            self._nest(shape, (out, contiguous(shape)), f"= {text}", operands)
+            return (out,)
         values = [self._value(a) if isinstance(a, fx.Node) else a for a in arguments]
         full = [v for v in values if isinstance(v, tuple) and sum(r.size for r in v) == length]
         ends = sorted({end for value in full for end in accumulate(ref.size for ref in value)} | {length})
         parts: list[Ref] = []
         for begin, end in zip([0, *ends], ends, strict=False):
             refs = tuple(
-                float(v) if not isinstance(v, tuple) else v[0] if v not in full else _cut(v, begin, end - begin)[0]  # type: ignore[arg-type]
+                float(v) if not isinstance(v, tuple) else v[0] if v not in full else cut(v, begin, end - begin)[0]  # type: ignore[arg-type]
                 for v in values
             )
-            if any(isinstance(ref, Ref) and ref.size not in (1, end - begin) for ref in refs):
-                raise ExportError("C has no form of an operation on tensors of several shapes")
             parts.append(self._buffer(end - begin))
             self.steps.append(Entrywise(parts[-1], text, refs))
         return tuple(parts)
+
+    def _nest(
+        self, shape: Sequence[int], out: tuple[Ref, Sequence[int]], text: str,
+        operands: Sequence[tuple[Ref, Sequence[int]] | float],
+    ) -> None:  # fmt: skip
+        """Add loops over `shape`. out, operands: places in memory and the strides by which the loops run through them."""
+        places = [out, *(each for each in operands if not isinstance(each, float))]
+        heads, entries = nest(shape, [strides for _, strides in places])
+        names = [at(ref, entry) for (ref, _), entry in zip(places, entries, strict=True)]
+        target, rest = names[0], iter(names[1:])
+        words = [number(each) if isinstance(each, float) else next(rest) for each in operands]
+        self.steps.append(Call(f"{heads}{target} {text.format(*words)};", tuple(ref for ref, _ in places)))
+
+    def _part(self, node: fx.Node, part: Tensor, start: int) -> Value:
+        """Return the entries of a node's argument from `start` on along its dimension, as many as `part` has."""
+        x, dim = cast(fx.Node, node.args[0]), _dim(node)
+        shape = x.meta["val"].shape
+        inner = shape[dim + 1 :].numel()
+        start = start % (shape[dim] + 1) if start < 0 else start
+        if shape[:dim].numel() == 1:
+            return cut(self._value(x), start * inner, part.numel())
+        source, out = self._whole(self._value(x)), self._buffer(part.numel())
+        rows = shape[:dim].numel(), part.numel() // shape[:dim].numel()
+        moved = Ref(source.buffer, source.offset + start * inner, source.size - start * inner)
+        self._nest(rows, (out, contiguous(rows)), "= {}", [(moved, (shape[dim] * inner, 1))])
+        return (out,)
+
+    def _joined(self, node: fx.Node, parts: list[fx.Node]) -> Value:
+        """Return parts that lie one behind the other, or a copy of them side by side in every row."""
+        shape = node.meta["val"].shape
+        dim = cast(int, node.args[1] if len(node.args) > 1 else 0) % len(shape)
+        rows = shape[:dim].numel()
+        if rows == 1:
+            return tuple(ref for part in parts for ref in self._value(part))
+        out, row, offset = self._buffer(size(node)), size(node) // rows, 0
+        for part in parts:
+            width = size(part) // rows
+            source = self._whole(self._value(part))
+            target = Ref(out.buffer, offset, out.size - offset)
+            self._nest((rows, width), (target, (row, 1)), "= {}", [(source, (width, 1))])
+            offset += width
+        return (out,)
+
+    def _repeated(self, node: fx.Node) -> Value:
+        """Return every entry of the last dimension several times."""
+        source, out = self._whole(self._value(node.args[0])), self._buffer(size(node))
+        shape = source.size, out.size // source.size
+        self._nest(shape, (out, contiguous(shape)), "= {}", [(source, (1, 0))])
+        return (out,)
 
     def _product(self, node: fx.Node, x: object, matrix: object, plus: object | None) -> Value:
         """Add x W + plus for a matrix W of weights, (inputs, outputs)."""
@@ -186,10 +199,10 @@ class LayerCode:
         start = self._value(plus) if plus is not None else ()
         offset = 0
         for ref in start:
-            self.steps.append(_copy(ref, Ref(out.buffer, offset, ref.size)))
+            self.steps.append(copy(ref, Ref(out.buffer, offset, ref.size)))
             offset += ref.size
         if not start:
-            self.steps.append(Call(f"for (i = 0; i < {out.size}; i++) {out.buffer}[i] = 0.0f;", ()))
+            self.steps.append(zeros(out))
         if matrix not in self.matrices:
             self.layout.append((matrix, True))
             numbers = source.size * out.size
@@ -215,22 +228,14 @@ class LayerCode:
         return (result,)
 
     def _sum(self, node: fx.Node) -> Value:
-        """Add a sum over one dimension before which there is only a batch of one."""
-        x, dims = node.args[:2]
-        assert isinstance(x, fx.Node)
-        value, shape = self._value(x), x.meta["val"].shape
-        dim = dims[0] % len(shape)  # type: ignore[index, operator]
-        parts, length = shape[dim], size(node)
-        if shape[:dim].numel() != 1:
-            raise ExportError("C has no form of a sum over an inner dimension")
-        if length == 1:
-            source, out = self._whole(value), self._buffer(1)
-            self.steps.append(Call(f"{out.buffer}[0] = RNN_sum({source.pointer}, {source.size});", (source,)))
-            return (out,)
-        refs = tuple(self._whole(_cut(value, part * length, length)) for part in range(parts))
-        result = self._buffer(length)
-        self.steps.append(Entrywise(result, " + ".join(["{}"] * parts), refs))
-        return (result,)
+        """Add a sum over some dimensions."""
+        x = cast(fx.Node, node.args[0])
+        source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
+        summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
+        kept = [1 if dim in summed else n for dim, n in enumerate(shape)]
+        self.steps.append(zeros(out))
+        self._nest(shape, (out, broadcast(kept, len(kept))), "+= {}", [(source, contiguous(shape))])
+        return (out,)
 
     def text(self) -> str:
         """Return the body of the function: declarations and statements."""
@@ -244,11 +249,12 @@ class LayerCode:
                 continue
             loop = self._loop(position)
             position += len(loop)
-            read = {ref.buffer for later in self.steps[position:] for ref in _reads(later)}
-            lines += _loop_text(loop, read)
+            read = {ref.buffer for later in self.steps[position:] for ref in reads(later)}
+            lines += loop_text(loop, read)
         used = set(re.findall(r"\bb\d+\b", "\n".join(lines)))
         arrays = [f"float RNN_ALIGNED {name}[{length}];" for name, length in self.buffers.items() if name in used]
-        index = ["int i;"] if any("for (i" in line for line in lines) else []
+        indices = [name for name in INDICES if any(f"for ({name} = 0" in line for line in lines)]
+        index = [f"int {', '.join(indices)};"] if indices else []
         return "\n".join("    " + line for line in [*arrays, *index, *lines])
 
     def _loop(self, start: int) -> list[Entrywise]:
@@ -258,46 +264,21 @@ class LayerCode:
             if not isinstance(step, Entrywise) or (loop and step.out.size != loop[0].out.size):
                 break
             written = [each.out for each in loop]
-            if any(r.overlaps(out) and r != out for r in _reads(step) for out in written):
+            if any(r.overlaps(out) and r != out for r in reads(step) for out in written):
                 break
             loop.append(step)
         return loop
 
 
-def _loop_text(loop: list[Entrywise], read: set[str]) -> list[str]:
-    """Return a loop over entries. read: the buffers that later statements read; other results stay local variables."""
-    single = loop[0].out.size == 1
-    names: dict[Ref, str] = {}
-    lines: list[str] = []
-    for step in loop:
-        arguments = [names.get(a) or a.entry(single) if isinstance(a, Ref) else number(a) for a in step.arguments]
-        names[step.out] = f"v{step.out.buffer[1:]}" + (f"_{step.out.offset}" if step.out.offset else "")
-        lines.append(f"const float {names[step.out]} = {step.text.format(*arguments)};")
-        if step.out.buffer in read:
-            lines.append(f"{step.out.entry(single)} = {names[step.out]};")
-    head = f"for (i = 0; i < {loop[0].out.size}; i++) {{"
-    return lines if single else [head, *(f"    {line}" for line in lines), "}"]
+def _dim(node: fx.Node) -> int:
+    """Return the dimension along which a node takes parts of its argument."""
+    rank = cast(fx.Node, node.args[0]).meta["val"].dim()
+    after = 1 if node.target in (ATEN.slice.Tensor, ATEN.narrow.default, ATEN.select.int, ATEN.unbind.int) else 2
+    return cast(int, node.args[after] if len(node.args) > after else 0) % rank
 
 
-def _copy(source: Ref, target: Ref) -> Call:
-    single = source.size == 1
-    loop = "" if single else f"for (i = 0; i < {source.size}; i++) "
-    return Call(f"{loop}{target.entry(single)} = {source.entry(single)};", (source,))
-
-
-def _reads(step: Entrywise | Call) -> tuple[Ref, ...]:
-    return step.reads if isinstance(step, Call) else tuple(a for a in step.arguments if isinstance(a, Ref))
-
-
-def _cut(value: Value, start: int, length: int) -> Value:
-    """Return `length` numbers of a value from `start` on."""
-    parts, offset = [], 0
-    for ref in value:
-        begin, end = max(start - offset, 0), min(start + length - offset, ref.size)
-        if begin < end:
-            parts.append(Ref(ref.buffer, ref.offset + begin, end - begin))
-        offset += ref.size
-    return tuple(parts)
-
-
+_PARTS = {
+    ATEN.split.Tensor, ATEN.split_with_sizes.default, ATEN.split.sizes, ATEN.chunk.default, ATEN.tensor_split.indices,
+}  # fmt: skip
+"""Operations that cut a tensor into several along one dimension."""
 _IGNORED = {ATEN._assert_tensor_metadata.default, ATEN.sym_size.int}

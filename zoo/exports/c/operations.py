@@ -35,6 +35,12 @@ _FORMULAS: dict[object, str] = {
     ATEN.ge.Scalar: "1.0f - RNN_less({0}, {1})",
     ATEN.le.Scalar: "1.0f - RNN_less({1}, {0})",
     ATEN.add.Tensor: "{} + {}",
+    ATEN.eq.Scalar: "{} == {} ? 1.0f : 0.0f",
+    ATEN.silu.default: "{0} * RNN_sigmoid({0})",
+    ATEN.softplus.default: "-RNN_log_sigmoid(-{})",
+    ATEN.rsqrt.default: "1.0f / RNN_SQRT({})",
+    ATEN.abs.default: "RNN_most({0}, -{0})",
+    ATEN.reciprocal.default: "1.0f / {}",
 }
 """By operation: C for one entry. The arguments are names or numbers, so they need no brackets."""
 

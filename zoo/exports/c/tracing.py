@@ -18,6 +18,9 @@ SAME = {
 }  # fmt: skip
 """Operations that leave the numbers of one sequence as they lie in memory."""
 
+FILLED = {ATEN.ones_like.default: 1.0, ATEN.zeros_like.default: 0.0, ATEN.new_zeros.default: 0.0}
+"""Operations whose result has one value, whatever the numbers of their argument."""
+
 
 class LayerStep(nn.Module):
     """One time step of one layer, from what the layer reads to its new states."""
@@ -57,6 +60,8 @@ class Trace:
             elif node.op == "call_function" and all(each in values for each in node.all_input_nodes):
                 arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 values[node] = node.target(*arguments[0], **arguments[1])
+            elif node.target in FILLED:
+                values[node] = torch.full(node.meta["val"].shape, FILLED[node.target])
         return values
 
 
