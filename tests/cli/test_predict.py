@@ -78,7 +78,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         ("gru-1x200-spooky", b" \n", "is empty"),
         ("rin-1x100-babi-20", b"Only a question?", "a question on the last line"),
         ("rin-1x100-adding-200", image(0), "does not read images"),
-        ("convlstm-f-2x8-nmnist-small", b"1,2", "which no table has"),
+        ("convlstm-f-2x8-nmnist-small", b"1,2", "a table cannot hold them"),
         ("mlp-3x8-circles.prelu-tuned", b"1,2\n3,4", "reads one line"),
         ("rin-1x100-adding-200", b"1,nan", "finite numbers"),
     ],

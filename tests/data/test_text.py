@@ -257,7 +257,7 @@ def test_what_are_no_tokens_is_refused(x, problem):
         ({"embedding": None}, "tokens need an embedding"),
         ({"standardize": True}, "standardize applies to numbers"),
         ({"kernel": 3}, "to which a 'kernel' cannot be applied"),
-        ({"embedding": {"size": 0}}, "greater than or equal to 1"),
+        ({"embedding": {"size": 0}}, "must be at least 1"),
     ],
 )
 def test_an_architecture_that_does_not_fit_tokens_is_refused(change, problem):

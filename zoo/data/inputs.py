@@ -38,7 +38,7 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     try:
         lines = [line for line in content.decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise RequestError(f"{name} reads text; this is none (not UTF-8).") from error
+        raise RequestError(f"{name} reads text in UTF-8; this file is not UTF-8.") from error
     if not lines:
         raise RequestError(f"{name} reads text; this one is empty.")
     if not isinstance(network, StoryReader):
@@ -70,7 +70,9 @@ def _image(network: Network, content: bytes) -> Tensor:
 def _numbers(network: Network, content: bytes) -> Tensor:
     name, shape = network.config.name, network.interface.input
     if len(shape) != 1:
-        raise RequestError(f"{name} reads {' x '.join(map(str, shape))} numbers a step, which no table has.")
+        raise RequestError(
+            f"{name} reads {' x '.join(map(str, shape))} numbers at each step; a table cannot hold them."
+        )
     try:
         rows = [[float(cell) for cell in row] for row in csv.reader(io.StringIO(content.decode())) if row]
         x = torch.tensor(rows)

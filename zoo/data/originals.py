@@ -111,7 +111,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def from_archive(path: Path, name: str) -> bytes | None:
-    """Return the content of the file `name`, in whatever folder, of a .tar.gz; None if it is not in there."""
+    """Return the content of the file `name`, in any folder of a .tar.gz, or None if the archive does not contain the file."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
