@@ -16,6 +16,7 @@ import pytest
 
 os.environ.pop("HF_TOKEN", None)
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
 os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messages without colours and in whole lines
 
 from hubs import here, hub_server, template  # noqa: F401, fixtures
