@@ -28,13 +28,19 @@ pytestmark = [
     for tool in ("cc", "clang", "wasm-ld", "node")
 ]
 FAMILIES = (
+    "mlstm heads=2 forget=exp",
     "star shift=1.0",
     "lstm-phased ratio=0.4 leak=0.1",
     "minlstm candidate=linear",
     "gru-skip",
     "eunn capacity=3",
 )
-"""Cases that stand for gates, a state that counts, logarithms, one gate for all units, and sums of squares."""
+"""Cases that stand for a matrix state, gates, a state that counts, logarithms, one gate for all units, and sums of squares."""
+BLOCKS = {
+    "griffin": {"norm": "rms", "gate": "gelu", "convolution": 4, "feed_forward": {"width": 9, "activation": "silu"}},
+    "layer": {"norm": "layer", "norm_position": "after", "width": 7},
+    "batch": {"norm": "batch", "activation": "gelu"},
+}
 STRICT = ("-std=c99", "-O3", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
 
 
@@ -79,6 +85,16 @@ def test_a_cell_runs_in_c(case: str, tmp_path: Path) -> None:
     written = one(small(case), "c", tmp_path)
     assert written.checked.lengths == (1, 7, 9)
     assert written.checked.difference < 2e-6
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_blocks_around_layers_run_in_c(block: str, tmp_path: Path) -> None:
+    net = small("lstm", layers=3, block=BLOCKS[block])
+    with torch.no_grad():
+        for name, buffer in net.named_buffers():  # of batch norm
+            buffer.uniform_(0.5, 2.0) if "var" in name else buffer.normal_()
+    for quantize in (None, "int8"):
+        assert one(net, "c", tmp_path, quantize).checked.lengths == (1, 7, 9)
 
 
 @pytest.mark.slow

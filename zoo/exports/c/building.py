@@ -61,7 +61,8 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
             command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise ExportError(f"{compiler} cannot compile {source.name}: {done.stderr.strip().splitlines()[0]}")
+        reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        raise ExportError(f"{compiler} cannot compile {source.name}: {reason}")
 
 
 def _header(job: Job) -> str:

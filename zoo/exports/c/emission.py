@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import cast
 
+import torch
 from torch import Tensor, fx
 
 from ...errors import ExportError
 from .nests import INDICES, broadcast, contiguous, nest
 from .operations import formula, number
 from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, zeros
-from .tracing import ATEN, SAME, Trace, is_item, size
+from .tracing import ATEN, VIEWS, Trace, is_item, size
 
 
 @dataclass
@@ -37,15 +38,26 @@ class LayerCode:
         sizes = [size(node) for node in self.trace.states]
         for node, offset, length in zip(self.trace.states, accumulate([0, *sizes]), sizes, strict=False):
             values[node] = (Ref("s", offset, length),)
-        self.state_size = sum(sizes)
+        self.inputs, self.state_size = size(self.trace.x), sum(sizes)
         self._values = values
         for node in self.trace.graph.nodes:
             if node.op == "call_function" and node not in self.constants and node.target not in _IGNORED:
                 values[node] = self._compute(node)
-        results = [self._safe(self._value(node)) for node in self.trace.outputs]
+        results = [self._safe(self._value(node)) for node in self.trace.new_states]
+        if self.has_output:
+            self._store(self._value(self.trace.output), "y")
+        self._store(tuple(ref for result in results for ref in result), "s")
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the function writes the layer's output to y, because it is not the first state."""
+        return self.trace.output is not self.trace.new_states[0]
+
+    def _store(self, value: Value, target: str) -> None:
+        """Add the copy of a value to an argument of the function."""
         offset = 0
-        for ref in (ref for result in results for ref in result):
-            self.steps.append(copy(ref, Ref("s", offset, ref.size)))
+        for ref in value:
+            self.steps.append(copy(ref, Ref(target, offset, ref.size)))
             offset += ref.size
 
     def _safe(self, value: Value) -> Value:
@@ -89,16 +101,11 @@ class LayerCode:
     def _compute(self, node: fx.Node) -> Value | list[Value]:
         """Add what computes a node, and return where its numbers will be. Raises ExportError for an unknown operation."""
         target, arguments = node.target, node.args
-        if target in SAME:
-            return self._value(arguments[0])
         if is_item(node):
             parts, place = self._values[cast(fx.Node, arguments[0])], cast(int, arguments[1])
             return cast(list[Value], parts)[place]
-        if target in _PARTS:
-            starts = accumulate([0, *(each.shape[_dim(node)] for each in node.meta["val"])])
-            return [self._part(node, part, start) for part, start in zip(node.meta["val"], starts, strict=False)]
-        if target in (ATEN.slice.Tensor, ATEN.narrow.default, ATEN.select.int):
-            return self._part(node, node.meta["val"], cast(int, arguments[2]))
+        if target in VIEWS:
+            return self._viewed(node)
         if target is ATEN.cat.default:
             return self._joined(node, cast(list[fx.Node], arguments[0]))
         if target is ATEN.repeat_interleave.self_int:
@@ -107,8 +114,14 @@ class LayerCode:
             return self._product(node, arguments[1], arguments[2], arguments[0])
         if target in (ATEN.mm.default, ATEN.matmul.default):
             return self._product(node, arguments[0], arguments[1], None)
-        if target is ATEN.layer_norm.default:
+        if target in (ATEN.layer_norm.default, ATEN.rms_norm.default):
             return self._normalised(node)
+        if target is ATEN.batch_norm.default:
+            x, *parameters, _, _, epsilon, _ = arguments
+            text = f"({{0}} - {{3}}) / RNN_SQRT({{4}} + {number(cast(float, epsilon))}) * {{1}} + {{2}}"
+            return self._entrywise(text, (x, *parameters), node)
+        if target is ATEN.conv1d.default:
+            return self._convolved(node)
         if target is ATEN.sum.dim_IntList:
             return self._sum(node)
         if (found := formula(node)) is not None:
@@ -153,18 +166,24 @@ class LayerCode:
         words = [number(each) if isinstance(each, float) else next(rest) for each in operands]
         self.steps.append(Call(f"{heads}{target} {text.format(*words)};", tuple(ref for ref, _ in places)))
 
-    def _part(self, node: fx.Node, part: Tensor, start: int) -> Value:
-        """Return the entries of a node's argument from `start` on along its dimension, as many as `part` has."""
-        x, dim = cast(fx.Node, node.args[0]), _dim(node)
-        shape = x.meta["val"].shape
-        inner = shape[dim + 1 :].numel()
-        start = start % (shape[dim] + 1) if start < 0 else start
-        if shape[:dim].numel() == 1:
-            return cut(self._value(x), start * inner, part.numel())
-        source, out = self._whole(self._value(x)), self._buffer(part.numel())
-        rows = shape[:dim].numel(), part.numel() // shape[:dim].numel()
-        moved = Ref(source.buffer, source.offset + start * inner, source.size - start * inner)
-        self._nest(rows, (out, contiguous(rows)), "= {}", [(moved, (shape[dim] * inner, 1))])
+    def _viewed(self, node: fx.Node) -> Value | list[Value]:
+        """Return the places of numbers of a node's first argument, or a copy where they do not lie in order."""
+        x, *others = node.args
+        assert isinstance(x, fx.Node)
+        shapes = fx.node.map_arg((others, node.kwargs), lambda each: torch.empty_like(each.meta["val"], device="meta"))
+        view = node.target(torch.empty(x.meta["val"].shape, device="meta"), *shapes[0], **shapes[1])  # type: ignore[operator]
+        if isinstance(view, Tensor):
+            return self._strided(self._value(x), view)
+        return [self._strided(self._value(x), part) for part in view]
+
+    def _strided(self, value: Value, view: Tensor) -> Value:
+        """Return the numbers of a value that a view of it has."""
+        start, length = view.storage_offset(), view.numel()
+        if view.is_contiguous():
+            return cut(value, start, length)
+        source, out = self._whole(value), self._buffer(length)
+        moved = Ref(source.buffer, source.offset + start, source.size - start)
+        self._nest(view.shape, (out, contiguous(view.shape)), "= {}", [(moved, view.stride())])
         return (out,)
 
     def _joined(self, node: fx.Node, parts: list[fx.Node]) -> Value:
@@ -217,15 +236,30 @@ class LayerCode:
         return (out,)
 
     def _normalised(self, node: fx.Node) -> Value:
-        """Add a layer normalisation over all entries, with its weight and bias."""
-        x, _, weight, bias, epsilon = node.args[:5]
-        source, out = self._whole(self._value(x)), self._buffer(size(node))
-        call = f"RNN_normalise({source.pointer}, {out.pointer}, {out.size}, {number(epsilon)});"  # type: ignore[arg-type]
+        """Add a normalisation over all entries, with its weight and bias."""
+        layer, (x, _, weight, *rest) = node.target is ATEN.layer_norm.default, node.args
+        bias, epsilon = (*rest, *(None, 1e-5)[len(rest) :])[:2] if layer else (None, *rest, None)[:2]
+        if epsilon is None:
+            epsilon = torch.finfo(torch.float32).eps
+        source, out, result = self._whole(self._value(x)), self._buffer(size(node)), self._buffer(size(node))
+        function = "RNN_normalise" if layer else "RNN_normalise_rms"
+        call = f"{function}({source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))});"
         self.steps.append(Call(call, (source,)))
-        result = self._buffer(size(node))
-        factors = self._value(weight)[0], self._value(bias)[0]
-        self.steps.append(Entrywise(result, "{} * {} + {}", (out, *factors)))
+        factors = [self._value(each)[0] for each in (weight, bias) if each is not None]
+        self.steps.append(Entrywise(result, " + ".join(["{} * {}", "{}"][: len(factors)]), (out, *factors)))
         return (result,)
+
+    def _convolved(self, node: fx.Node) -> Value:
+        """Add a convolution of every channel by itself with a filter as long as its input: one number a channel."""
+        x, weight, bias = cast(tuple[fx.Node, ...], node.args[:3])
+        channels, steps = x.meta["val"].shape[-2:]
+        if size(node) != channels or weight.meta["val"].shape != (channels, 1, steps):
+            raise ExportError("C has no form of a convolution other than a causal one of each channel")
+        source, filters, out = self._whole(self._value(x)), self._value(weight)[0], self._buffer(channels)
+        self.steps.append(copy(self._value(bias)[0], out))
+        rows = contiguous((channels, steps))
+        self._nest((channels, steps), (out, (1, 0)), "+= {} * {}", [(source, rows), (filters, rows)])
+        return (out,)
 
     def _sum(self, node: fx.Node) -> Value:
         """Add a sum over some dimensions."""
@@ -270,15 +304,4 @@ class LayerCode:
         return loop
 
 
-def _dim(node: fx.Node) -> int:
-    """Return the dimension along which a node takes parts of its argument."""
-    rank = cast(fx.Node, node.args[0]).meta["val"].dim()
-    after = 1 if node.target in (ATEN.slice.Tensor, ATEN.narrow.default, ATEN.select.int, ATEN.unbind.int) else 2
-    return cast(int, node.args[after] if len(node.args) > after else 0) % rank
-
-
-_PARTS = {
-    ATEN.split.Tensor, ATEN.split_with_sizes.default, ATEN.split.sizes, ATEN.chunk.default, ATEN.tensor_split.indices,
-}  # fmt: skip
-"""Operations that cut a tensor into several along one dimension."""
 _IGNORED = {ATEN._assert_tensor_metadata.default, ATEN.sym_size.int}

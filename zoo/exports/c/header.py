@@ -123,33 +123,42 @@ static inline void RNN_step(RNN_state *state, {argument}, float *logits) {{
 
 def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tuple[str, list[str], int]:
     """Return the functions of the layers, their calls, and the number of states; add the layers' weights."""
-    traces: dict[int, tuple[Trace, LayerCode, int]] = {}  # by the width of what a layer reads: the rest is the same
-    functions, calls, states = "", [], 0
-    for layer in network.layers:
-        direction = layer.forward_direction
-        width = direction.input.weight.shape[1]
-        if width not in traces:
-            traced = trace(direction)
-            code = LayerCode(traced, quantized, set(traced.constants(direction)))
-            integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
-            functions += (
-                f"\n/* One step of a layer that reads {width} numbers x and has the states s. */\n"
-                f"static RNN_APART void RNN_layer_{len(traces)}(\n    {integers}const float *RNN_RESTRICT w, "
-                f"const float *RNN_RESTRICT x, float *RNN_RESTRICT s) {{\n{code.text()}\n}}\n"
-            )
-            traces[width] = traced, code, len(traces)
-        traced, code, number_ = traces[width]
-        floats, integers_ = weights.places()
-        place = f"RNN_integers + {integers_}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
-        calls += [f"RNN_layer_{number_}({place}, h, s + {states});", f"h = s + {states};"]
-        values = traced.constants(direction)
+    codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
+    functions, states = "", 0
+    calls: list[str] = []
+    inputs = network.interface.input[0] if network.embedding is None else network.embedding.embedding_dim
+    for depth, layer in enumerate(network.layers):
+        key = tuple((name, tensor.shape) for name, tensor in layer.state_dict().items())
+        if key not in codes:
+            traced = trace(layer, network.width if depth else inputs)
+            code, name = LayerCode(traced, quantized, set(traced.constants(layer))), f"RNN_layer_{len(codes)}"
+            functions += _function(name, code, quantized)
+            codes[key] = traced, code, name
+        traced, code, name = codes[key]
+        floats, integers = weights.places()
+        place = f"RNN_integers + {integers}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
+        output = f"output + {network.width * (depth % 2)}" if code.has_output else f"s + {states}"
+        calls += [f"{name}({place}, h, s + {states}{', ' + output if code.has_output else ''});", f"h = {output};"]
+        values = traced.constants(layer)
         for node, is_matrix in code.layout:
             if is_matrix:
                 weights.add_matrix(values[node].T, quantized)
             else:
                 weights.floats.append(values[node].flatten())
         states += code.state_size
-    return functions, calls, states
+    written = any(code.has_output for _, code, _ in codes.values())
+    return functions, ([f"float output[{2 * network.width}];"] if written else []) + calls, states
+
+
+def _function(name: str, code: LayerCode, quantized: bool) -> str:
+    """Return the definition of a layer's function."""
+    integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
+    output = ", float *RNN_RESTRICT y" if code.has_output else ""
+    what = f"reads {code.inputs} numbers x and has the states s" + (", and writes y" if output else "")
+    return (
+        f"\n/* One step of a layer that {what}. */\nstatic RNN_APART void {name}(\n    {integers}"
+        f"const float *RNN_RESTRICT w, const float *RNN_RESTRICT x, float *RNN_RESTRICT s{output}) {{\n{code.text()}\n}}\n"
+    )
 
 
 def _input_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:

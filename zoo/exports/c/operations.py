@@ -36,6 +36,7 @@ _FORMULAS: dict[object, str] = {
     ATEN.le.Scalar: "1.0f - RNN_less({1}, {0})",
     ATEN.add.Tensor: "{} + {}",
     ATEN.eq.Scalar: "{} == {} ? 1.0f : 0.0f",
+    ATEN.gelu.default: "0.5f * {0} * (1.0f + RNN_erf(0.70710678f * {0}))",
     ATEN.silu.default: "{0} * RNN_sigmoid({0})",
     ATEN.softplus.default: "-RNN_log_sigmoid(-{})",
     ATEN.rsqrt.default: "1.0f / RNN_SQRT({})",

@@ -6,32 +6,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, fx, nn
 
-from ...cells.base import State
-from ...networks.layer import Direction
+from ...networks.layer import Layer
 
 ATEN = torch.ops.aten
-SAME = {
-    ATEN.view.default, ATEN.unsqueeze.default, ATEN.squeeze.dim, ATEN.expand.default, ATEN.detach.default,
-    ATEN.detach_.default, ATEN._to_copy.default, ATEN.to.dtype, ATEN.clone.default, ATEN.contiguous.default,
-    ATEN.alias.default, ATEN.lift_fresh_copy.default, ATEN.reshape.default, ATEN.flatten.using_ints,
-    ATEN.unflatten.int, ATEN.expand_as.default,
+VIEWS = {
+    ATEN.view.default, ATEN.reshape.default, ATEN.flatten.using_ints, ATEN.unflatten.int, ATEN.unsqueeze.default,
+    ATEN.squeeze.dim, ATEN.squeeze.dims, ATEN.expand.default, ATEN.expand_as.default, ATEN.view_as.default,
+    ATEN.detach.default, ATEN.detach_.default, ATEN.alias.default, ATEN.clone.default, ATEN.contiguous.default,
+    ATEN.lift_fresh_copy.default, ATEN._to_copy.default, ATEN.to.dtype, ATEN.to.dtype_layout, ATEN.transpose.int,
+    ATEN.permute.default, ATEN.movedim.int, ATEN.movedim.intlist, ATEN.slice.Tensor, ATEN.narrow.default,
+    ATEN.select.int, ATEN.unbind.int, ATEN.split.Tensor, ATEN.split.sizes, ATEN.split_with_sizes.default,
+    ATEN.chunk.default, ATEN.tensor_split.indices, ATEN.numpy_T.default, ATEN.dropout.default,
 }  # fmt: skip
-"""Operations that leave the numbers of one sequence as they lie in memory."""
-
+"""Operations whose results are numbers of their first argument, in another shape or order, or some of them."""
 FILLED = {ATEN.ones_like.default: 1.0, ATEN.zeros_like.default: 0.0, ATEN.new_zeros.default: 0.0}
 """Operations whose result has one value, whatever the numbers of their argument."""
 
 
 class LayerStep(nn.Module):
-    """One time step of one layer, from what the layer reads to its new states."""
+    """One time step of one layer, from what the layer reads to its output and its new states."""
 
-    def __init__(self, direction: Direction):
+    def __init__(self, layer: Layer):
         super().__init__()
-        self.direction = direction
+        self.layer = layer
 
-    def forward(self, x: Tensor, *state: Tensor) -> State:
-        direction = self.direction
-        return direction.step(direction.cell.prepare(direction.input(x)), state)
+    def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        output, new_state = self.layer.step(x, state)
+        return output, *new_state
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,21 @@ class Trace:
     graph: fx.Graph
     x: fx.Node
     states: tuple[fx.Node, ...]
-    outputs: tuple[fx.Node, ...]
-    """The new states."""
+    output: fx.Node
+    new_states: tuple[fx.Node, ...]
     weights: dict[str, str]
     """Names of parameters, by the names of their nodes."""
     tensors: dict[str, Tensor]
     """Values of the other tensors that the equations name, by the names of their nodes."""
 
-    def constants(self, direction: Direction) -> dict[fx.Node, Tensor]:
+    def constants(self, layer: Layer) -> dict[fx.Node, Tensor]:
         """Return the values of all nodes that depend on weights alone, for one layer's weights."""
-        module = LayerStep(direction)
+        module = LayerStep(layer)
+        weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         values: dict[fx.Node, Tensor] = {}
         for node in self.graph.nodes:
             if node.name in self.weights:
-                values[node] = module.get_parameter(self.weights[node.name]).detach()
+                values[node] = weights[self.weights[node.name]].detach()
             elif node.name in self.tensors:
                 values[node] = self.tensors[node.name]
             elif node.op == "call_function" and all(each in values for each in node.all_input_nodes):
@@ -65,17 +67,17 @@ class Trace:
         return values
 
 
-def trace(direction: Direction) -> Trace:
-    """Return the recorded step of a layer that is dense, in float32, in eval mode, and on the CPU."""
-    x = torch.zeros(1, direction.input.weight.shape[1])
-    program = torch.export.export(LayerStep(direction), (x, *direction.initial_state(x)), strict=False)
+def trace(layer: Layer, inputs: int) -> Trace:
+    """Return the recorded step of a layer that reads `inputs` numbers; dense, float32, in eval mode, and on the CPU."""
+    x = torch.zeros(1, inputs)
+    program = torch.export.export(LayerStep(layer), (x, *layer.initial_state(x)), strict=False)
     signature = program.graph_signature
     nodes = {node.name: node for node in program.graph.nodes}
-    inputs = [nodes[name] for name in signature.user_inputs]
+    first, *states = [nodes[name] for name in signature.user_inputs]
     tensors = {name: program.constants[target] for name, target in signature.inputs_to_lifted_tensor_constants.items()}
-    output = next(node for node in program.graph.nodes if node.op == "output")
+    output, *new_states = [nodes[name] for name in signature.user_outputs]
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    return Trace(program.graph, inputs[0], tuple(inputs[1:]), tuple(output.args[0]), weights, tensors)
+    return Trace(program.graph, first, tuple(states), output, tuple(new_states), weights, tensors)
 
 
 def size(node: fx.Node) -> int:

@@ -91,6 +91,17 @@ static inline float RNN_log_sigmoid(float x) {
     return (x < 0.0f ? x : 0.0f) - 2.0f * a * p;
 }
 
+/* Within 1.5e-7, by Abramowitz & Stegun 7.1.26. */
+static inline float RNN_erf(float x) {
+    const float a = x < 0.0f ? -x : x, t = 1.0f / (1.0f + 0.3275911f * a);
+    float p = t * 1.061405429f - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    p = 1.0f - p * t * RNN_exp(-a * a);
+    return x < 0.0f ? -p : p;
+}
+
 /* a - b floor(a / b); in double every step but the division is exact. */
 static inline float RNN_remainder(float a, float b) {
     return (float)((double)a - (double)b * RNN_FLOOR((double)a / (double)b));
@@ -111,4 +122,13 @@ static RNN_APART void RNN_normalise(const float *RNN_RESTRICT x, float *RNN_REST
     for (i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean);
     scale = 1.0f / RNN_SQRT(variance / (float)n + epsilon);
     for (i = 0; i < n; i++) y[i] = (x[i] - mean) * scale;
+}
+
+/* y = x / sqrt(mean(x^2) + epsilon). */
+static RNN_APART void RNN_normalise_rms(const float *RNN_RESTRICT x, float *RNN_RESTRICT y, int n, float epsilon) {
+    float square = 0.0f, scale;
+    int i;
+    for (i = 0; i < n; i++) square += x[i] * x[i];
+    scale = 1.0f / RNN_SQRT(square / (float)n + epsilon);
+    for (i = 0; i < n; i++) y[i] = x[i] * scale;
 }
