@@ -24,10 +24,7 @@ WASM = [
 
 def why_not(config: Config, kind: str) -> str | None:
     """Return why there is no C of a network; None if there is."""
-    spec = config.architecture
-    if spec.block is not None:
-        return "the emitter knows layers without a block only"
-    return "it is convolutional" if spec.kernel is not None else None
+    return "it is convolutional" if config.architecture.kernel is not None else None
 
 
 def write_header(job: Job) -> None:
