@@ -39,7 +39,7 @@ class Text(TaskData):
         """Return all texts, no two with the same words."""
 
     def select(self, examples: list[Example]) -> list[Example]:
-        """Return the examples of a split that the layout has."""
+        """Return those of the examples, which are all of one split, that belong to the layout."""
         return examples
 
     def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TITLES = {"loss last": "loss on the last output", "loss all": "loss on all outputs"}
-"""Panels' titles in words."""
+"""Titles of panels, by the place in an array that a panel shows."""
 READING = {
     "mean": "Bright: a large gradient; dark: a small one. The loss on the last output enters at the top right, the last "
     "layer and step. A dark corner gets almost no gradient: at the bottom right it vanishes on its way through the layers, "
@@ -33,7 +33,7 @@ LINE_STYLES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2",
 LOOKS = [{"color": COLOURS[i % 5], "linestyle": LINE_STYLES[i % 4]} for i in range(20)]
 """Looks of lines. No two are alike and neighbours differ in style, so that lines can be told apart in grey."""
 COLOUR_MAP = "cividis"
-"""Its lightness rises evenly, so that it reads the same in grey."""
+"""A colour map whose lightness rises evenly, so that a picture reads the same in grey."""
 
 TitledResults = Sequence[tuple[str, Result]]
 """What one picture shows: results of one analysis, each with a title."""
@@ -83,7 +83,7 @@ def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
 
 
 def _side_by_side(results: TitledResults, columns: Sequence[Sequence[Panel]]) -> list[list[Panel | None]]:
-    """Return rows of panels: a column for each result, headed by its title if there are several; None fills it up."""
+    """Return rows of panels. Each result has a column, headed by its title if there are several; None fills short columns."""
     headed = [
         [(name if i or len(results) == 1 else f"{title}\n{name}", array) for i, (name, array) in enumerate(panels)]
         for (title, _), panels in zip(results, columns, strict=True)
@@ -204,7 +204,7 @@ def _curve_panels(result: Result) -> list[Panel]:
 
 
 def _line_panel(panel: Panel, owner: str) -> LinePanel:
-    """Return the lines of an array: one, in the colour of its owner's cell, or one for each tick of its first axis."""
+    """Return one line, in the colour of the owner's cell, or a line for each tick of the first of two axes."""
     title, array = panel
     if len(array.axes) == 1:
         return title, None, [(None, array, _looks([owner])[0])]
@@ -215,7 +215,7 @@ def _line_panel(panel: Panel, owner: str) -> LinePanel:
 
 
 def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the colour of the cell that each title begins with, in another line style if it comes again, else LOOKS."""
+    """Return a look for each title: the colour of the cell that it begins with, in a new line style each time, or one of LOOKS."""
     looks, seen = [], Counter[str]()
     for i, colour in enumerate(map(cell_colour, titles)):
         if colour is None:
@@ -227,7 +227,7 @@ def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _graded(count: int) -> list[dict[str, Any]]:
-    """Return the looks of the lines of layers, which lie in order: from dark at the bottom to light at the top."""
+    """Return looks for the lines of `count` layers, from dark for the lowest layer to light for the highest."""
     from matplotlib import colormaps
 
     return [{"color": colormaps[COLOUR_MAP](0.9 * i / max(count - 1, 1))} for i in range(count)]

@@ -42,7 +42,7 @@ IMAGE_SIDE = 8
 
 
 def config_of(name: str) -> Config:
-    """Return the config of a checkpoint, see Reference.parse, or of `[bi][block][conv]CELL-LxH`, which needs no entry.
+    """Return the config of a checkpoint, as Reference.parse takes it, or of `[bi][block][conv]CELL-LxH`, which needs no entry.
 
     Raises UnknownNameError with near matches, RequestError for sizes that no network can have, and CheckpointError for
     an invalid config.json.

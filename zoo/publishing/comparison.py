@@ -145,7 +145,7 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
-    """Return the row with the figure of the runs that were measured on its split, and with how the first was trained."""
+    """Return the row with the mean figure of the runs measured on its split, and with the recipe and epochs of the first run."""
     pairs = [(run, e) for run in recorded if (e := run.measured(row.split or "test")) is not None]
     if not pairs:
         return row

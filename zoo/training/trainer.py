@@ -286,11 +286,13 @@ class TrainingRun:
     def _restore(self, stored: State) -> None:
         """Continue from a stored state. Raises TrainingError if another run wrote it or the best weights are missing."""
         if setting := state.changed_setting(self.identity, stored.identity):
-            raise TrainingError(f"{self.out} holds a run with another {setting}. Choose another --out, or remove it.")
+            raise TrainingError(
+                f"{self.out} holds a run with another {setting}. Choose another --out, or remove the folder."
+            )
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():
-            raise TrainingError(f"{self.out} lacks its best weights, {tensors.FILE}. Delete it to begin the run again.")
+            raise TrainingError(f"{self.out} lacks its best weights, {tensors.FILE}. Delete the folder to begin again.")
         self.network.load_state_dict(stored.network)
         optimizer = self.updater.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})
