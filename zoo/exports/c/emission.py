@@ -178,7 +178,7 @@ class LayerCode:
 
     def _strided(self, value: Value, view: Tensor) -> Value:
         """Return the numbers of a value that a view of it has."""
-        start, length = view.storage_offset(), view.numel()
+        start, length = int(view.storage_offset()), view.numel()
         if view.is_contiguous():
             return cut(value, start, length)
         source, out = self._whole(value), self._buffer(length)
