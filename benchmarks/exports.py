@@ -18,13 +18,13 @@ import torch
 
 from cli.output import say
 from zoo import exports, load, registry
+from zoo.checkpoints.exported import Row, record
 from zoo.data import task_data
 from zoo.data.base import Split
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
 from zoo.exports.c import StepRuntime
 from zoo.exports.formats import FORMATS, GRAPHS
-from zoo.exports.rows import Row, record
 from zoo.networks.golden import example_input
 from zoo.networks.network import Network
 from zoo.training.evaluation import score

@@ -83,7 +83,7 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
     Raises UnknownNameError if no model with weights matches.
     """
     from zoo import exports, registry
-    from zoo.exports import rows
+    from zoo.checkpoints import exported as rows
     from zoo.exports.formats import FORMATS, GRAPHS
 
     measured: dict[tuple[str, str], list[rows.Row]] = {}

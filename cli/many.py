@@ -38,7 +38,7 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         spelt = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         first, last = (int(spelt[1]), int(spelt[2] or spelt[1])) if spelt else (1, 0)
-        if last < first or last - first >= 1000 or len(seeds) > 1000:
+        if last < first or len(seeds) + last - first >= 1000:
             raise RequestError(f"--seeds is {text!r}; it looks like 0-4 or 0,3,7, and names at most 1,000 seeds.")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))

@@ -417,7 +417,7 @@ def lru(w: Weights, x: Tensor, state: State, expand: int = 1, **start_values: ob
 
 
 def hgrn(w: Weights, x: Tensor, state: State) -> State:
-    """Qin et al. 2023, section 3.2, in complex numbers, with the lower bound sigmoid(bound)."""
+    """Qin et al. 2023, in complex numbers, with the lower bound sigmoid(bound)."""
     (_, h), (mu, re, im, g_re, g_im) = state, inputs(w, x, 5)
     gamma = channels(sigmoid(w["cell.bound"]), x)
     theta = channels(w["cell.theta"], x)
@@ -430,7 +430,7 @@ def hgrn(w: Weights, x: Tensor, state: State) -> State:
 
 
 def discretised(A: Tensor, delta: Tensor, method: str) -> tuple[Tensor, Tensor]:
-    """Gu et al. 2022, section 2, of complex A: A bar and B bar with B = 1."""
+    """Gu et al. 2022, of complex A: A bar and B bar with B = 1."""
     if method == "zoh":
         A_bar = torch.exp(delta * A)
         return A_bar, (A_bar - 1) / A
@@ -455,7 +455,7 @@ def s4d(
 
 
 def s5(w: Weights, x: Tensor, state: State, states: int = 32) -> State:
-    """Smith et al. 2023, eq. 4-6, with both of each pair of conjugates."""
+    """Smith et al. 2023, with both of each pair of conjugates."""
     (_, c) = state
     weights, biases = (
         w[f"input.{kind}"].split([states, states, len(w["cell.output.weight"])]) for kind in ("weight", "bias")
@@ -470,7 +470,7 @@ def s5(w: Weights, x: Tensor, state: State, states: int = 32) -> State:
 
 
 def slstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
-    """Beck et al. 2024, eq. 8-14, with c and n as they are, and eq. 15 for m. R has a block for each head."""
+    """Beck et al. 2024, with c and n as they are, and m for their scale. R has a block for each head."""
     (h, c, n, m), xs = state, inputs(w, x, 4)
     i, f, z, o = (
         a + torch.cat([linear(R, s) for R, s in zip(gate.chunk(heads), h.chunk(heads, 1), strict=True)], 1)
@@ -538,7 +538,7 @@ def low_rank(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def mlstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
-    """Beck et al. 2024, eq. 19-27, with C and n as they are, and eq. 15 for m."""
+    """Beck et al. 2024, with C and n as they are, and m for their scale."""
     h, C, m = state
     units = h.shape[1]
     q, k, v, i, f, o = parts(w, x, units, units, units, heads, heads)
@@ -557,7 +557,7 @@ def mlstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "si
 
 
 def retention(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
-    """Sun et al. 2023, eq. 1-6, in complex numbers; the state is a vector of keys turned by exp(i theta) at every step."""
+    """Sun et al. 2023, in complex numbers; the state is a vector of keys turned by exp(i theta) at every step."""
     units = state[0].shape[1]
     q, k, v = (per_head(part, heads) for part in parts(w, x, units, units))
     keys = units // heads
@@ -571,7 +571,7 @@ def retention(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
 
 
 def gla(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 16) -> State:
-    """Yang et al. 2024 (gated linear attention), eq. 3 and section 4.4."""
+    """Yang et al. 2024 (gated linear attention)."""
     units = state[0].shape[1]
     q, k, v, a = parts(w, x, units, units, units)
     alpha = sigmoid(low_rank(w["cell.gate.weight"], a) + w["cell.gate.bias"]) ** (1 / 16)
@@ -581,7 +581,7 @@ def gla(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 16) -> 
 
 
 def deltanet(w: Weights, x: Tensor, state: State, heads: int = 1, gated: bool = False) -> State:
-    """Yang et al. 2024 (DeltaNet), section 2.2, and Yang et al. 2025, eq. 10; here S has keys by values."""
+    """Yang et al. 2024 (DeltaNet), and Yang et al. 2025; here S has keys by values."""
     units = state[0].shape[1]
     q, k, v, beta, *alpha = parts(w, x, units, units, units, *[heads] * gated)
     q, k, v = (per_head(part, heads) for part in (q, k, v))
@@ -596,12 +596,12 @@ def deltanet(w: Weights, x: Tensor, state: State, heads: int = 1, gated: bool = 
 
 
 def gated_deltanet(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
-    """Yang et al. 2025, eq. 10."""
+    """Yang et al. 2025."""
     return deltanet(w, x, state, heads, gated=True)
 
 
 def mamba2(w: Weights, x: Tensor, state: State, heads: int = 1, states: int = 64) -> State:
-    """Dao & Gu 2024, eq. 2, of one group: all heads share B and C."""
+    """Dao & Gu 2024, of one group: all heads share B and C."""
     units = state[0].shape[1]
     v, B, C, dt = parts(w, x, units, states, states)
     v, dt = per_head(v, heads), softplus(dt + w["cell.step_offset"])[..., None, None]
@@ -612,7 +612,7 @@ def mamba2(w: Weights, x: Tensor, state: State, heads: int = 1, states: int = 64
 
 
 def rwkv6(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -> State:
-    """Peng et al. 2024, section 4.2."""
+    """Peng et al. 2024."""
     units = state[0].shape[1]
     r, k, v, d = parts(w, x, units, units, units)
     decay = torch.exp(-torch.exp(w["cell.decay"] + low_rank(w["cell.low_rank.weight"], tanh(d))))
@@ -623,7 +623,7 @@ def rwkv6(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -
 
 
 def rwkv7(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -> State:
-    """Peng et al. 2025, section 4; here S has keys by values."""
+    """Peng et al. 2025; here S has keys by values."""
     units = state[0].shape[1]
     r, k, v, d, a = parts(w, x, units, units, units, rank)
     decay = torch.exp(-math.exp(-0.5) * sigmoid(w["cell.decay"] + low_rank(w["cell.w.weight"], tanh(d))))

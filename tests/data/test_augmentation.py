@@ -132,6 +132,9 @@ def test_shifted_images() -> None:
 def test_a_recipe_says_how_it_augments() -> None:
     recipe = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 20}
     assert "images" not in recipe_text(Recipe.model_validate(recipe))
+    fitted = {"name": "adamw", "lr": 0.1, "weight_decay": 0.02, "recurrence_factor": 0.5}
+    rates = "adamw, learning rate 0.1 (constant), 0.5 times that for recurrences, weight decay 0.02, batch"
+    assert recipe_text(Recipe.model_validate({**recipe, "optimizer": fitted})).startswith(rates)
     then = [{"start_epoch": 3, "lr": 0.1, "affine": {"degrees": 15, "scale": 0.1, "shear": 7.5}, "shift": 2}]
     text = recipe_text(Recipe.model_validate({**recipe, "shift": 1, "stages": then}))
     first, later = text.split("; ")

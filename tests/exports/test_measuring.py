@@ -9,9 +9,9 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from zoo import load, registry, spec
+from zoo.checkpoints import exported as rows
 from zoo.checkpoints import results
 from zoo.checkpoints.results import RuntimeEvaluation
-from zoo.exports import rows
 from zoo.publishing import cards, exported
 from zoo.training import evaluation
 from zoo.utils import paths

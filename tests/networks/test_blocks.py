@@ -9,7 +9,9 @@ from torch.nn import functional as F
 
 from zoo import build
 from zoo.errors import RequestError
+from zoo.exports import graphs
 from zoo.networks.block import Norm
+from zoo.networks.kernels import diagonal
 from zoo.registry.schema import Architecture, Config, Interface
 
 FEED_FORWARD = {"width": 10}
@@ -32,6 +34,7 @@ CASES = [
     if cell == "lru" or not kernel
 ]
 STEPS = 9
+CLOSED_FORM = diagonal._closed_form
 
 
 def network(cell="lru", block="griffin", kernel=None, readout="last", inputs=3, layers=2, **fields):
@@ -90,15 +93,47 @@ def test_gradients_of_the_fast_scan_are_those_of_the_plain_one(block):
         close(gradients["auto"][name], expected, 1e-4)
 
 
+@pytest.mark.parametrize("cell", ["lru", "s4d", "s5"])
 @pytest.mark.parametrize("inputs", [1, 3, 6])
-def test_the_last_state_of_a_constant_recurrence_in_closed_form(inputs):
+def test_the_last_state_of_a_constant_recurrence_in_closed_form(cell, inputs, monkeypatch):
     """With few inputs one product takes the place of the scan; here over enough steps that powers of a would show errors."""
-    net = network("lru", "memory", inputs=inputs, layers=1)
+    net = network(cell, "memory", inputs=inputs, layers=1)
     x = sample(net, steps=700)
+    products = []
+    monkeypatch.setattr(diagonal, "_closed_form", lambda *given: products.append(None) or CLOSED_FORM(*given))
     fast = net(x)
     double = copy.deepcopy(net).double()
     double.backend = "plain"
     close(fast.double(), double(x.double()), 1e-4)
+    assert len(products) == (inputs <= diagonal.FEW_INPUTS)
+
+
+@pytest.mark.parametrize("block", ["griffin", "post"])
+def test_two_directions_within_a_block(block):
+    net = network("lstm", block, bidirectional="concat", readout="mean")
+    x, lengths = sample(net), torch.tensor([STEPS, 6, 2, 1])
+    padded = x.clone()
+    for row, length in enumerate(lengths):
+        padded[row, length:] = 7.0
+        close(net(padded, lengths)[row], net(x[row : row + 1, :length])[0])
+
+
+@pytest.mark.parametrize(
+    ("block", "kind"), [("griffin", "sequence"), ("griffin", "step"), ("s5", "sequence"), ("post", "step")]
+)
+def test_a_graph_of_blocks_takes_every_state_by_its_name(block, kind):
+    net = network("lstm", block).requires_grad_(False)
+    described = graphs.graph(net, kind)
+    assert ("window_1" in described.inputs) == (block == "griffin")
+    x = sample(net, steps=5) if kind == "sequence" else sample(net, steps=1)[:, 0]
+    _, state = net.encode(sample(net, steps=3, seed=1))
+    states = [s for layer in state for s in layer]
+    lengths = [torch.tensor([5, 4, 3, 1])] if kind == "sequence" else []
+    logits, *new_states = described.trace().module()(x, *lengths, *states)
+    expected, new_state = net.resume(x, state, *lengths) if kind == "sequence" else net.step(x, state)
+    close(logits, expected)
+    for actual, new in zip(new_states, (s for layer in new_state for s in layer), strict=True):
+        close(actual, new)
 
 
 def test_a_griffin_block_is_its_equations():
@@ -135,7 +170,7 @@ def test_truncation_cuts_the_convolution_too():
 
 def test_batch_norm_counts_valid_steps_only():
     norm = Norm("batch", 3, -1)
-    norm.reset_parameters()
+    norm.norm.reset_parameters()
     x = sample(network(), batch=2).transpose(0, 1)
     lengths = torch.tensor([STEPS, 2])
     padded = x.clone()

@@ -207,6 +207,8 @@ def test_a_range_has_at_most_a_thousand_seeds() -> None:
     assert len(parse_seeds("1-1000")) == 1000
     with pytest.raises(RequestError, match="at most 1,000 seeds"):
         parse_seeds("0-1000")
+    with pytest.raises(RequestError, match="at most 1,000 seeds"):
+        parse_seeds("0-999,5000")
 
 
 def drawn(rows: list[Row], path: Path) -> str:

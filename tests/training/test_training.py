@@ -31,7 +31,7 @@ from zoo.publishing import release
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
 from zoo.training import state
 from zoo.training.evaluation import evaluate, record
-from zoo.training.loop import make_optimizer, schedule
+from zoo.training.loop import Updater, make_optimizer, schedule
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.state import FILE as STATE
 from zoo.training.trainer import Progress, train
@@ -95,6 +95,7 @@ def test_the_kept_weights_are_those_of_the_best_epoch(small_zoo: Zoo, tmp_path: 
         ({"optimizer": {"name": "rmsprop", "lr": 0.001, "momentum": 0.5}}, {}),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}, "schedule": {"name": "one-cycle"}}, {}),
         ({"tbptt_steps": 7, "precision": "bf16"}, {"cell": "lstm"}),
+        ({"optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.1, "recurrence_factor": 0.1}}, {"cell": "lru"}),
         (
             {
                 "stages": [
@@ -438,6 +439,11 @@ def test_schedules() -> None:
             {"betas": (0.8, 0.9)},
         ),
         (
+            Optimizer(name="adamw", lr=0.1, betas=(0.8, 0.9), weight_decay=0.02),
+            torch.optim.AdamW,
+            {"betas": (0.8, 0.9)},
+        ),
+        (
             Optimizer(name="rmsprop", lr=0.1, alpha=0.8, momentum=0.2, weight_decay=0.03),
             torch.optim.RMSprop,
             {"alpha": 0.8, "momentum": 0.2},
@@ -451,6 +457,24 @@ def test_optimizers(spec: Optimizer, expected: type, settings: dict[str, Any]) -
     group = optimizer.param_groups[0]
     assert {key: group[key] for key in settings} == settings
     assert group["weight_decay"] == spec.weight_decay
+
+
+def test_a_recurrence_has_a_rate_of_its_own_and_no_weight_decay() -> None:
+    spec = Optimizer(name="adamw", lr=0.1, weight_decay=0.5, recurrence_factor=0.25)
+    network = build("lru-1x4", inputs=2, outputs=3)
+    updater = Updater(network, spec, "class")
+    others, recurrence = updater.optimizer.param_groups
+    cell = network.layers[0].forward_direction.cell
+    assert {id(p) for p in recurrence["params"]} == {id(cell.decay), id(cell.phase)}
+    assert len(others["params"]) == len(list(network.parameters())) - 2
+    assert (others["lr"], recurrence["lr"], recurrence["weight_decay"]) == (0.1, 0.025, 0.0)
+    updater.lr = 0.04
+    assert (updater.lr, recurrence["lr"]) == (0.04, 0.01)
+    before = [p.detach().clone() for p in (cell.decay, network.head.weight)]
+    updater.update(torch.randn(5, 4, 2), torch.arange(5) % 3)
+    for parameter, old, rate in zip((cell.decay, network.head.weight), before, (0.01, 0.04), strict=True):
+        moved = (parameter - old * (1 if parameter is cell.decay else 1 - 0.04 * 0.5)).abs()
+        assert torch.allclose(moved, torch.full_like(moved, rate), rtol=1e-3)  # the first step of Adam is its rate
 
 
 def test_a_precision_the_device_lacks_is_refused(small_zoo: Zoo, tmp_path: Path) -> None:

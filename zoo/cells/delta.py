@@ -20,9 +20,9 @@ def unit(x: Tensor, axis: int) -> Tensor:
 
 
 class DeltaNet(MatrixRecurrence):
-    """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet, section 2.2).
+    """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet).
 
-    q and k are SiLU(W x), scaled to length 1 in each head (section 3.3); v = SiLU(W x); beta = sigmoid(W x) is one number
+    q and k are SiLU(W x), scaled to length 1 in each head; v = SiLU(W x); beta = sigmoid(W x) is one number
     a head.
     """
 
@@ -50,7 +50,7 @@ class DeltaNet(MatrixRecurrence):
 
 
 class GatedDeltaNet(DeltaNet):
-    """S_t = S_{t-1} alpha (I - beta k k^T) + beta v k^T (Yang et al. 2025, eq. 10), q, k, v and beta as in DeltaNet.
+    """S_t = S_{t-1} alpha (I - beta k k^T) + beta v k^T (Yang et al. 2025), q, k, v and beta as in DeltaNet.
 
     alpha = exp(-rate softplus(W x + bias)), one number a head, as in Mamba-2.
     """
@@ -75,7 +75,7 @@ class GatedDeltaNet(DeltaNet):
 
 
 class RWKV7(MatrixRecurrence):
-    """S_t = S_{t-1} (diag(w) - kappa^T (a * kappa)) + v^T k~, o_t = S_t r_t + (r . (rho * k~)) v (Peng et al. 2025, section 4).
+    """S_t = S_{t-1} (diag(w) - kappa^T (a * kappa)) + v^T k~, o_t = S_t r_t + (r . (rho * k~)) v (Peng et al. 2025).
 
     r, k and v are W x. w = exp(-sigmoid(decay + W_2 tanh(W_1 x)) / sqrt(e)) and a = sigmoid(rate + W_2 W_1 x), where W_1 x
     has `rank` channels. kappa = xi * k has length 1 in each head; k~ = k * (1 + alpha (a - 1)). The paper's token shift, its

@@ -11,7 +11,7 @@ from .projections import ProjectionFactory, along
 
 
 class HGRN(LinearRecurrence):
-    """h_t = l_t e^(i theta) h_{t-1} + (1 - l_t) c_t, l_t = g + (1 - g) sigmoid(W_mu x) (Qin et al. 2023, section 3.2).
+    """h_t = l_t e^(i theta) h_{t-1} + (1 - l_t) c_t, l_t = g + (1 - g) sigmoid(W_mu x) (Qin et al. 2023).
 
     The HGRU of the paper: h and c are complex, both parts of c_t are SiLU(W_c x), theta does not depend on the input, and g
     is the lower bound of the forget gates. o_t = W_o (sigmoid(W_g x) * [Re h_t, Im h_t]). The paper ties the g of all layers

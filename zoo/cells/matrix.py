@@ -66,11 +66,11 @@ class MatrixRecurrence(Cell):
 
 
 class Retention(MatrixRecurrence):
-    """S_n = g R S_{n-1} + K_n V_n^T, o_n = Q_n^T S_n (Sun et al. 2023, eq. 1-6), g = 1 - 2^(-5 - head) (eq. 8).
+    """S_n = g R S_{n-1} + K_n V_n^T, o_n = Q_n^T S_n (Sun et al. 2023), g = 1 - 2^(-5 - head).
 
-    Q, K and V are W x. R turns pairs of keys (j, j + d / 2) of a head by the angle -10000^(-2 j / d), which is the
-    rotation of Q_n by n theta and of K_m by m theta in eq. 5; of an odd d the last key does not turn. K is divided by sqrt(d)
-    (section 2.3).
+    Q, K and V are W x. R turns pairs of keys (j, j + d / 2) of a head by the angle -10000^(-2 j / d), which is a
+    rotation of Q_n by n theta and of K_m by m theta; of an odd d the last key does not turn. K is divided by
+    sqrt(d).
     """
 
     inputs = ("q", "k", "v")
@@ -93,9 +93,9 @@ class Retention(MatrixRecurrence):
 
 
 class GLA(MatrixRecurrence):
-    """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention, eq. 3).
+    """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention).
 
-    q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels (section 4.4).
+    q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels.
     """
 
     inputs = ("q", "k", "v", "alpha")
@@ -122,7 +122,7 @@ def reset_steps(bias: Tensor, generator: torch.Generator) -> None:
 
 
 class Mamba2(MatrixRecurrence):
-    """h_t = exp(dt A) h_{t-1} + dt B x_t^T, y_t = h_t^T C + D x_t for each head (Dao & Gu 2024, eq. 2 and section 7).
+    """h_t = exp(dt A) h_{t-1} + dt B x_t^T, y_t = h_t^T C + D x_t for each head (Dao & Gu 2024).
 
     x, B and C are linear in the input; B and C, of `states` channels, are shared by all heads. dt = softplus(W x + bias), A
     < 0 and D are numbers, one for each head.
@@ -161,7 +161,7 @@ class Mamba2(MatrixRecurrence):
 
 
 class RWKV6(MatrixRecurrence):
-    """S_t = diag(w_t) S_{t-1} + k_t v_t^T, o_t = (S_{t-1} + diag(u) k_t v_t^T)^T r_t (Peng et al. 2024, section 4.2, Finch).
+    """S_t = diag(w_t) S_{t-1} + k_t v_t^T, o_t = (S_{t-1} + diag(u) k_t v_t^T)^T r_t (Peng et al. 2024, Finch).
 
     r, k and v are W x; w_t = exp(-exp(decay + W_2 tanh(W_1 x))), where W_1 x has `rank` channels. The paper's token shift,
     which mixes x_t with x_{t-1} before all projections, belongs to a block.

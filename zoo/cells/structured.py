@@ -39,14 +39,14 @@ class S4D(LinearRecurrence):
     """y_t = 2 Re(sum of C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t for each unit, u = W x + bias (Gu et al. 2022).
 
     A unit has `states` complex numbers, half of the paper's N, and a system of its own, with one input and one output.
-    `spectrum` is A at the start: "lin" -1/2 + i pi n (eq. 9), "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1) (eq. 8), or "real"
-    -(n + 1). `discretization` is "zoh" or "bilinear" (section 2). B and C enter as their product only: B is 1.
+    `spectrum` is A at the start: "lin" -1/2 + i pi n, "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1), or "real"
+    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1.
     """
 
     inputs = ("u",)
     states = ("y", "x")
     float32_states = ("x",)
-    complex_state = True
+    complex_state = time_invariant = True
 
     def __init__(
         self, projection: ProjectionFactory, states: int = 32, spectrum: str = "lin", discretization: str = "zoh"
@@ -91,17 +91,17 @@ class S4D(LinearRecurrence):
 
 
 class S5(LinearRecurrence):
-    """y_t = 2 Re(C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t, one system for all units (Smith et al. 2023, eq. 4-6).
+    """y_t = 2 Re(C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t, one system for all units (Smith et al. 2023).
 
     `states` is the number of complex numbers, half of the paper's P. A starts as those eigenvalues of the normal part of
-    HiPPO-LegS with positive imaginary parts (section 3.2 and appendix B.1.1), discretised by zero-order hold, each with its
+    HiPPO-LegS with positive imaginary parts, discretised by zero-order hold, each with its
     own Delta. B and D are the input projection; D is a matrix, since u need not be as wide as y.
     """
 
     inputs = ("re", "im", "d")
     states = ("y", "x")
     float32_states = ("x",)
-    complex_state = True
+    complex_state = time_invariant = True
 
     def __init__(self, projection: ProjectionFactory, states: int = 32):
         super().__init__(projection)

@@ -57,7 +57,7 @@ def export(
     raises; UnknownNameError; RequestError, before any work, for what the format cannot hold; MissingExtraError;
     ExportError; and OSError for a folder that cannot be written to.
     """
-    row = find_format(format)
+    find_format(format)
     checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
     config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
     kinds = _check_request(format, config, graph, opset, quantize)
@@ -71,14 +71,14 @@ def export(
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
         written = [
-            _write(row, fixed, reference, kind, Path(name), _provenance(config, sha256, quantize), opset, quantize)
+            _write(format, fixed, reference, kind, Path(name), _provenance(config, sha256, quantize), opset, quantize)
             for kind in kinds
         ]
         if network.tokenizer is not None:
             (Path(name) / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
         for path in sorted(Path(name).iterdir()):
             os.replace(path, folder / path.name)
-    return [replace(each, path=folder / each.path.name, format=format) for each in written]
+    return [replace(each, path=folder / each.path.name) for each in written]
 
 
 def find_format(name: str) -> Format:
@@ -121,10 +121,11 @@ def _check_request(
 
 
 def _write(
-    row: Format, fixed: Network, reference: Network, kind: str, folder: Path, provenance: Provenance, opset: int | None,
+    format: str, fixed: Network, reference: Network, kind: str, folder: Path, provenance: Provenance, opset: int | None,
     quantize: str | None,
 ) -> Exported:  # fmt: skip
     """Write one file into a folder and check it. Raises ExportError."""
+    row = FORMATS[format]
     step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
     path = folder / f"{fixed.config.name}{step}.{row.extension}"
     try:
@@ -140,7 +141,7 @@ def _write(
     except ExportError as error:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
     size = sum(part.stat().st_size for part in folder.glob(f"{path.stem}.*"))
-    return Exported(path, "", kind, size, files.sha256(path), checked)
+    return Exported(path, format, kind, size, files.sha256(path), checked)
 
 
 def _provenance(config: Config, sha256: str, quantize: str | None) -> Provenance:

@@ -104,7 +104,7 @@ def state_names(network: RecurrentNetwork) -> list[str]:
         f"{state}_{depth}{suffix}"
         for depth, layer in enumerate(network.layers)
         for direction, suffix in zip(layer.directions, ("", "_backward"), strict=False)
-        for state in direction.cell.states
+        for state in direction.states
     ]
     return names + (["sum", "count"] if network.interface.readout == "mean" else [])
 
@@ -112,6 +112,6 @@ def state_names(network: RecurrentNetwork) -> list[str]:
 def nested(network: RecurrentNetwork, states: list[Tensor]) -> NetworkState:
     """Return states in the order of `state_names` as a network's state, a tuple for each layer."""
     rest = iter(states)
-    counts = [sum(len(direction.cell.states) for direction in layer.directions) for layer in network.layers]
+    counts = [sum(len(direction.states) for direction in layer.directions) for layer in network.layers]
     layers = tuple(tuple(next(rest) for _ in range(count)) for count in counts)
     return (*layers, tuple(rest)) if network.interface.readout == "mean" else layers

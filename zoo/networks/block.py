@@ -27,6 +27,11 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.empty(channels))
         self.register_buffer("running_var", torch.empty(channels))
 
+    def reset_parameters(self) -> None:
+        """Set the normalisation to no scaling and no shift."""
+        for tensor, value in ((self.weight, 1.0), (self.running_var, 1.0), (self.bias, 0.0), (self.running_mean, 0.0)):
+            nn.init.constant_(tensor, value)  # type: ignore[arg-type]
+
     def forward(self, x: Tensor) -> Tensor:
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training)  # type: ignore[arg-type]
 
@@ -38,14 +43,6 @@ class Norm(nn.Module):
         super().__init__()
         self.norm = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "batch": BatchNorm}[kind](channels)
         self.kind, self.axis = kind, axis
-
-    def reset_parameters(self) -> None:
-        """Set the normalisation to no scaling and no shift."""
-        ones, zeros = ("weight", "running_var"), ("bias", "running_mean")
-        for names, value in ((ones, 1.0), (zeros, 0.0)):
-            for name in names:
-                if isinstance(tensor := getattr(self.norm, name, None), Tensor):
-                    nn.init.constant_(tensor, value)
 
     def forward(
         self,
@@ -59,8 +56,8 @@ class Norm(nn.Module):
             y = self.norm(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
         else:  # padding must not count
             valid = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
-            y = x.clone()
-            y[valid] = self.norm(x[valid].flatten(0, -2)).view_as(x[valid])
+            y, counted = x.clone(), x[valid]
+            y[valid] = self.norm(counted.flatten(0, -2)).view_as(counted)
         return y.movedim(-1, self.axis)
 
 
@@ -70,11 +67,10 @@ class CausalConvolution(nn.Module):
     Its state is the k - 1 inputs before a step, (batch, (k - 1) * channels, ...), oldest first.
     """
 
-    def __init__(self, channels: int, steps: int, axis: int):
+    def __init__(self, channels: int, steps: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(steps, channels))
         self.bias = nn.Parameter(torch.empty(channels))
-        self.axis = axis
 
     def initial_state(self, shape: torch.Size) -> Tensor:
         """Return zeros for a batch of inputs of this shape, (batch, channels, ...), in the precision of the weights."""
@@ -143,7 +139,7 @@ class Block(nn.Module):
             return Norm(spec.norm, width, axis) if spec.norm and needed else None
 
         before = spec.norm_position == "before"
-        reads_raw = first and not spec.residual and spec.width is None
+        reads_raw = first and spec.reads_raw
         self.enter = linear(inputs, width) if first and not reads_raw else None
         self.reads = inputs if reads_raw else width
         self.norm = norm(not (reads_raw and before))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.projections import Projection
-from .block import Block, Norm
+from .block import BatchNorm, Block
 from .feedforward import FeedForward
 from .layer import Direction, Layer
 from .network import Network
@@ -67,7 +67,7 @@ def _initialise_block(block: Block, generator: torch.Generator) -> None:
         if projection.bias is not None:
             nn.init.zeros_(projection.bias)
     for module in block.modules():
-        if isinstance(module, Norm):
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm | BatchNorm):
             module.reset_parameters()
 
 

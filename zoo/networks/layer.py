@@ -63,7 +63,7 @@ class Direction(nn.Module):
     ):
         super().__init__()
         units = projections.units
-        self.convolution = None if convolution is None else CausalConvolution(inputs, convolution, projections.axis)
+        self.convolution = None if convolution is None else CausalConvolution(inputs, convolution)
         self.input_channels = cell.input_channels(units, **options)
         self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
         self.cell = cell(projections, **options)
@@ -84,9 +84,9 @@ class Direction(nn.Module):
         return (*self._zero_states(x), *window)
 
     @property
-    def state_count(self) -> int:
-        """The number of tensors in the state."""
-        return len(self.cell.states) + (self.convolution is not None)
+    def states(self) -> tuple[str, ...]:
+        """The names of the tensors in the state: the cell's, and `window`, the last inputs of the convolution."""
+        return self.cell.states if self.convolution is None else (*self.cell.states, "window")
 
     def _zero_states(self, x: LayerInput) -> State:
         """Return zeros for the cell's states."""
@@ -263,7 +263,7 @@ class Layer(nn.Module):
         """
         if self.forward_direction.convolution is not None:
             scan_direction = _convolved(scan_direction)
-        forward_states = self.forward_direction.state_count
+        forward_states = len(self.forward_direction.states)
         outputs, final = scan_direction(self.forward_direction, x, state[:forward_states], lengths, tbptt_steps)
         if self.merge is None:
             return outputs, final

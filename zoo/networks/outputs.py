@@ -24,9 +24,11 @@ class LayerOutputs:
 
     def of_last_step(self) -> "LayerOutputs":
         """Return this with each sequence's own last step alone, where `outputs` has no other."""
-        residual = None if self.residual is None else self._at_end(self.residual)[None]
-        read = None if self.read is None or self.residual is None else self._at_end(self.read)[None]
-        return replace(self, residual=residual, read=read, lengths=None)
+        if self.residual is None or self.read is None:
+            return replace(self, lengths=None)
+        return replace(
+            self, residual=self._at_end(self.residual)[None], read=self._at_end(self.read)[None], lengths=None
+        )
 
     @property
     def cell_input(self) -> Tensor:
@@ -40,23 +42,24 @@ class LayerOutputs:
     @cached_property
     def steps(self) -> Outputs:
         """The output of every step, (batch, width, ...) each or (time, batch, width, ...)."""
-        return self._written(stacked, self.outputs) if self.layer.block else self.outputs
+        return self.outputs if self.layer.block is None else self._written(stacked, self.lengths)
 
     @property
     def last(self) -> Tensor:
         """The output after the whole sequence, (batch, width, ...); of two directions, each at its own last step."""
         layer = self.layer
         if layer.merge is not None:
-            forward, backward = self.final[0], self.final[layer.forward_direction.state_count]
+            forward, backward = self.final[0], self.final[len(layer.forward_direction.states)]
             return layer.merged(forward[None], backward[None])[0]
-        return self._written(self._at_end, self.outputs)
+        return self._written(self._at_end)
 
-    def _written(self, select: Callable[[Outputs], Tensor], outputs: Outputs) -> Tensor:
-        """Return the selected outputs as the block writes them."""
-        h, block = select(outputs), self.layer.block
-        if block is None or self.residual is None or self.read is None:
+    def _written(self, select: Callable[[Outputs], Tensor], lengths: Tensor | None = None) -> Tensor:
+        """Return the selected steps of the outputs as the block writes them, if there is one."""
+        h, block = select(self.outputs), self.layer.block
+        if block is None:
             return h
-        lengths = self.lengths if select is stacked else None
+        assert self.residual is not None
+        assert self.read is not None
         return block.write(select(self.residual), select(self.read), h, lengths)
 
     def _at_end(self, outputs: Outputs) -> Tensor:

@@ -239,7 +239,7 @@ class RecurrentNetwork(SequenceNetwork):
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
         """Return `state`; raise RequestError unless it is one of this network for `batch` sequences, on its device."""
         directions = [direction for layer in self.layers for direction in layer.directions]
-        key = batch, [(type(direction.cell), direction.units, direction.state_count) for direction in directions]
+        key = batch, [(type(direction.cell), direction.units, direction.states) for direction in directions]
         expected = self._state_shapes
         if expected is None or torch.compiler.is_exporting() or expected[0] != key:
             expected = key, [[s.shape for s in states] for states in self.initial_state(batch)]

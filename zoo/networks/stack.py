@@ -1,7 +1,7 @@
 """A stack of recurrent layers, the ways to run it over a sequence, and the base of the networks that have stacks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -177,24 +177,17 @@ class Stack:
             if layer.block is not None:
                 assert isinstance(layer_input, Tensor)
                 residual, read = layer.block.read(layer_input, lengths)
-            at_end = scan_top is not None and depth == len(self.layers) - 1
-            scan = scan_top if at_end and scan_top is not None else scan_direction
+            is_top = depth == len(self.layers) - 1
+            scan = scan_top if is_top and scan_top is not None else scan_direction
             outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan)
             final.append(end)
-            keep_read = records is not None or layer.block is not None
-            top = LayerOutputs(
-                layer,
-                outputs if records is None else list(outputs),
-                end,
-                lengths,
-                residual,
-                read if keep_read else None,  # type: ignore[arg-type]
-            )
-            if at_end:
-                top = top.of_last_step()
+            top = LayerOutputs(layer, outputs, end, lengths, residual, None if residual is None else read)  # type: ignore[arg-type]
             if records is not None:
+                top = replace(top, outputs=list(outputs), read=read)  # type: ignore[arg-type]
                 records.append(top)
-            if depth < len(self.layers) - 1:
+            if scan is scan_top:
+                top = top.of_last_step()
+            if not is_top:
                 layer_input = stacked(top.steps) if layer.block is not None else self.dropout(stacked(top.outputs))
         return top, tuple(final)
 

@@ -1,6 +1,6 @@
 """The table of docs/export.md: exported files beside their networks, as cards/exports.json has them. No torch."""
 
-from ..exports import rows
+from ..checkpoints import exported as rows
 from ..registry.metrics import METRICS
 from ..utils.text import markdown
 from .speed import significant

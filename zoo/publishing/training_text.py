@@ -15,8 +15,11 @@ def recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later = f"; {_later_stages(recipe)}" if len(recipe.timeline) > 1 else ""
+    optimizer = recipe.optimizer
+    decay = f", weight decay {optimizer.weight_decay:g}" if optimizer.weight_decay else ""
+    recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
-        f"{recipe.optimizer.name}, learning rate {recipe.optimizer.lr:g} ({recipe.schedule.name}), "
+        f"{optimizer.name}, learning rate {optimizer.lr:g} ({recipe.schedule.name}){recurrence}{decay}, "
         f"batch size {recipe.batch_size}, {recipe.epochs} epochs{clip}{mixed}{_augmentation(recipe)}{later}"
     )
 

@@ -26,12 +26,13 @@ def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
     weights = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [{"params": weights}]
     if spec.recurrence_factor is not None:
-        cells = [module for module in network.modules() if isinstance(module, Cell)]
-        recurrence = [p for cell in cells for p in cell.parameters(recurse=False)]
-        ids = {id(p) for p in recurrence}
-        factor = spec.recurrence_factor
-        groups = [{"params": [p for p in weights if id(p) not in ids]}]
-        groups.append({"params": recurrence, "lr": spec.lr * factor, "factor": factor, "weight_decay": 0.0})
+        cells = (module for module in network.modules() if isinstance(module, Cell))
+        ids = {id(p) for cell in cells for p in cell.parameters(recurse=False)}
+        recurrence = {"factor": spec.recurrence_factor, "lr": spec.lr * spec.recurrence_factor, "weight_decay": 0.0}
+        groups = [
+            {"params": [p for p in weights if id(p) not in ids]},
+            {"params": [p for p in weights if id(p) in ids], **recurrence},
+        ]
     match spec.name:
         case "adam" | "adamw":
             adam = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW

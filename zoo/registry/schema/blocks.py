@@ -21,8 +21,8 @@ class FeedForwardSpec(Spec):
 class BlockSpec(Spec):
     """One block: y = x + O(g(W n(x)) * f(layer(conv(n(x))))), then z = y + feed_forward(n(y)), with n, g, f, conv as given.
 
-    Griffin (De et al. 2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward network; S5
-    (Smith et al. 2023) has the activation "gelu"; post-normalisation is that of the Transformer (Vaswani et al. 2017).
+    Griffin (De et al. 2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward network;
+    normalisation "after" is that of the Transformer (Vaswani et al. 2017).
     """
 
     width: Count | None = None
@@ -47,12 +47,18 @@ class BlockSpec(Spec):
             yield "a block without 'norm' has no 'norm_position'"
 
     @property
+    def reads_raw(self) -> bool:
+        """Whether the lowest layer reads the network's input as it is."""
+        return not self.residual and self.width is None
+
+    @property
     def text(self) -> str:
         """In words."""
         feed = self.feed_forward
+        raw = " but the lowest layer" if self.reads_raw and self.norm_position == "before" else ""
         parts = [
             f"width {self.width}" if self.width else "",
-            f"{self.norm} norm {self.norm_position} each layer" if self.norm else "",
+            f"{self.norm} norm {self.norm_position} each part{raw}" if self.norm else "",
             "residual" if self.residual else "",
             f"causal convolution over {self.convolution} steps" if self.convolution else "",
             f"{self.activation} after the layer" if self.activation else "",

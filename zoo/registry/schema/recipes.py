@@ -19,7 +19,7 @@ class Optimizer(Spec):
     weight_decay: Rate = 0.0
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Multiple of the rate for the parameters that a cell has outside its projections, such as an LRU's decays and phases;
-    they then have no weight decay (Orvieto et al. 2023, section 4)."""
+    they then have no weight decay, as is usual for such models."""
 
 
 class Schedule(Spec):
