@@ -1,0 +1,343 @@
+"""Start values."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import reference
+import torch
+from helpers import (
+    CASES,
+    can,
+    config,
+    direction,
+    in_each_form,
+    normal,
+    same,
+    weights,
+)
+from marks import batch, dense_and_conv, each_case, each_cell, shape
+from torch import Tensor
+
+from zoo.cells import CELLS
+from zoo.networks import builder
+from zoo.networks.network import Network
+from zoo.registry.schema import Init
+
+
+def built(cell: str, seed: int = 0, **spec: object) -> Network:
+    return builder.build(config(cell, **spec), device="cpu", seed=seed)
+
+
+def maps(net: Network, role: str) -> dict[str, Tensor]:
+    """Return the weights of the input maps, or of the recurrent maps whose start values Init sets."""
+    inner = ".input." if role == "input" else ".cell."
+    weights = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
+    return {k: v for k, v in weights.items() if v.dim() > 1 and not k.endswith("rotation.weight")}
+
+
+@in_each_form("case", CASES)
+@pytest.mark.parametrize("role", ["input", "recurrent"])
+def test_orthogonal_start_values_are_orthogonal_gate_by_gate(case: str, role: str, kernel: int | None) -> None:
+    cell, options = CASES[case]
+    net = built(cell, units=4, options=options, kernel=kernel, inputs=shape(kernel), init={role: "orthogonal"})
+    for name, weight in maps(net, role).items():
+        rows = list(net.layers[0].forward_direction.input_channels) if role == "input" else 4
+        for block in weight.flatten(1).split(rows):
+            small = block if block.shape[0] <= block.shape[1] else block.T
+            same(small @ small.T, torch.eye(len(small)), 1e-5)
+        for a, b in pairwise(weight.split(rows)):
+            assert a.shape != b.shape or not torch.allclose(a, b), name  # each gate its own draw
+
+
+@each_cell
+def test_identity_start_values_are_identities_gate_by_gate(cell: str) -> None:
+    for weight in maps(built(cell, init={"recurrent": "identity"}), "recurrent").values():
+        for block in weight.split(3):
+            same(block, torch.eye(*block.shape), 0)
+    if not can(cell, "kernel"):
+        return
+    for weight in maps(built(cell, kernel=3, inputs=(2, 4, 4), init={"recurrent": "identity"}), "recurrent").values():
+        image = normal(1, weight.shape[1], 4, 4, dtype=torch.float32)
+        for block in weight.split(3):
+            same(reference.linear(block, image), image[:, : len(block)], 1e-6)
+
+
+BOUNDS = {
+    "glorot-uniform": lambda fan_in, fan_out: math.sqrt(6 / (fan_in + fan_out)),
+    "he-uniform": lambda fan_in, _: math.sqrt(6 / fan_in),
+    "lecun-uniform": lambda fan_in, _: math.sqrt(3 / fan_in),
+    "uniform-0.04": lambda *_: 0.04,
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("role", ["input", "recurrent"])
+@dense_and_conv
+def test_uniform_start_values_fill_their_range(name: str, role: str, kernel: int | None) -> None:
+    net = built("lstm", units=20, inputs=(30,) if kernel is None else (30, 3, 3), kernel=kernel, init={role: name})
+    area = 1 if kernel is None else 9
+    for weight in maps(net, role).values():
+        bound = BOUNDS[name](weight.shape[1] * area, 20 * area)
+        for block in weight.split(20):
+            assert 0.97 * bound < block.abs().max() <= bound * (1 + 1e-6)
+            assert abs(block.mean()) < 0.15 * bound
+            assert abs(block.std() * math.sqrt(3) / bound - 1) < 0.15
+
+
+@pytest.mark.parametrize(("name", "deviation"), [("normal-0.001", 0.001), ("normal-1e-2", 0.01), ("he-normal", None)])
+@pytest.mark.parametrize("role", ["input", "recurrent"])
+def test_normal_start_values_have_their_deviation(name: str, deviation: float | None, role: str) -> None:
+    for weight in maps(built("gru", units=30, inputs=(20,), init={role: name}), role).values():
+        expected = math.sqrt(2 / weight.shape[1]) if deviation is None else deviation
+        for block in weight.split(30):
+            assert abs(block.std() / expected - 1) < 0.15
+            assert block.abs().max() > 2.2 * expected
+            assert abs(block.mean()) < 0.2 * expected
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_network_of_zero_start_values_computes(cell: str) -> None:
+    net = built(cell, init={"input": "zero", "recurrent": "zero"})
+    assert net(batch(net).float()).isfinite().all()
+
+
+@pytest.mark.parametrize("role", ["input", "recurrent"])
+def test_zero_start_values_are_zero(role: str) -> None:
+    net = built("gru", init={role: "zero"})
+    assert not any(w.any() for w in maps(net, role).values())
+    assert all(w.any() for w in maps(net, {"input": "recurrent", "recurrent": "input"}[role]).values())
+
+
+def test_each_cell_has_its_own_defaults() -> None:
+    """S1, section 3: RIN and IRNN draw small weights, and the IRNN's recurrent map is the identity."""
+    for cell, roles in {"rin": ("input", "recurrent"), "rin-dt": ("input", "recurrent"), "irnn": ("input",)}.items():
+        for role in roles:
+            for weight in maps(built(cell, units=40, inputs=(40,)), role).values():
+                assert abs(weight.std() / 0.001 - 1) < 0.1
+    same(maps(built("irnn"), "recurrent"), maps(built("irnn", init={"recurrent": "identity"}), "recurrent"), 0)
+    bounds = dict.fromkeys(("urnn", "eunn"), math.pi)
+    bounds |= dict.fromkeys(
+        ("antisymmetric", "antisymmetric-gated", "rnn-soft-orthogonal", "urnn-full"), math.sqrt(3 / 40)
+    )
+    for cell, bound in bounds.items():
+        for weight in maps(built(cell, units=40), "recurrent").values():
+            assert 0.95 * bound < weight.abs().max() < 1.001 * bound
+            assert abs(weight.std() * math.sqrt(3) / bound - 1) < 0.15
+    glorot = {"input": "glorot-uniform", "recurrent": "glorot-uniform"}
+    readers = ("gla", "hgrn", "lru", "rwkv6", "rwkv7", "s5")  # their recurrent projections read the state
+    for cell in readers:
+        same(dict(built(cell).named_parameters()), dict(built(cell, init=glorot).named_parameters()), 0)
+    for cell in set(CELLS) - {"rin", "rin-dt", "irnn", *readers} - bounds.keys():
+        explicit = built(cell, init={"input": "glorot-uniform", "recurrent": "orthogonal"})
+        same(dict(built(cell).named_parameters()), dict(explicit.named_parameters()), 0)
+
+
+def parts(net: Network, *names: str) -> list[Tensor]:
+    """The cell's own parameters of these names in the first layer."""
+    return [direction(net)[f"cell.{name}"] for name in names]
+
+
+@each_case
+def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
+    cell, options = CASES[case]
+    net = built(cell, options=options, units=300, steps=50)
+    known = {}
+    if "peephole=diagonal" in case or cell in ("lstm-residual", "lstm-phased"):
+        known = {"old.weight": (0.0, 0.0), "new.weight": (0.0, 0.0)}  # peepholes start shut
+    if cell in ("urnn", "urnn-full", "eunn", "goru"):
+        known["threshold"] = (0.0, 0.0)
+    known |= {
+        "eunn": {"recurrent.phases": (-math.pi, math.pi)},
+        "goru": {"rotation.weight": (-math.pi, math.pi)},
+        "indrnn": {"recurrent.weight": (0.0, 2 ** (1 / 50))},
+        "lstm-phased": {"log_period": (0.0, math.log(50)), "shift": (0.0, 50.0)},
+        "lstm-skip": {"importance.bias": (1.0, 1.0)},
+        "gru-skip": {"importance.bias": (1.0, 1.0)},
+        "lru": {"decay": (0.9, 0.999), "phase": (0.0, 2 * math.pi)},
+        "rg-lru": {"decay": (0.9, 0.999)},
+        "hgrn": {"bound": (0.0, 0.0), "theta": (1e-4, 1.0)},
+        "s4d": {
+            "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP, "skip": (1.0, 1.0),
+            "output": None,
+        },
+        "mamba2": dict.fromkeys(("log_rate", "step_offset")) | {"skip": (1.0, 1.0)},
+        "gated-deltanet": dict.fromkeys(("log_rate", "step_offset")),
+        "rwkv6": {"decay": (-6.0, -1.0), "bonus": (0.0, 1.0)},
+        "rwkv7": {"decay": (-6.0, -1.0), "rate": (0.0, 0.0), "xi": (1.0, 1.0), "alpha": (1.0, 1.0), "rho": (0.0, 0.0)},
+        "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
+    }.get(cell, {})  # fmt: skip
+    for name, span in known.items():
+        (value,) = parts(net, name)
+        if span is None:  # see the cell's test
+            continue
+        low, high = span
+        if cell == "lru":  # it learns the logarithms of -log |l| and of the angle of l
+            value = torch.exp(-value.exp()) if name == "decay" else value.exp()
+        elif cell == "rg-lru":
+            value = torch.sigmoid(value) ** 8
+        assert low <= value.min() <= low + 0.05 * (high - low), name
+        assert high - 0.5 * (high - low) <= value.max() <= high, name
+    special = {k for k, v in direction(net).items() if v.dim() == 1 or k.endswith("rotation.weight")}
+    biases = {k for k in special if k.endswith("bias") and "importance" not in k}
+    assert {k.removeprefix("cell.") for k in special - biases} == known.keys()
+    if cell == "lstm-phased":
+        log_period, shift = parts(net, "log_period", "shift")
+        assert 0.9 < (shift / log_period.exp()).max() <= 1
+
+
+LOG_STEP = (math.log(1e-3), math.log(1e-1))
+
+
+@pytest.mark.parametrize("spectrum", ["lin", "inv", "real"])
+def test_s4d_starts_with_the_spectra_of_its_paper(spectrum: str) -> None:
+    net = built("s4d", options={"spectrum": spectrum, "states": 3}, units=2000)
+    decay, frequency, output = parts(net, "log_decay", "frequency", "output")
+    expected = {  # Gu et al. 2022, eq. 8 and 9, for n = 0, 1, 2 and N = 6
+        "lin": [-0.5, -0.5 + 1j * math.pi, -0.5 + 2j * math.pi],
+        "inv": [-0.5 + 6j / math.pi * 5, -0.5 + 6j / math.pi, -0.5 + 6j / math.pi * 0.2],
+        "real": [-1.0, -2.0, -3.0],
+    }[spectrum]
+    start = torch.complex(-decay.exp(), frequency).reshape(2000, 3)
+    same(start, torch.tensor([expected] * 2000, dtype=torch.complex64), 1e-5)
+    assert (output.mean().item(), output.std().item()) == (
+        pytest.approx(0, abs=0.02),
+        pytest.approx(0.5**0.5, rel=0.02),
+    )
+
+
+def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
+    net = built("s5", options={"states": 60})
+    decay, frequency, step = parts(net, "log_decay", "frequency", "log_step")
+    n = torch.arange(120, dtype=torch.float64)
+    hippo = -torch.tril(torch.sqrt(torch.outer(2 * n + 1, 2 * n + 1)), -1) - torch.diag(n + 1)  # LegS
+    low_rank = torch.sqrt(n + 0.5)
+    expected = torch.linalg.eigvals(hippo + torch.outer(low_rank, low_rank))  # Smith et al. 2023, appendix B.1.1
+    expected = expected[expected.imag > 0]
+    same(-decay.exp().double(), expected.real, 1e-5)
+    same(frequency.double(), expected.imag.sort().values, 1e-4)
+    assert LOG_STEP[0] <= step.min() < -6.5
+    assert -2.7 < step.max() <= LOG_STEP[1]
+
+
+def test_mamba2_and_gated_deltanet_start_with_the_steps_of_their_papers() -> None:
+    for cell in ("mamba2", "gated-deltanet"):
+        rate, bias = parts(built(cell, options={"heads": 400}, units=400), "log_rate", "step_offset")
+        step = torch.nn.functional.softplus(bias).log()
+        assert LOG_STEP[0] - 1e-3 <= step.min() < -6.5
+        assert -2.7 < step.max() <= LOG_STEP[1] + 1e-3
+        assert 1 <= rate.exp().min() < 1.5
+        assert 15.5 < rate.exp().max() <= 16
+
+
+WITH_MOST = {  # kinds of parameters
+    "gru": {"reset": "after"}, "lstm-peephole": {"peephole": "diagonal"}, "mlstm": {"heads": 200},
+}  # fmt: skip
+
+
+STEPS = 50
+MEMORIES = {  # lowest and highest bias, for T = STEPS
+    "zero": (0.0, 0.0),
+    "one": (1.0, 1.0),
+    "chrono": (0.0, math.log(STEPS - 1)),
+    "log-uniform": (0.0, math.log(STEPS)),
+    "log-uniform-sqrt": (0.0, math.log(STEPS) / 2),
+}
+
+
+@each_cell
+@pytest.mark.parametrize("name", MEMORIES)
+def test_gate_biases_keep_memory(cell: str, name: str) -> None:
+    net = built(cell, units=200, steps=STEPS, options=WITH_MOST.get(cell, {}), init={"gate_bias": name})
+    low, high = MEMORIES[name]
+    gates, memory = reference.GATES[cell], reference.KEEPS.get(cell, {})
+    draws = []
+    for key, bias in weights(net, "layers.").items():
+        if not key.endswith("bias") or "importance" in key:
+            continue
+        if len(bias) != 200 * len(gates) or not memory:
+            assert not bias.any(), key
+            continue
+        blocks = dict(zip(gates, bias.split(200), strict=True))
+        old, *new = memory
+        for gate in set(gates) - set(memory):
+            assert not blocks[gate].any(), (key, gate)
+        draw = blocks[old] * memory[old]
+        draws.append(draw)
+        assert low - 1e-6 <= draw.min()
+        assert draw.max() <= high + 1e-6
+        assert draw.max() - draw.min() >= 0.85 * (high - low)
+        for gate in new:  # the same bias, with the other sign; "one" sets the forget gate only
+            same(blocks[gate] * memory[gate], draw * (name != "one"), 0)
+    if high > low:
+        assert all(not torch.equal(a, b) for a, b in pairwise(draws))
+    assert len(draws) == (2 if memory else 0)
+
+
+def test_chrono_and_log_uniform_biases_have_their_distribution() -> None:
+    """chrono: exp(b) uniform on [1, T - 1]. log-uniform: b itself is uniform, so that its mean is half the span."""
+
+    def biases(name: str) -> Tensor:
+        net = built("lstm-f", layers=1, units=4000, steps=784, init={"gate_bias": name, "recurrent": "zero"})
+        return direction(net)["input.bias"][:4000]
+
+    chrono, log, root = map(biases, ("chrono", "log-uniform", "log-uniform-sqrt"))
+    assert abs(chrono.exp().mean() / 392 - 1) < 0.05
+    assert abs(log.mean() / (math.log(784) / 2) - 1) < 0.05
+    assert abs(root.mean() / (math.log(784) / 4) - 1) < 0.05
+
+
+def test_every_gate_bias_of_the_specification_is_tested() -> None:
+    assert set(Init.model_fields["gate_bias"].annotation.__args__) == set(MEMORIES)
+    assert set(reference.GATES) == set(CELLS)
+
+
+@each_cell
+@pytest.mark.parametrize("merge", [None, "sum"])
+def test_start_values_come_from_the_seed(cell: str, merge: str | None) -> None:
+    spec = {"bidirectional": merge, "init": {"recurrent": "orthogonal", "gate_bias": "chrono"}}
+    spec["layer_norm"] = can(cell, "layer_norm")
+    torch.manual_seed(1)
+    one = built(cell, seed=5, **spec).state_dict()
+    torch.manual_seed(2)
+    same(dict(built(cell, seed=5, **spec).state_dict()), dict(one), 0)
+    other = built(cell, seed=6, **spec).state_dict()
+    for name in one:
+        random = name.endswith("weight") and one[name].dim() > 1
+        assert torch.equal(one[name], other[name]) is False or not random, name
+    wide = builder.build(config(cell, **spec), device="cpu", dtype=torch.float64, seed=5).state_dict()
+    same({k: v.float() for k, v in wide.items()}, dict(one), 0)
+
+
+@each_cell
+def test_start_values_do_not_depend_on_the_number_of_threads(cell: str) -> None:
+    threads, states = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            states.append(dict(built(cell, units=64, init={"recurrent": "orthogonal"}).state_dict()))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    same(*states, 0)
+
+
+def test_layers_and_directions_start_differently() -> None:
+    net = built("lstm", inputs=(3,), layers=3, bidirectional="sum")
+    weights = [direction(net, layer, index)["input.weight"] for layer in range(3) for index in range(2)]
+    assert all(not torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
+
+
+@each_cell
+def test_nothing_is_left_without_a_start_value(cell: str) -> None:
+    """Building allocates memory without clearing it, so a forgotten parameter would hold whatever was there."""
+    spec = {"kernel": 3, "inputs": (2, 3, 3)} if can(cell, "kernel") else {}
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.use_deterministic_algorithms(True)  # with the line above, fresh memory is NaN
+    try:
+        net = built(cell, layer_norm=can(cell, "layer_norm"), options=WITH_MOST.get(cell, {}), **spec)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(p.isfinite().all() for p in net.parameters())
+    assert net.training
+    assert all(p.requires_grad and p.device.type == "cpu" for p in net.parameters())
