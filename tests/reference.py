@@ -396,19 +396,24 @@ def sru(w: Weights, x: Tensor, state: State, activation: str = "identity") -> St
 
 
 def rg_lru(w: Weights, x: Tensor, state: State) -> State:
-    """De et al. 2024: a = sigmoid(Lambda), a_t = a^(c r_t) with c = 8."""
+    """De et al. 2024, eq. 1-4: a = sigmoid(Lambda), a_t = a^(c r_t) with c = 8."""
     (h,), (xr, xi, xx) = state, inputs(w, x, 3)
     a = channels(sigmoid(w["cell.decay"]), h) ** (8 * sigmoid(xr))
     return (a * h + torch.sqrt(1 - a * a) * (sigmoid(xi) * xx),)
 
 
-def lru(w: Weights, x: Tensor, state: State, expand: int = 1, **start_values: object) -> State:
-    """Orvieto et al. 2023, in complex numbers. C = C_1 - i C_2 in the columns of the output weight; the state is z / gamma."""
+def lru(
+    w: Weights, x: Tensor, state: State, expand: int = 1, normalisation: str = "tied", **start_values: object
+) -> State:
+    """Orvieto et al. 2023, eq. 7, in complex numbers, with gamma learned, as there, or sqrt(1 - |lambda|^2).
+
+    C = C_1 - i C_2 in the columns of the output weight; the state is z / gamma.
+    """
     (_, c), blocks = state, inputs(w, x, 2 * expand + 1)
     xr, xi, xd = torch.cat(blocks[:expand], 1), torch.cat(blocks[expand:-1], 1), blocks[-1]
     nu, theta = w["cell.decay"].exp(), w["cell.phase"].exp()
     lam = torch.exp(torch.complex(-nu, theta))
-    gamma = torch.sqrt(1 - lam.abs() ** 2)
+    gamma = w["cell.log_gain"].exp() if normalisation == "learned" else torch.sqrt(1 - lam.abs() ** 2)
     scale = channels(gamma, x)
     z = torch.complex(*c.chunk(2, 1)) * scale
     z = channels(lam, x) * z + scale * torch.complex(xr, xi)
@@ -470,7 +475,7 @@ def s5(w: Weights, x: Tensor, state: State, states: int = 32) -> State:
 
 
 def slstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
-    """Beck et al. 2024, with c and n as they are, and m for their scale. R has a block for each head."""
+    """Beck et al. 2024, eq. 8-17, with c and n as they are, and m for their scale. R has a block for each head."""
     (h, c, n, m), xs = state, inputs(w, x, 4)
     i, f, z, o = (
         a + torch.cat([linear(R, s) for R, s in zip(gate.chunk(heads), h.chunk(heads, 1), strict=True)], 1)
@@ -538,7 +543,7 @@ def low_rank(weight: Tensor, x: Tensor) -> Tensor:
 
 
 def mlstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "sigmoid") -> State:
-    """Beck et al. 2024, with C and n as they are, and m for their scale."""
+    """Beck et al. 2024, eq. 19-27, with C and n as they are, and m for their scale."""
     h, C, m = state
     units = h.shape[1]
     q, k, v, i, f, o = parts(w, x, units, units, units, heads, heads)
@@ -557,7 +562,7 @@ def mlstm(w: Weights, x: Tensor, state: State, heads: int = 1, forget: str = "si
 
 
 def retention(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
-    """Sun et al. 2023, in complex numbers; the state is a vector of keys turned by exp(i theta) at every step."""
+    """Sun et al. 2023, eq. 6, in complex numbers; the state is a vector of keys turned by exp(i theta) at every step."""
     units = state[0].shape[1]
     q, k, v = (per_head(part, heads) for part in parts(w, x, units, units))
     keys = units // heads
@@ -623,7 +628,7 @@ def rwkv6(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -
 
 
 def rwkv7(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -> State:
-    """Peng et al. 2025; here S has keys by values."""
+    """Peng et al. 2025, eq. 6, 7, 12, 15 and 17; here S has keys by values."""
     units = state[0].shape[1]
     r, k, v, d, a = parts(w, x, units, units, units, rank)
     decay = torch.exp(-math.exp(-0.5) * sigmoid(w["cell.decay"] + low_rank(w["cell.w.weight"], tanh(d))))

@@ -108,7 +108,7 @@ CELLS: dict[str, CellRow] = {
         "complex.LRU", "linear recurrent unit", "lru",
         {
             "expand": Number(1, 64, whole=True), "min_radius": Number(0.0, 0.99999),
-            "max_radius": Number(1e-3, 0.99999), "max_phase": Number(1e-3, 6.2832),
+            "max_radius": Number(1e-3, 0.99999), "max_phase": Number(1e-3, 6.2832), "normalisation": ("tied", "learned"),
         },
         init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT,
     ),

@@ -14,11 +14,12 @@ from .projections import ProjectionFactory, along
 
 
 class LRU(LinearRecurrence):
-    """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023).
+    """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023, section 3.4, eq. 7).
 
-    l = exp(-exp(decay) + i exp(phase)), g = sqrt(1 - |l|^2). At the start l is uniform on the ring min_radius <= |l| <=
-    max_radius, with phases from 0 to max_phase. There are `expand` complex states a unit. D is a matrix, since x need not be
-    as wide as h. The state here is c / g: g scales the matrix C in place of every input.
+    l = exp(-exp(decay) + i exp(phase)). g, `normalisation`, is "tied", sqrt(1 - |l|^2) throughout, or "learned", which only
+    starts there, as in the paper. At the start l is uniform on the ring min_radius <= |l| <= max_radius, with phases from 0
+    to max_phase. There are `expand` complex states a unit. D is a matrix, where the authors have a vector, since x need not
+    be as wide as h. The state here is c / g: g scales the matrix C in place of every input.
     """
 
     inputs = ("re", "im", "d")
@@ -28,12 +29,13 @@ class LRU(LinearRecurrence):
 
     def __init__(
         self, projection: ProjectionFactory, expand: int = 1, min_radius: float = 0.9, max_radius: float = 0.999,
-        max_phase: float = 2 * math.pi,
+        max_phase: float = 2 * math.pi, normalisation: str = "tied",
     ):  # fmt: skip
         super().__init__(projection)
         units, complex_states = projection.units, expand * projection.units
         self.expand, self.ring, self.max_phase = expand, (min_radius, max_radius), max_phase
         self.decay, self.phase = (nn.Parameter(torch.empty(complex_states)) for _ in range(2))
+        self.log_gain = nn.Parameter(torch.empty(complex_states)) if normalisation == "learned" else None
         self.output = projection.between(
             2 * complex_states, units, bias=False, norm=False, parametrization=self._scaled
         )
@@ -46,8 +48,11 @@ class LRU(LinearRecurrence):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 2 * int(options.get("expand", 1)) * units if state == "c" else units
 
+    def _tied_gain(self) -> Tensor:
+        return torch.sqrt(-torch.expm1(-2 * self.decay.exp()))
+
     def _scaled(self, weight: Tensor) -> Tensor:
-        gain = torch.sqrt(-torch.expm1(-2 * self.decay.exp()))
+        gain = self._tied_gain() if self.log_gain is None else self.log_gain.exp()
         gain = torch.cat([gain, gain], -1)[..., None, :]
         return weight * gain if self.axis == -1 else weight * gain[..., None, None]
 
@@ -56,6 +61,8 @@ class LRU(LinearRecurrence):
         squared = nn.init.uniform_(self.decay, low**2, high**2, generator=generator)  # of |l|, so uniform in area
         self.decay.copy_(torch.log(-torch.log(squared) / 2))
         nn.init.uniform_(self.phase, generator=generator).mul_(self.max_phase).log_()
+        if self.log_gain is not None:
+            self.log_gain.copy_(self._tied_gain().log())
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         size, angle = torch.exp(-self.decay.exp()), self.phase.exp()

@@ -23,7 +23,7 @@ class DeltaNet(MatrixRecurrence):
     """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet).
 
     q and k are SiLU(W x), scaled to length 1 in each head; v = SiLU(W x); beta = sigmoid(W x) is one number
-    a head.
+    a head. The authors' code divides q by sqrt(d) besides, which the norm after it cancels.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "beta")
@@ -52,7 +52,8 @@ class DeltaNet(MatrixRecurrence):
 class GatedDeltaNet(DeltaNet):
     """S_t = S_{t-1} alpha (I - beta k k^T) + beta v k^T (Yang et al. 2025), q, k, v and beta as in DeltaNet.
 
-    alpha = exp(-rate softplus(W x + bias)), one number a head, as in Mamba-2.
+    alpha = exp(-rate softplus(W x + bias)), one number a head, as in Mamba-2. At the start rate is uniform in [0, 16], as in
+    the authors' code.
     """
 
     inputs = ("q", "k", "v", "beta", "alpha")
@@ -66,7 +67,7 @@ class GatedDeltaNet(DeltaNet):
         return units, units, units, heads, heads
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        nn.init.uniform_(self.log_rate, 1, 16, generator=generator).log_()
+        nn.init.uniform_(self.log_rate, 0, 16, generator=generator).clamp_(min=1e-4).log_()
         reset_steps(self.step_offset, generator)
 
     def decay(self, alpha: Tensor) -> Tensor:
@@ -75,11 +76,12 @@ class GatedDeltaNet(DeltaNet):
 
 
 class RWKV7(MatrixRecurrence):
-    """S_t = S_{t-1} (diag(w) - kappa^T (a * kappa)) + v^T k~, o_t = S_t r_t + (r . (rho * k~)) v (Peng et al. 2025).
+    """S_t = S_{t-1} (diag(w) - kappa^T (a * kappa)) + v^T k~, o_t = S_t r_t + (r . (rho * k~)) v (Peng et al. 2025, eq. 17).
 
-    r, k and v are W x. w = exp(-sigmoid(decay + W_2 tanh(W_1 x)) / sqrt(e)) and a = sigmoid(rate + W_2 W_1 x), where W_1 x
-    has `rank` channels. kappa = xi * k has length 1 in each head; k~ = k * (1 + alpha (a - 1)). The paper's token shift, its
-    norm before the last term, and its mixing of v with that of the lowest layer belong to a block.
+    r, k and v are W x. w = exp(-sigmoid(decay + W_2 tanh(W_1 x)) / sqrt(e)) (eq. 11 and 12) and a = sigmoid(rate + W_2 W_1
+    x), where W_1 x has `rank` channels. kappa = xi * k has length 1 in each head (eq. 6); k~ = k * (1 + alpha (a - 1)) (eq.
+    7). The paper's token shift, its norm before the last term, and its mixing of v with that of the lowest layer belong to a
+    block. decay, rate, xi, alpha and rho start as the authors' code starts them in the middle of a stack.
     """
 
     inputs = ("r", "k", "v", "w", "a")
@@ -97,9 +99,14 @@ class RWKV7(MatrixRecurrence):
         return units, units, units, rank, rank
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        self.decay.copy_(torch.linspace(-6, -1, self.decay.shape[-1]))
-        nn.init.ones_(self.xi)
-        nn.init.ones_(self.alpha)
+        units = self.decay.shape[-1]
+        share, in_head = torch.linspace(0, 1, units), torch.linspace(-1, 1, units // self.heads).repeat(self.heads)
+        zigzag = in_head * in_head.abs()
+        self.decay.copy_(6 * share ** (1 + 0.5**0.3) - 5.5 + 2.5 * zigzag)
+        self.rate.copy_(0.4 * (share - 0.5) - 0.19 + 0.3 * zigzag)
+        self.xi.copy_(0.71 - 0.1 * (share - 0.5))
+        nn.init.constant_(self.alpha, 1.02)
+        nn.init.constant_(self.rho, -0.04)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         r, k, v, w, a = x.split(self.sizes, self.axis)

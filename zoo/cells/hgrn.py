@@ -15,8 +15,9 @@ class HGRN(LinearRecurrence):
 
     The HGRU of the paper: h and c are complex, both parts of c_t are SiLU(W_c x), theta does not depend on the input, and g
     is the lower bound of the forget gates. o_t = W_o (sigmoid(W_g x) * [Re h_t, Im h_t]). The paper ties the g of all layers
-    by a cumulative softmax over depth; here each layer learns its own, sigmoid(bound), from 0.5. The paper's normalisation
-    before W_o belongs to a block.
+    by a cumulative softmax over depth; here each layer learns its own, sigmoid(bound), from 0.5. The layer norm that the
+    authors' code has before W_o is left to blocks. Of the three versions of that code, the first has SiLU for the output
+    gate's sigmoid.
     """
 
     inputs = ("mu", "re", "im", "g_re", "g_im")
@@ -36,9 +37,8 @@ class HGRN(LinearRecurrence):
         return 2 * units if state == "h" else units
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        # angles as of rotary embeddings: from 1 down to 1 / 10,000
         units = self.theta.shape[-1]
-        self.theta.copy_(torch.exp(torch.arange(units) * (-math.log(1e4) / units)))
+        self.theta.copy_(torch.exp(torch.arange(units) * (-2 * math.log(1e4) / units)))  # 10000^(-2n / units)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         mu, re, im, *g = self.split(x)

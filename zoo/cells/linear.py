@@ -107,7 +107,10 @@ class MinLSTM(LinearRecurrence):
 
 
 class GILR(LinearRecurrence):
-    """h_t = g h_{t-1} + (1 - g) tanh(W_i x), g = sigmoid(W_g x) (Martin & Cundy 2018)."""
+    """h_t = g h_{t-1} + (1 - g) tanh(W_i x), g = sigmoid(W_g x) (Martin & Cundy 2018, "Gated impulse linear recurrent layer").
+
+    The paper allows any function in the place of tanh.
+    """
 
     inputs = ("g", "i")
     memory_gates = {"g": +1}
@@ -121,7 +124,8 @@ class GILR(LinearRecurrence):
 class QRNN(LinearRecurrence):
     """c_t = f c_{t-1} + (1 - f) z, h_t = o c_t: fo-pooling after filters of width 1 (Bradbury et al. 2017).
 
-    z = tanh(W_z x), f = sigmoid(W_f x), o = sigmoid(W_o x).
+    z = tanh(W_z x), f = sigmoid(W_f x), o = sigmoid(W_o x). In the authors' code (pytorch-qrnn) f weighs z, and 1 - f the
+    old c.
     """
 
     inputs = ("z", "f", "o")
@@ -140,8 +144,9 @@ class QRNN(LinearRecurrence):
 class SRU(LinearRecurrence):
     """c_t = f c_{t-1} + (1 - f) W x, h_t = r g(c_t) + (1 - r) W_s x (Lei et al. 2018, without c_{t-1} in the gates).
 
-    f = sigmoid(W_f x), r = sigmoid(W_r x). W_s x is the highway; the paper leaves W_s out where x is as wide as c. g is
-    `activation`.
+    f = sigmoid(W_f x), r = sigmoid(W_r x). W_s x is the highway; the authors' code leaves W_s out where x is as wide as c,
+    and has this cell as its version `v1`, with g = `activation`. The scaling of the highway in that code is left to the
+    initialiser.
     """
 
     inputs = ("x", "f", "r", "s")
@@ -163,9 +168,11 @@ class SRU(LinearRecurrence):
 
 
 class RGLRU(LinearRecurrence):
-    """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, the RG-LRU of Griffin).
+    """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, eq. 1-4: the RG-LRU of Griffin).
 
-    r = sigmoid(W_r x), i = sigmoid(W_i x). At the start sigmoid(decay)^8 is uniform in [0.9, 0.999].
+    r = sigmoid(W_r x), i = sigmoid(W_i x). At the start sigmoid(decay)^8 is uniform in [0.9, 0.999] (section 2.4). W is the
+    projection that Griffin has before the cell. The authors' code (recurrentgemma) draws sigmoid(decay) itself from that
+    range, and takes the first step of a sequence without the factor sqrt(1 - a^2).
     """
 
     inputs = ("r", "i", "x")

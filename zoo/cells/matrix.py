@@ -66,11 +66,12 @@ class MatrixRecurrence(Cell):
 
 
 class Retention(MatrixRecurrence):
-    """S_n = g R S_{n-1} + K_n V_n^T, o_n = Q_n^T S_n (Sun et al. 2023), g = 1 - 2^(-5 - head).
+    """S_n = g R S_{n-1} + K_n V_n^T, o_n = Q_n^T S_n (Sun et al. 2023, eq. 6 and 8), g = 1 - 2^(-5 - head).
 
     Q, K and V are W x. R turns pairs of keys (j, j + d / 2) of a head by the angle -10000^(-2 j / d), which is a
     rotation of Q_n by n theta and of K_m by m theta; of an odd d the last key does not turn. K is divided by
-    sqrt(d).
+    sqrt(d). The paper's two other normalisations of the scores Q K^T, which its group norm cancels, are left out. The
+    authors' code (torchscale) spaces the angles' exponents evenly from 0 to -1, both included.
     """
 
     inputs = ("q", "k", "v")
@@ -95,7 +96,8 @@ class Retention(MatrixRecurrence):
 class GLA(MatrixRecurrence):
     """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention).
 
-    q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels.
+    q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels. The authors' code divides q by
+    sqrt(d) besides, which the norm after it cancels.
     """
 
     inputs = ("q", "k", "v", "alpha")
@@ -125,7 +127,8 @@ class Mamba2(MatrixRecurrence):
     """h_t = exp(dt A) h_{t-1} + dt B x_t^T, y_t = h_t^T C + D x_t for each head (Dao & Gu 2024).
 
     x, B and C are linear in the input; B and C, of `states` channels, are shared by all heads. dt = softplus(W x + bias), A
-    < 0 and D are numbers, one for each head.
+    < 0 and D are numbers, one for each head, with start values of the authors' code: -A uniform in [1, 16], softplus(bias)
+    log-uniform in [0.001, 0.1], D = 1. The SiLU of x, B and C in that code belongs to its convolution, and both to a block.
     """
 
     inputs = ("x", "B", "C", "dt")
@@ -164,7 +167,8 @@ class RWKV6(MatrixRecurrence):
     """S_t = diag(w_t) S_{t-1} + k_t v_t^T, o_t = (S_{t-1} + diag(u) k_t v_t^T)^T r_t (Peng et al. 2024, Finch).
 
     r, k and v are W x; w_t = exp(-exp(decay + W_2 tanh(W_1 x))), where W_1 x has `rank` channels. The paper's token shift,
-    which mixes x_t with x_{t-1} before all projections, belongs to a block.
+    which mixes x_t with x_{t-1} before all projections, belongs to a block. decay and u start as the authors' code starts
+    them in the middle of a stack.
     """
 
     inputs = ("r", "k", "v", "w")
@@ -181,8 +185,10 @@ class RWKV6(MatrixRecurrence):
         return units, units, units, rank
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        self.decay.copy_(torch.linspace(-6, -1, self.decay.shape[-1]))
-        nn.init.uniform_(self.bonus, 0, 1, generator=generator)
+        n = torch.arange(self.decay.shape[-1])
+        share = n / max(len(n) - 1, 1)
+        self.decay.copy_(-6 + 5 * share**1.35)
+        self.bonus.copy_((1 - share) / 2 + 0.1 * ((n + 1) % 3 - 1))
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         r, k, v, w = x.split(self.sizes, self.axis)

@@ -40,7 +40,8 @@ class S4D(LinearRecurrence):
 
     A unit has `states` complex numbers, half of the paper's N, and a system of its own, with one input and one output.
     `spectrum` is A at the start: "lin" -1/2 + i pi n, "inv" -1/2 + i (N / pi) (N / (2n + 1) - 1), or "real"
-    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1.
+    -(n + 1). `discretization` is "zoh" or "bilinear". B and C enter as their product only: B is 1. Start values are those of
+    the authors' code: Delta log-uniform in [0.001, 0.1], C of variance 1, D normal.
     """
 
     inputs = ("u",)
@@ -74,7 +75,7 @@ class S4D(LinearRecurrence):
         self.frequency.copy_(frequency.repeat(units))
         nn.init.uniform_(self.log_step, math.log(1e-3), math.log(1e-1), generator=generator)
         nn.init.normal_(self.output, 0.0, math.sqrt(0.5), generator=generator)
-        nn.init.ones_(self.skip)
+        nn.init.normal_(self.skip, generator=generator)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         delta = self.log_step.exp().repeat_interleave(self.count, -1)
@@ -94,8 +95,10 @@ class S5(LinearRecurrence):
     """y_t = 2 Re(C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t, one system for all units (Smith et al. 2023).
 
     `states` is the number of complex numbers, half of the paper's P. A starts as those eigenvalues of the normal part of
-    HiPPO-LegS with positive imaginary parts, discretised by zero-order hold, each with its
-    own Delta. B and D are the input projection; D is a matrix, since u need not be as wide as y.
+    HiPPO-LegS with positive imaginary parts, discretised by zero-order hold, each with its own Delta. B and D are the input
+    projection; D is a matrix, where the authors' code has a vector, since u need not be as wide as y. That code can also
+    start A as several smaller HiPPO matrices, and B and C in the basis of their eigenvectors; here A is one matrix, and B
+    and C start as a specification says.
     """
 
     inputs = ("re", "im", "d")

@@ -25,11 +25,11 @@ def block_diagonal(weight: Tensor, heads: int, axis: int) -> Tensor:
 
 
 class SLSTM(Cell):
-    """c_t = f c_{t-1} + i z, n_t = f n_{t-1} + i, h_t = o c_t / n_t (Beck et al. 2024).
+    """c_t = f c_{t-1} + i z, n_t = f n_{t-1} + i, h_t = o c_t / n_t (Beck et al. 2024, eq. 8-17).
 
     z = tanh, i = exp, o = sigmoid and f = sigmoid or exp (`forget`), each of W x + R h_{t-1} + b. R mixes units within
     `heads` groups only. c and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i), so that no gate overflows;
-    before the first input, where n = 0, m_t is log i.
+    before the first input, where n = 0, m_t is log i. The authors' code has f = sigmoid alone, and starts with R at zero.
     """
 
     inputs = ("i", "f", "z", "o")
@@ -58,11 +58,12 @@ class SLSTM(Cell):
 
 
 class MLSTM(MatrixRecurrence):
-    """C_t = f C_{t-1} + i v_t k_t^T, n_t = f n_{t-1} + i k_t, h_t = o * C_t q_t / max(|n_t^T q_t|, 1) (Beck et al. 2024).
+    """C_t = f C_{t-1} + i v_t k_t^T, n_t = f n_{t-1} + i k_t, h_t = o * C_t q_t / max(|n_t^T q_t|, 1).
 
-    q, k sqrt(d) and v are W x, with d keys a head; i = exp(W x) and f = sigmoid or exp (`forget`) of W x are one number a
-    head, o = sigmoid(W x). C and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i); n is one more column of
-    the state C, whose value is always 1.
+    Beck et al. 2024, eq. 19-27. q, k sqrt(d) and v are W x, with d keys a head, so k's bias is divided by sqrt(d) too; i =
+    exp(W x) and f = sigmoid or exp (`forget`) of W x are one number a head, o = sigmoid(W x). C and n are scaled by exp(-m),
+    m_t = max(log f + m_{t-1}, log i); n is one more column of the state C, whose value is always 1. The authors' code reads i
+    and f from q, k and v, has f = sigmoid alone, and starts with forget biases from 3 to 6.
     """
 
     inputs = ("q", "k", "v", "i", "f", "o")
