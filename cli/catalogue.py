@@ -190,7 +190,8 @@ def compare(
 ) -> None:
     """Compare papers' figures with the measured ones, or two or more models with each other.
 
-    One pattern or none gives a row for each figure; a plot shows the figures against depth.
+    One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, a cell,
+    --measured and --runs, figures of networks that only the literature has stand at the end.
 
     Several names or patterns give a row for each model: its size, its cost, and its figures.
     """
@@ -199,7 +200,7 @@ def compare(
             raise RequestError("The options of compare are for one pattern: leave them out to compare several models.")
         _emit_models(_named(patterns), as_json, costs=True)
         return
-    from zoo.publishing import comparison
+    from zoo.publishing import comparison, literature
 
     (pattern,) = patterns or ["*"]
     options = {} if runs is None else {"results_of": comparison.in_folder(runs)}
@@ -209,6 +210,8 @@ def compare(
 
         plots.against_depth(rows, plot)
         say(f"Wrote {plot}")
+    if not (patterns or cell or measured or runs):
+        rows += literature.rows(task, paper)
     if not rows:
         say("Nothing to compare: no model that matches has a reported or measured figure.")
     header = ("MODEL", "FIGURE", "REPORTED", "MEASURED", "DIFFERENCE", "N", "TRAINED BY", "SEED")

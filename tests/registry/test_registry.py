@@ -608,6 +608,34 @@ def test_a_name_declared_twice_by_one_grid_and_by_two(tmp_path):
     assert "'rnn-1x3-t' is declared twice" in refusal(tmp_path, SMALL + second)
 
 
+def with_literature(row: str) -> str:
+    """SMALL with one table of the literature: paper, tasks, figures."""
+    return edited("recipes:\n  r:", f"literature:\n  - table: Three\n{row}recipes:\n  r:")
+
+
+LITERATURE = "    paper: p\n    tasks: [t]\n    percent: {S4: [98.7]}\n"
+
+
+def test_a_table_of_the_literature(tmp_path):
+    (table,) = read(tmp_path, with_literature(LITERATURE)).literature
+    assert (table.paper, table.table, table.tasks, table.percent) == ("p", "Three", ("t",), {"S4": (98.7,)})
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ("{S4: [98.7, 99.6]}", "Three: 'S4' has 2 figures for 1 tasks"),
+        ("{S4: []}", "Three: 'S4' has 0 figures for 1 tasks"),
+        ("{S4: [100.5]}", "100"),
+        ("{S4: 98.7}", "S4"),
+    ],
+)
+def test_figures_of_the_literature_that_do_not_fit(tmp_path, figures, words):
+    text = with_literature(LITERATURE.replace("{S4: [98.7]}", figures))
+    with pytest.raises(RegistryError, match=re.escape(words)):
+        read(tmp_path, text)
+
+
 UNKNOWN_REFERENCES = {
     "task": edited("    task: t\n", "    task: tt  # HERE\n").replace("star-1x2-t:", "star-1x2-tt:"),
     "recipe": edited("    recipe: r\n    reported: [", "    recipe: rr  # HERE\n    reported: ["),
@@ -619,13 +647,20 @@ UNKNOWN_REFERENCES = {
         "    batch_size: 10\n", "    batch_size: 10\n    based_on: rr  # HERE\n    deviation: Because\n"
     ),
     "task of a grid": edited("    task: [t]\n", "    task: [tt]  # HERE\n").replace("{t: {1x3", "{tt: {1x3"),
+    "paper of the literature": with_literature(LITERATURE.replace("paper: p", "paper: pp  # HERE")),
+    "task of the literature": with_literature(LITERATURE.replace("[t]", "[tt]  # HERE")),
     "recipe of a grid": edited("    recipe: r\n    reported:\n", "    recipe: rr  # HERE\n    reported:\n"),
 }
 
 
 @pytest.mark.parametrize("what", UNKNOWN_REFERENCES)
 def test_a_reference_to_what_is_not_there(tmp_path, what):
-    kind = what.removesuffix(" of a grid").removesuffix(" to follow").removeprefix("reported ")
+    kind = (
+        what.removesuffix(" of a grid")
+        .removesuffix(" of the literature")
+        .removesuffix(" to follow")
+        .removeprefix("reported ")
+    )
     assert re.search(rf"No {kind} is called '(tt|rr|pp|dd|mmnist)'", refusal(tmp_path, UNKNOWN_REFERENCES[what]))
 
 

@@ -69,7 +69,8 @@ CANDIDATES = {"linear": linear, "positive": positive}
 class MinGRU(LinearRecurrence):
     """h_t = (1 - z) h_{t-1} + z g(W_h x), z = sigmoid(W_z x) (Feng et al. 2024, section 3.1).
 
-    `candidate` is g, one of CANDIDATES: "linear", or the "positive" one that the paper needs to scan in log space.
+    `candidate` is g: "linear", or "positive", x + 0.5 for x >= 0 and sigmoid(x) otherwise, which the paper needs to scan in
+    log space.
     """
 
     inputs = ("z", "h")

@@ -16,9 +16,9 @@ from ..diagnostics import drawing
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import analysis_pages, cards, comparison, exported, lattices, pages, plots, speed
+from . import analysis_pages, cards, comparison, equations, exported, lattices, literature, pages, plots, speed
 
-TEMPLATES = ("README.md", "docs/export.md", "docs/models.md", "docs/speed.md")
+TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
 """Pages that people write, with generated parts."""
 MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
@@ -43,6 +43,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(unreported)
     texts[paths.path(*pages.TASKS)] = pages.tasks_page()
+    texts[paths.path(*literature.PAGE)] = literature.page(models)
     texts |= analysis_pages.pages()
     pretrained = [row for row in models if row[0].weights]
     for name in TEMPLATES:
@@ -55,6 +56,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
                 "papers": pages.papers_list(by_paper, root),
                 "speed": speed.section(root),
                 "exports": exported.section(),
+                "equations": equations.section(),
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
     return texts

@@ -94,6 +94,10 @@ def _reference_faults(registry: Registry) -> Iterator[Fault]:
                 yield (*place, "based_on"), "a recipe cannot be based on itself"
         if row.kind == "model":
             yield from _model_faults(registry, place, value)
+    for index, table in enumerate(registry.literature):
+        yield from _reference(("literature", index, "paper"), registry.papers, "paper", table.paper)
+        for task in table.tasks:
+            yield from _reference(("literature", index, "tasks"), registry.all_tasks, "task", task)
 
 
 def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterator[Fault]:

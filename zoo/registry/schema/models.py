@@ -11,6 +11,7 @@ from .base import Commit, Count, Key, Layers, Percent, Rate, Repo, Seq, Sha256, 
 from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
 from .faults import all_faults, fault, refusal
+from .literature import LiteratureTable
 from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
@@ -242,6 +243,7 @@ class Registry(Spec):
     datasets: dict[Key, Dataset]
     tasks: dict[Key, Task] = {}
     task_grids: dict[Key, TaskGrid] = {}
+    literature: Seq[LiteratureTable] = ()
     studies: dict[Key, Study]
 
     @cached_property

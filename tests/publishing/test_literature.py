@@ -1,0 +1,62 @@
+"""Figures of networks that have no entry: rows, the command that prints them, and their page."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from zoo import registry
+from zoo.publishing import comparison, literature
+from zoo.utils import paths
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_every_figure_of_the_literature_is_a_row() -> None:
+    expected = sorted(
+        (table.paper, table.table, network, task, figure)
+        for table in registry.load_registry().literature
+        for network, figures in table.percent.items()
+        for task, figure in zip(table.tasks, figures, strict=True)
+        if figure is not None
+    )
+    rows = literature.rows()
+    assert sorted((r.paper, r.table, r.model, r.task, round(100 * (r.reported or 0), 8)) for r in rows) == expected
+    assert {r.measured for r in rows} == {None}
+    assert literature.rows(task="pmnist") == [r for r in rows if r.task == "pmnist"]
+    assert literature.rows(paper="s4") == [r for r in rows if r.paper == "s4"]
+    assert ("S4", 0.987, "98.7 %") in {(r.model, r.reported, r.reported_text) for r in literature.rows("pmnist", "s4")}
+
+
+def test_figures_of_papers_are_no_models() -> None:
+    """No plot, page or catalogue of models has them."""
+    assert not {r.model for r in literature.rows()} & registry.models().keys()
+    assert not {"s4", "lssl"} & set(comparison.documents())
+
+
+def printed(run: Run, *arguments: str) -> set[str]:
+    code, out, _ = run("compare", *arguments, "--json")
+    assert code == 0
+    return {row["model"] for row in json.loads(out)}
+
+
+def test_compare_prints_them_where_nothing_narrows_it_to_models(run: Run) -> None:
+    assert {"S4", "blocklru-1x196-pmnist", "star-16x64-pmnist"} <= printed(run, "--task", "pmnist")
+    assert printed(run, "--paper", "lssl") == {"LSSL", "LSSL-fixed", "Dilated RNN"}
+    for arguments in (["--task", "pmnist", "--measured"], ["--cell", "star"], ["*-pmnist"], ["--task", "babi-01"]):
+        assert "S4" not in printed(run, *arguments)
+
+
+@pytest.mark.parametrize("task", ["smnist", "pmnist"])
+def test_the_page_ranks_ours_among_them(task: str) -> None:
+    text = Path(paths.path(*literature.PAGE)).read_text()
+    (section,) = (part for part in text.split("\n## ") if f"(`{task}`)" in part)
+    lines = re.findall(r"^\| (.+) \| (.+) \| ([\d.]+) % \| (.+) \|$", section, re.M)
+    figures = [float(figure) for *_, figure, _ in lines]
+    assert figures == sorted(figures, reverse=True)
+    ours = {re.findall(r"`(.+)`", name)[0] for name, *_, source in lines if source == "measured here"}
+    assert ours == set(registry.list_models(task=task, pretrained=True))
+    others = {(name, float(figure)) for name, _, figure, source in lines if source != "measured here"}
+    assert others == {(r.model, round(100 * (r.reported or 0), 8)) for r in literature.rows(task)}

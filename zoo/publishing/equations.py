@@ -1,0 +1,29 @@
+"""The list of every cell with its equations, source and options, from the docstrings of zoo.cells."""
+
+import inspect
+import re
+
+from ..cells import CELLS, Number, cell_class
+from ..registry import load_registry
+
+
+def section() -> str:
+    """Return an item for each cell, by name: title, paper, docstring and options."""
+    papers = load_registry().papers
+    items = []
+    for name, row in sorted(CELLS.items()):
+        paper = papers[row.paper]
+        source = f"[{paper.citation}]({paper.link})" if paper.link.startswith("https:") else paper.citation
+        options = ", ".join(f"`{key}` ({_values(value)})" for key, value in row.options.items())
+        text = _escaped(" ".join((inspect.getdoc(cell_class(name)) or "").split()))
+        items.append(f"- **`{name}`**, {row.title}, {source}. {text}{f' Options: {options}.' if options else ''}")
+    return "\n".join(items)
+
+
+def _values(allowed: tuple[str, ...] | Number) -> str:
+    return str(allowed) if isinstance(allowed, Number) else " or ".join(f"`{word}`" for word in allowed)
+
+
+def _escaped(text: str) -> str:
+    """Return plain text whose asterisks, tildes and vertical bars are not Markdown's."""
+    return re.sub(r"([*~|])", r"\\\1", text)
