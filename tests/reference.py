@@ -359,14 +359,14 @@ def positive(a: Tensor) -> Tensor:
 
 
 def mingru(w: Weights, x: Tensor, state: State, candidate: str = "linear") -> State:
-    """Feng et al. 2024, section 3.1."""
+    """Feng et al. 2024, minGRU."""
     (h,), (xz, xh) = state, inputs(w, x, 2)
     z = sigmoid(xz)
     return ((1 - z) * h + z * (xh if candidate == "linear" else positive(xh)),)
 
 
 def minlstm(w: Weights, x: Tensor, state: State, candidate: str = "linear") -> State:
-    """Feng et al. 2024, section 3.2."""
+    """Feng et al. 2024, minLSTM."""
     (h,), (xf, xi, xh) = state, inputs(w, x, 3)
     f, i = sigmoid(xf), sigmoid(xi)
     return (f / (f + i) * h + i / (f + i) * (xh if candidate == "linear" else positive(xh)),)
@@ -576,7 +576,7 @@ def retention(w: Weights, x: Tensor, state: State, heads: int = 1) -> State:
 
 
 def gla(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 16) -> State:
-    """Yang et al. 2024 (gated linear attention)."""
+    """Yang et al. 2024 (gated linear attention), eq. 3 and section 4.4."""
     units = state[0].shape[1]
     q, k, v, a = parts(w, x, units, units, units)
     alpha = sigmoid(low_rank(w["cell.gate.weight"], a) + w["cell.gate.bias"]) ** (1 / 16)

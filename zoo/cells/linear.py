@@ -67,7 +67,7 @@ CANDIDATES = {"linear": linear, "positive": positive}
 
 
 class MinGRU(LinearRecurrence):
-    """h_t = (1 - z) h_{t-1} + z g(W_h x), z = sigmoid(W_z x) (Feng et al. 2024, section 3.1).
+    """h_t = (1 - z) h_{t-1} + z g(W_h x), z = sigmoid(W_z x) (Feng et al. 2024).
 
     `candidate` is g: "linear", or "positive", x + 0.5 for x >= 0 and sigmoid(x) otherwise, which the paper needs to scan in
     log space.
@@ -87,7 +87,7 @@ class MinGRU(LinearRecurrence):
 
 
 class MinLSTM(LinearRecurrence):
-    """h_t = f' h_{t-1} + i' g(W_h x), f' = f / (f + i), i' = i / (f + i) (Feng et al. 2024, section 3.2).
+    """h_t = f' h_{t-1} + i' g(W_h x), f' = f / (f + i), i' = i / (f + i) (Feng et al. 2024).
 
     f and i are sigmoids of W_f x and W_i x; g is as in MinGRU.
     """

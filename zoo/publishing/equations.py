@@ -25,5 +25,6 @@ def _values(allowed: tuple[str, ...] | Number) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return plain text whose asterisks, tildes and vertical bars are not Markdown's."""
-    return re.sub(r"([*~|])", r"\\\1", text)
+    """Return text whose asterisks, underscores and tildes are not Markdown's, but whose words in backticks are its code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([*_~])", r"\\\1", part) for part in parts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..checkpoints.results import Results
 from ..registry import load_registry
 from ..registry.metrics import METRICS
 from ..utils.text import markdown
@@ -31,8 +32,7 @@ def rows(task: str | None = None, paper: str | None = None) -> list[Row]:
 
 def page(models: Sequence[ModelRow]) -> str:
     """Return docs/literature.md: for each task of the literature, its figures and ours, best first."""
-    papers, every_row = load_registry().papers, rows()
-    accuracy = METRICS["accuracy"]
+    every_row, unit = rows(), METRICS["accuracy"]
     parts = [
         "# Networks of the literature",
         "Test accuracies that papers report for networks without an entry in `registry.yaml`, and those of the networks here "
@@ -42,16 +42,26 @@ def page(models: Sequence[ModelRow]) -> str:
     ]
     for task, title in dict.fromkeys((row.task, row.task_title) for row in every_row):
         figures = [
-            (row.reported or 0.0, row.model, "-", accuracy.printed(row.reported or 0.0), f"{papers[row.paper or ''].citation}, {row.table}")
-            for row in every_row if row.task == task
-        ]  # fmt: skip
-        figures += [
-            (evaluation.value, f"[`{entry.name}`](../cards/{entry.name}/README.md)", f"{count.parameters:,}",
-             accuracy.text(evaluation.value), "measured here")
-            for entry, recorded, count in models
-            if entry.weights and entry.model.task == task and (evaluation := recorded.measured())
-        ]  # fmt: skip
+            (row.reported or 0.0, row.model, "-", unit.printed(row.reported or 0.0), _source(row))
+            for row in every_row
+            if row.task == task
+        ]
+        for entry, recorded, count in models:
+            if entry.weights and entry.model.task == task and (evaluation := recorded.measured()):
+                link = f"[`{entry.name}`](../cards/{entry.name}/README.md)"
+                size, accuracy = f"{count.parameters:,}", unit.text(evaluation.value)
+                figures.append((evaluation.value, link, size, accuracy, _training(recorded)))
         figures.sort(key=lambda figure: -figure[0])
         table = markdown(("network", "parameters", "accuracy", "source"), [cells for _, *cells in figures])
         parts.append(f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{table}")
     return "\n\n".join(parts) + "\n"
+
+
+def _source(row: Row) -> str:
+    paper = load_registry().papers[row.paper or ""]
+    return f"[{paper.citation}]({paper.link}), {row.table}"
+
+
+def _training(recorded: Results) -> str:
+    stages = recorded.training.recipe.timeline if recorded.training else ()
+    return "measured here" + (", training images augmented" if any(stage.augments for stage, _ in stages) else "")
