@@ -147,6 +147,8 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         known = {"old.weight": (0.0, 0.0), "new.weight": (0.0, 0.0)}  # peepholes start shut
     if cell in ("urnn", "urnn-full", "eunn", "goru"):
         known["threshold"] = (0.0, 0.0)
+    if options.get("normalisation") == "learned":
+        known["log_gain"] = None
     known |= {
         "eunn": {"recurrent.phases": (-math.pi, math.pi)},
         "goru": {"rotation.weight": (-math.pi, math.pi)},
@@ -156,15 +158,15 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "gru-skip": {"importance.bias": (1.0, 1.0)},
         "lru": {"decay": (0.9, 0.999), "phase": (0.0, 2 * math.pi)},
         "rg-lru": {"decay": (0.9, 0.999)},
-        "hgrn": {"bound": (0.0, 0.0), "theta": (1e-4, 1.0)},
+        "hgrn": {"bound": (0.0, 0.0), "theta": (1e-8, 1.0)},
         "s4d": {
-            "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP, "skip": (1.0, 1.0),
-            "output": None,
+            "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP,
+            "skip": None, "output": None,
         },
         "mamba2": dict.fromkeys(("log_rate", "step_offset")) | {"skip": (1.0, 1.0)},
         "gated-deltanet": dict.fromkeys(("log_rate", "step_offset")),
-        "rwkv6": {"decay": (-6.0, -1.0), "bonus": (0.0, 1.0)},
-        "rwkv7": {"decay": (-6.0, -1.0), "rate": (0.0, 0.0), "xi": (1.0, 1.0), "alpha": (1.0, 1.0), "rho": (0.0, 0.0)},
+        "rwkv6": dict.fromkeys(("decay", "bonus")),
+        "rwkv7": dict.fromkeys(("decay", "rate", "xi", "alpha", "rho")),
         "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
     }.get(cell, {})  # fmt: skip
     for name, span in known.items():
@@ -192,7 +194,7 @@ LOG_STEP = (math.log(1e-3), math.log(1e-1))
 @pytest.mark.parametrize("spectrum", ["lin", "inv", "real"])
 def test_s4d_starts_with_the_spectra_of_its_paper(spectrum: str) -> None:
     net = built("s4d", options={"spectrum": spectrum, "states": 3}, units=2000)
-    decay, frequency, output = parts(net, "log_decay", "frequency", "output")
+    decay, frequency, output, skip = parts(net, "log_decay", "frequency", "output", "skip")
     expected = {  # Gu et al. 2022, eq. 8 and 9, for n = 0, 1, 2 and N = 6
         "lin": [-0.5, -0.5 + 1j * math.pi, -0.5 + 2j * math.pi],
         "inv": [-0.5 + 6j / math.pi * 5, -0.5 + 6j / math.pi, -0.5 + 6j / math.pi * 0.2],
@@ -204,6 +206,7 @@ def test_s4d_starts_with_the_spectra_of_its_paper(spectrum: str) -> None:
         pytest.approx(0, abs=0.02),
         pytest.approx(0.5**0.5, rel=0.02),
     )
+    assert (skip.mean().item(), skip.std().item()) == (pytest.approx(0, abs=0.1), pytest.approx(1, rel=0.1))
 
 
 def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
@@ -221,13 +224,44 @@ def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
 
 
 def test_mamba2_and_gated_deltanet_start_with_the_steps_of_their_papers() -> None:
-    for cell in ("mamba2", "gated-deltanet"):
+    for cell, low in (("mamba2", 1), ("gated-deltanet", 0)):
         rate, bias = parts(built(cell, options={"heads": 400}, units=400), "log_rate", "step_offset")
         step = torch.nn.functional.softplus(bias).log()
         assert LOG_STEP[0] - 1e-3 <= step.min() < -6.5
         assert -2.7 < step.max() <= LOG_STEP[1] + 1e-3
-        assert 1 <= rate.exp().min() < 1.5
+        assert low <= rate.exp().min() < low + 0.5
         assert 15.5 < rate.exp().max() <= 16
+
+
+def test_a_learned_normalisation_starts_as_the_tied_one() -> None:
+    tied, learned = (built("lru", options={"normalisation": word, "expand": 2}) for word in ("tied", "learned"))
+    x = normal(3, 5, *tied.interface.input).float()
+    same(learned.encode(x), tied.encode(x), 1e-5)
+    decay, log_gain = parts(learned, "decay", "log_gain")
+    same(torch.exp(2 * log_gain), 1 - torch.exp(-2 * decay.exp()), 1e-5)  # Orvieto et al. 2023, section 3.4
+    (gradient,) = torch.autograd.grad(learned.encode(x)[0].sum(), [log_gain])
+    assert gradient.abs().min() > 0
+
+
+def test_rwkv_starts_as_the_code_of_its_authors_in_the_middle_of_a_stack() -> None:
+    units, heads, depth = 12, 3, 0.5  # depth from 0, the first layer, to 1, the last
+    width = units // heads
+    decay6, bonus, decay7, rate, xi = ([] for _ in range(5))
+    for n in range(units):
+        share, place = n / (units - 1), 2 * (n % width) / (width - 1) - 1
+        zigzag = place * abs(place)
+        decay6.append(-6 + 5 * share ** (0.7 + 1.3 * depth))
+        bonus.append(depth * (1 - share) + ((n + 1) % 3 - 1) * 0.1)
+        decay7.append(-6 + 6 * share ** (1 + depth**0.3) + 0.5 + 2.5 * zigzag)
+        rate.append(-0.19 + 0.3 * zigzag + 0.4 * (share - 0.5))
+        xi.append(0.71 - 0.1 * (share - 0.5))
+    expected = {
+        "rwkv6": {"decay": decay6, "bonus": bonus},
+        "rwkv7": {"decay": decay7, "rate": rate, "xi": xi, "alpha": [1.02] * units, "rho": [-0.04] * units},
+    }
+    for cell, values in expected.items():
+        started = parts(built(cell, options={"heads": heads}, units=units), *values)
+        same(torch.stack(started), torch.tensor([*values.values()]), 1e-5)
 
 
 WITH_MOST = {  # kinds of parameters
