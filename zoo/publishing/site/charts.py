@@ -1,0 +1,230 @@
+"""Charts as SVG inside the page: they need no script, take their colours from site.css, and stand above a table of their numbers."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import NDArray
+
+WIDTH, HEIGHT = 480, 290
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 44
+LEVELS = 12
+"""Shades of each colour of a heat map."""
+DECADES = 4
+"""Powers of ten from the middle of a heat map to the deepest shade."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve, or one kind of points."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    colour: str
+    dashed: bool = False
+    marked: bool = True
+    """Whether every point has a mark."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps values to pixels, linearly or by their logarithm."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, value = (math.log10(v) if self.log else v for v in (self.low, self.high, value))
+        return self.start + (self.end - self.start) * (value - low) / ((high - low) or 1.0)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Return round values between the ends."""
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            decades = [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first + 1) / most)))]
+            return decades if len(decades) > 1 else [self.low, self.high]
+        step = nice((self.high - self.low) / max(most - 1, 1))
+        first = math.ceil(self.low / step - 1e-9)
+        return [round(step * i, 12) for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def nice(step: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `step`."""
+    power = 10.0 ** math.floor(math.log10(step)) if step > 0 else 1.0
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def label(value: float) -> str:
+    """Return a number as short as an axis wants it: 200k, 0.02, 1e-5."""
+    size = abs(value)
+    if size >= 1e6:
+        return f"{value / 1e6:g}M"
+    if size >= 1e4:
+        return f"{value / 1e3:g}k"
+    return f"{value:.3g}"
+
+
+def _scale(values: Iterable[float], start: float, end: float, log: bool, zero: bool = False) -> Scale:
+    finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+    low, high = (min(finite), max(finite)) if finite else (0.1, 1.0)
+    if log:
+        low, high = (low / 1.3, high * 1.3) if high / low < 30 else (low / 1.6, high * 1.6)
+    else:
+        low = min(low, 0.0) if zero else low
+        margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+        low, high = (low if zero and low == 0 else low - margin), high + margin
+    return Scale(low, high, start, end, log)
+
+
+def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[float] | None = None) -> str:
+    """Return the axes: grid lines, ticks and titles."""
+    right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    parts = []
+    for value in y.ticks():
+        at = y(value)
+        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/><text class="end" x="{LEFT - 6}" y="{at + 4:.1f}">{label(value)}</text>')
+    for value in x_ticks or x.ticks():
+        parts.append(f'<text class="mid" x="{x(value):.1f}" y="{bottom + 17}">{label(value)}</text>')
+    parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
+    parts.append(f'<text class="mid title" x="{(LEFT + right) / 2:.0f}" y="{HEIGHT - 6}">{escape(x_title)}</text>')
+    parts.append(f'<text class="mid title" transform="translate(13 {(TOP + bottom) / 2:.0f}) rotate(-90)">{escape(y_title)}</text>')
+    return "".join(parts)
+
+
+def lines(
+    series: Sequence[Series], x_title: str, y_title: str, *, log: bool = False, summary: str, ticks: Sequence[float] | None = None,
+) -> Markup:  # fmt: skip
+    """Return curves. summary: what a reader who cannot see the picture is told. ticks: of the horizontal axis."""
+    xs = [x for each in series for x, _ in each.points]
+    ys = [y for each in series for _, y in each.points]
+    x = _scale(xs, LEFT + 8, WIDTH - RIGHT - 8, False)
+    x = Scale(min(xs, default=0.0), max(xs, default=1.0), x.start, x.end)
+    y = _scale(ys, HEIGHT - BOTTOM - 4, TOP, log)
+    parts = [_frame(x, y, x_title, y_title, ticks)]
+    for each in series:
+        points = [(x(a), y(b), a, b) for a, b in sorted(each.points) if math.isfinite(b) and (b > 0 or not log)]
+        path = "".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py, _, _) in enumerate(points))
+        values = " ".join(f"{a:g},{b:.4g}" for _, _, a, b in points)
+        dash = ' class="dash"' if each.dashed else ""
+        marks = "".join(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.2"/>' for px, py, _, _ in points) if each.marked and len(points) <= 40 else ""
+        parts.append(f'<g class="series{" hollow" if each.dashed else ""}" style="--c:{each.colour}" data-label="{escape(each.label)}" data-v="{values}"><path{dash} d="{path}"/>{marks}</g>')
+    return svg("".join(parts), summary)
+
+
+def legend(series: Sequence[Series]) -> Markup:
+    """Return the legend of curves, a list; a script lets its entries hide and show them."""
+    items = Markup("").join(
+        Markup('<li><span class="swatch{}" style="--c:{}"></span>{}</li>').format(" dash" if s.dashed else "", s.colour, s.label)
+        for s in series
+    )
+    return Markup('<ul class="legend">{}</ul>').format(items)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point that leads to a page."""
+
+    name: str
+    x: float
+    y: float
+    colour: str
+    href: str
+    text: str
+    filled: bool = True
+
+
+def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, summary: str) -> Markup:
+    """Return points that are links, whose titles a pointer shows."""
+    x = _scale((p.x for p in points), LEFT + 10, WIDTH - RIGHT - 10, log)
+    y = _scale((p.y for p in points), HEIGHT - BOTTOM - 6, TOP + 6, False)
+    dots = "".join(
+        f'<a href="{escape(p.href)}" data-name="{escape(p.name)}" tabindex="-1"><circle{"" if p.filled else " class=hollow"} style="--c:{p.colour}" cx="{x(p.x):.1f}" cy="{y(p.y):.1f}" r="4.5"/>'
+        f"<title>{escape(p.text)}</title></a>"
+        for p in points
+    )
+    return svg(_frame(x, y, x_title, y_title) + f'<g class="dots">{dots}</g>', summary)
+
+
+def shade(value: float, reference: float, decades: float = DECADES) -> int:
+    """Return the level of a value beside a reference, from -LEVELS (far below) through 0 (equal) to LEVELS (far above)."""
+    if not (math.isfinite(value) and reference > 0):
+        return 0
+    if value <= 0:
+        return -LEVELS
+    return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / decades)))
+
+
+def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str, name: str = "") -> Markup:
+    """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above, one shade a third of a decade.
+
+    The numbers are in the attribute data-v, row by row, for a script that shows them under the pointer.
+    """
+    rows, columns = values.shape
+    width = (WIDTH - LEFT - RIGHT) / columns
+    height = max(9.0, min(26.0, 250 / rows))
+    total = rows * height + 58
+    cells: dict[int, str] = {}
+    for (row, column), value in np.ndenumerate(values):
+        level = shade(float(value), reference)
+        x, y = LEFT + column * width, TOP + (rows - 1 - row) * height
+        cells[level] = cells.get(level, "") + f"M{x:.1f} {y:.1f}h{width:.2f}v{height:.1f}h-{width:.2f}z"
+    shapes = "".join(f'<path class="{"cold" if k < 0 else "warm"}" style="--p:{abs(k) / LEVELS:.0%}" d="{d}"/>' for k, d in sorted(cells.items()))
+    bottom = TOP + rows * height
+    y_step, x_step = (max(1, math.ceil(n / most)) for n, most in ((rows, 8), (columns, 10)))
+    ticks = "".join(f'<text class="end" x="{LEFT - 6}" y="{bottom - (r + 0.5) * height + 4:.1f}">{r + 1}</text>' for r in _places(rows, y_step))
+    ticks += "".join(f'<text class="mid" x="{LEFT + (c + 0.5) * width:.1f}" y="{bottom + 16:.1f}">{c + 1}</text>' for c in _places(columns, x_step))
+    titles = f'<text class="mid title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{bottom + 36:.1f}">{escape(x_title)}</text>'
+    titles += f'<text class="mid title" transform="translate(13 {TOP + rows * height / 2:.0f}) rotate(-90)">{escape(y_title)}</text>'
+    numbers = ";".join(" ".join(f"{v:.3g}" for v in line) for line in values)
+    attributes = f'class="heat" data-name="{escape(name)}" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
+    return svg(f"<g {attributes}>{shapes}</g>{ticks}{titles}", summary, height=total)
+
+
+def _places(count: int, step: int) -> list[int]:
+    """Return the first place, the last, and those between them at a distance of `step`."""
+    inner = [place for place in range(step - 1, count, step) if place > 0 and count - 1 - place >= (step + 1) // 2]
+    return sorted({0, *inner, count - 1})
+
+
+HEAT_KEY = Markup(
+    '<p class="key"><span class="ramp" aria-hidden="true"></span><span>10<sup>-{0}</sup> of the gradient at the last layer and step (vanished)</span> '
+    '<span class="centre">equal</span> <span>10<sup>{0}</sup> times (exploded)</span></p>'
+).format(DECADES)
+
+
+def bars(rows: Sequence[tuple[str, float, str, str, bool]], most: float, *, summary: str) -> Markup:
+    """Return horizontal bars. rows: label, value, its text, colour, and whether it is hollow. most: the value of the full width."""
+    left, height, right = 128, 26, 74
+    parts = []
+    for place, (name, value, text, colour, hollow) in enumerate(rows):
+        y, width = 4 + place * height, max(1.0, (WIDTH - left - right) * min(value / most, 1.0) if most else 1.0)
+        parts.append(
+            f'<text class="end" x="{left - 8}" y="{y + 16}">{escape(name)}</text><rect class="bar{" hollow" if hollow else ""}" style="--c:{colour}" x="{left}" y="{y + 3}" width="{width:.1f}" height="18" rx="2"/>'
+            f'<text x="{left + width + 7:.1f}" y="{y + 16}">{escape(text)}</text>'
+        )
+    return svg("".join(parts), summary, height=len(rows) * height + 8)
+
+
+def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT) -> Markup:
+    """Return a picture with its description."""
+    role = "img" if "<a " not in content else "group"
+    return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="{role}" aria-label="{escape(summary)}">{content}</svg>')
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = "The numbers as a table") -> Markup:
+    """Return a table that a reader opens."""
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(cell) for cell in header)
+    body = Markup("").join(Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row)) for row in rows)
+    return Markup(
+        '<details class="numbers"><summary>{}</summary><div class="scroll" tabindex="0" role="region" aria-label="{}"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>'
+    ).format(words, words, head, body)
+
+
+def number(value: float | None) -> str:
+    """Return a number of a table, with four significant digits; a dash for none."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"

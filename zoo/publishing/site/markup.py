@@ -1,0 +1,111 @@
+"""Markdown to HTML for the pages of the site, with links between documents turned into links between pages."""
+
+import posixpath
+import re
+from collections.abc import Callable
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+LinkMap = Callable[[str], str | None]
+"""From a path in the repository to an address that the page can use; None if the site does not have it."""
+_EXTERNAL = re.compile(r"^(https?:|mailto:|#)")
+_COMMENT = re.compile(r"^<!--.*?-->\n?", re.M)
+
+
+def slug(text: str) -> str:
+    """Return the id of a heading: "Steps of a stream" becomes "steps-of-a-stream"."""
+    return re.sub(r"[^\w]+", "-", text.lower()).strip("-")
+
+
+def coloured(code: str, language: str) -> Markup:
+    """Return code as HTML, its words in spans whose classes site.css colours."""
+    try:
+        lexer = get_lexer_by_name(language or "text")
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text")
+    return Markup(highlight(code, lexer, HtmlFormatter(nowrap=True)))
+
+
+def code_block(code: str, language: str) -> Markup:
+    """Return a block of code, which a key press can scroll and a script gives a button to copy it."""
+    words = Markup('<div class="code"><pre tabindex="0" role="region" aria-label="code, {}"><code>{}</code></pre></div>')
+    return words.format(language or "text", coloured(code, language))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.add_render_rule("fence", _fence)
+    parser.add_render_rule("table_open", lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    return parser
+
+
+def _fence(renderer: object, tokens: list[Token], index: int, options: object, env: object) -> str:
+    token = tokens[index]
+    return code_block(token.content, token.info.split(maxsplit=1)[0] if token.info else "")
+
+
+def html(text: str, folder: str = "", link: LinkMap = lambda path: None, shift: int = 0) -> Markup:
+    """Return a Markdown text as HTML.
+
+    folder: of the text in the repository, from which its links start. link: turns a path into an address; a link whose path
+    it does not know becomes plain text. shift: is added to the level of headings.
+    """
+    tokens = _parser().parse(_COMMENT.sub("", text))
+    for index, token in enumerate(tokens):
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + shift, 6)}"
+            if token.type == "heading_open":
+                token.attrSet("id", slug(tokens[index + 1].content))
+        if token.type == "th_open" and not tokens[index + 1].content:
+            token.tag = "td"  # a header without words is no header
+        if token.type == "th_close" and not tokens[index - 1].content:
+            token.tag = "td"
+        if token.children:
+            token.children = _linked(token.children, folder, link)
+    return Markup(_parser().renderer.render(tokens, _parser().options, {}))
+
+
+def _linked(tokens: list[Token], folder: str, link: LinkMap) -> list[Token]:
+    """Return the tokens with addresses of the site; a link to what the site lacks loses its tags, not its words."""
+    kept: list[Token] = []
+    open_links: list[bool] = []
+    for token in tokens:
+        if token.type == "link_open":
+            address = _address(str(token.attrGet("href")), folder, link)
+            open_links.append(address is not None)
+            if address is None:
+                continue
+            token.attrSet("href", address)
+        if token.type == "link_close" and not open_links.pop():
+            continue
+        if token.type == "image":
+            address = _address(str(token.attrGet("src")), folder, link)
+            if address is None:
+                continue
+            token.attrSet("src", address)
+            token.attrSet("loading", "lazy")
+        kept.append(token)
+    return kept
+
+
+def _address(href: str, folder: str, link: LinkMap) -> str | None:
+    if _EXTERNAL.match(href):
+        return href
+    path, mark, fragment = href.partition("#")
+    address = link(posixpath.normpath(posixpath.join(folder, path)))
+    return None if address is None else f"{address}{mark}{fragment}"
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the sections of a Markdown text by the words of their second-level headings; "" has what stands before."""
+    parts = re.split(r"^## (.+)\n", text, flags=re.M)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
