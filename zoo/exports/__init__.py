@@ -41,7 +41,7 @@ class Exported:
 
 def export(
     model: Network | str | os.PathLike[str], format: str = "onnx", *, graph: str | None = None,
-    out: str | os.PathLike[str] = ".", opset: int | None = None, quantize: str | None = None,
+    out: str | os.PathLike[str] = ".", opset: int | None = None, quantize: str | None = None, origin: str | None = None,
 ) -> list[Exported]:  # fmt: skip
     """Write a network as files for another runtime, run them there, and return what was written.
 
@@ -52,6 +52,7 @@ def export(
     out: the folder of the files NAME.EXTENSION and, of a step, NAME.step.EXTENSION; a vocabulary goes beside them.
     opset: version of ONNX's operators (default: 20).
     quantize: "int8" for 8-bit weights with a scale for each row.
+    origin: the command that the file names as its maker (default: that of this process).
 
     A file whose logits differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what `load`
     raises; UnknownNameError; RequestError, before any work, for what the format cannot hold; MissingExtraError;
@@ -71,7 +72,7 @@ def export(
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
         written = [
-            _write(format, fixed, reference, kind, Path(name), _provenance(config, sha256, quantize), opset, quantize)
+            _write(format, fixed, reference, kind, Path(name), _provenance(config, sha256, quantize, origin), opset, quantize)
             for kind in kinds
         ]
         if network.tokenizer is not None:
@@ -144,8 +145,8 @@ def _write(
     return Exported(path, format, kind, size, files.sha256(path), checked)
 
 
-def _provenance(config: Config, sha256: str, quantize: str | None) -> Provenance:
-    content = {"model": config.name, "weights_sha256": sha256, "quantize": quantize or "", "command": command()}
+def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+    content = {"model": config.name, "weights_sha256": sha256, "quantize": quantize or "", "command": origin or command()}
     return {**content, **versions(), "config": config.model_dump_json()}
 
 

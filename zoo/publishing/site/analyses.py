@@ -1,0 +1,110 @@
+"""The stored results of analyses as charts with tables: lattices, curves and histograms of zoo.diagnostics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+
+from ...diagnostics.base import Array, Result
+from ...diagnostics.drawing import TITLES
+from . import charts
+from .charts import Series
+from .facts import colour
+
+LOSSES = {"last": TITLES["loss last"], "all": TITLES["loss all"]}
+RAMP = ((0x3B, 0x6F, 0xB6), (0xB9, 0x3F, 0x2B))
+"""Colours of the lowest layer's curve and of the highest layer's."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart with its title, legend and numbers."""
+
+    title: str
+    chart: Markup
+    legend: Markup
+    numbers: Markup
+
+
+def lattice(array: Array, name: str) -> list[Picture]:
+    """Return a heat map of the gradient, (loss, layer, step), for each loss. Its reference is the last layer at the last step."""
+    pictures = []
+    for loss in array.axes[0].ticks if array.axes[0].name == "loss" else ():
+        values = array.at(loss=loss).values
+        pictures.append(_map(values, f"{name}: {LOSSES[str(loss)]}" if name else LOSSES[str(loss)], array.unit, float(values[-1, -1])))
+    return pictures
+
+
+def _map(values: np.ndarray, title: str, unit: str, reference: float) -> Picture:
+    low, high = (float(v) for v in (np.nanmin(values), np.nanmax(values)))
+    summary = f"{title}. {unit}, layers by steps, {low:.3g} to {high:.3g}; {reference:.3g} at the last layer and step."
+    chart = charts.heat(values, reference, "step", "layer", summary=summary, name=unit)
+    header = ("layer", *(f"step {i + 1}" for i in range(values.shape[1])))
+    rows = [(len(values) - i, *(f"{v:.3g}" for v in line)) for i, line in enumerate(values[::-1])]
+    return Picture(title, chart, Markup(""), charts.table(header, rows))
+
+
+def pictures(results: Mapping[str, Result], plot: str, arrays: Sequence[str] | None) -> list[Picture]:
+    """Return the charts of the parts of a study.
+
+    plot: the kind of drawing, a key of zoo.diagnostics.drawing.PLOTS. arrays: the names of the arrays to show; None for all.
+    """
+    names = arrays or [name for name, array in next(iter(results.values())).arrays.items() if array.axes]
+    if plot == "maps":
+        return [
+            picture
+            for part, result in results.items()
+            for name in names
+            for picture in (lattice(result.arrays[name], part) if name == "mean" else _spreads(result.arrays[name], part))
+        ]
+    return [picture for name in names for picture in _curves({k: r.arrays[name] for k, r in results.items() if name in r.arrays}, name)]
+
+
+def _spreads(array: Array, part: str) -> list[Picture]:
+    return [
+        _map(array.at(loss=loss).values, f"{part}: {LOSSES[str(loss)]}", array.unit, 1.0) for loss in array.axes[0].ticks
+    ]
+
+
+def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
+    """Return panels of curves along the last axis: the parts of a study side by side, or one panel for each part with many curves."""
+    slices = {part: array.parts(1) for part, array in arrays.items()}
+    if max(map(len, slices.values())) <= 2:
+        labels = dict.fromkeys(where for parts in slices.values() for where, _ in parts)
+        panels = [
+            (f"{name}{f', {_short(where)}' if _short(where) else ''}", [(p, dict(parts)[where], colour(p)) for p, parts in slices.items() if where in dict(parts)])
+            for where in labels
+        ]
+    else:
+        panels = [
+            (f"{part}: {name}", [(where, array, _ramp(i, len(parts))) for i, (where, array) in enumerate(parts)])
+            for part, parts in slices.items()
+        ]
+    return [_panel(title, rows) for title, rows in panels]
+
+
+def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
+    axis, unit, log = rows[0][1].axes[-1], rows[0][1].unit, rows[0][1].log
+    numeric = all(isinstance(tick, int | float) for tick in axis.ticks)
+    ticks = [float(tick) for tick in axis.ticks] if numeric else list(map(float, range(len(axis.ticks))))
+    series = [
+        Series(label, list(zip(ticks, map(float, array.values), strict=True)), shade, marked=len(ticks) <= 12)
+        for label, array, shade in rows
+        if len(array.values) == len(ticks)
+    ]
+    table_rows = [(tick, *(charts.number(s.points[i][1]) for s in series)) for i, tick in enumerate(axis.ticks)]
+    summary = f"{title} against {axis.name}, {len(series)} curves"
+    chart = charts.lines(series, axis.name, unit or title, log=log, summary=summary)
+    legend = charts.legend(series) if len(series) > 1 or series[0].label else Markup("")
+    return Picture(title, chart, legend, charts.table((axis.name, *(s.label for s in series)), table_rows))
+
+
+def _short(where: str) -> str:
+    """Return the ticks of a slice without an axis of which there is only the first layer or matrix."""
+    return ", ".join(part for part in where.split(", ") if part not in ("layer 1", "matrix 1"))
+
+
+def _ramp(place: int, count: int) -> str:
+    part = place / max(count - 1, 1)
+    return "#" + "".join(f"{round(a + (b - a) * part):02x}" for a, b in zip(*RAMP, strict=True))

@@ -1,0 +1,119 @@
+"""Writes the site: which pages there are, what each is made of, and the files that visitors may download."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import MissingExtraError, RequestError
+from ...utils import paths
+from ...utils.version import __version__
+
+MANIFEST = "site.json"
+"""The list of the files that the last build wrote, by which the next one removes what is no longer there."""
+REPORT = Callable[[int, int, str | None], None]
+STATIC = Path(__file__).parent / "static"
+
+
+@dataclass
+class Site:
+    """The files of a site by their path below its folder, and what the pages share."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What every template is given."""
+
+    def page(self, path: str, template: str, **content: Any) -> None:
+        """Add a page made from a template. `root` leads from it to the site's folder."""
+        root = "../" * path.count("/")
+        text = environment().get_template(template).render(root=root, path=path, **self.shared, **content)
+        self.files[path] = text.encode()
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was written."""
+
+    folder: Path
+    pages: int
+    files: int
+    bytes: int
+    live: tuple[str, ...]
+    """Models that run in the browser."""
+    not_live: str | None
+    """Why none does, in words."""
+
+
+def environment() -> Any:
+    """Return the templates. Raises MissingExtraError."""
+    from . import templating
+
+    return templating.environment()
+
+
+def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | None], None] | None = None) -> Built:
+    """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
+
+    live: also compile the models that run in a page, which needs clang and wasm-ld; without them the pages say nothing of it.
+    report: is told the models compiled so far, how many there are, and the present one's name.
+
+    Raises MissingExtraError without the extra `site`, and RequestError for a folder that has other files.
+    """
+    check_extra()
+    earlier = _earlier(out)
+    from . import pages
+    from .live import Compiler
+
+    compiler = Compiler(out, report) if live else None
+    site = Site()
+    pages.add_all(site, compiler)
+    _write(out, site.files, earlier)
+    count = sum(path.endswith(".html") for path in site.files)
+    size = sum(map(len, site.files.values()))
+    return Built(out, count, len(site.files), size, compiler.names if compiler else (), compiler.problem if compiler else "it was not asked for")
+
+
+def check_extra() -> None:
+    """Raise MissingExtraError if a package of the extra `site` is missing."""
+    from importlib.util import find_spec
+
+    for package, distribution in (("jinja2", "Jinja2"), ("markdown_it", "markdown-it-py"), ("pygments", "Pygments")):
+        if find_spec(package) is None:
+            raise MissingExtraError(distribution, "site")
+
+
+def _earlier(out: Path) -> set[str]:
+    """Return the files of an earlier build. Raises RequestError if the folder has other content, and for a file."""
+    if not out.exists():
+        return set()
+    if not out.is_dir():
+        raise RequestError(f"{out} is a file; --out names a folder.")
+    manifest = out / MANIFEST
+    if manifest.exists():
+        try:
+            return set(json.loads(manifest.read_bytes())["files"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise RequestError(f"{manifest} is damaged. Remove {out}, or choose another folder.") from error
+    if any(out.iterdir()):
+        raise RequestError(f"{out} has files that no build of the site wrote. Choose an empty folder.")
+    return set()
+
+
+def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
+    """Write what differs and remove what is gone. The manifest comes first, so that a broken build can be repeated."""
+    out.mkdir(parents=True, exist_ok=True)
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
+    manifest = json.dumps({"rnnzoo": __version__, "files": digests}, indent=0).encode()
+    for path, content in ((MANIFEST, manifest), *sorted(contents.items())):
+        target = out / path
+        if not target.exists() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    for path in earlier - contents.keys():
+        inside = (out / path).resolve()
+        if inside.is_relative_to(out.resolve()):
+            inside.unlink(missing_ok=True)
+            if inside.parent != out.resolve() and inside.parent.is_dir() and not any(inside.parent.iterdir()):
+                inside.parent.rmdir()

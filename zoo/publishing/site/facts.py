@@ -1,0 +1,133 @@
+"""What the pages say of every model, collected once from the registry, the lock, the recorded results and the benchmarks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ... import registry
+from ...cells import cell_row
+from ...checkpoints import exported, results
+from ...checkpoints.results import Evaluation, Results
+from ...registry import Entry
+from ...registry.lock import Counts
+from ...registry.metrics import METRICS, TARGETS
+from ...utils.figures import cell_colour
+from .. import cards, comparison
+from ..starters import STARTERS
+
+SIZES = (20_000, 100_000, 500_000)
+"""Bounds of the parameters that the table of models offers to choose from."""
+
+
+def colour(name: str) -> str:
+    """Return the colour of the cell that a name begins with."""
+    return cell_colour(name) or "#777777"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """One model of the registry."""
+
+    name: str
+    entry: Entry
+    recorded: Results
+    count: Counts
+    rows: Sequence[comparison.Row]
+    """Its figures beside those of the papers."""
+    step_us: float | None
+    """Least microseconds that one step takes outside Python, if that was measured."""
+
+    @property
+    def href(self) -> str:
+        return f"models/{self.name}.html"
+
+    @property
+    def colour(self) -> str:
+        return colour(self.name)
+
+    @cached_property
+    def measured(self) -> Evaluation | None:
+        return self.recorded.measured()
+
+    @property
+    def measured_text(self) -> str | None:
+        return None if self.measured is None else cards.value_text(self.measured)
+
+    @property
+    def unit_title(self) -> str:
+        """The metric, if it is not the usual accuracy."""
+        return TARGETS[self.entry.task.target].title
+
+    @property
+    def is_accuracy(self) -> bool:
+        return TARGETS[self.entry.task.target].metric == "accuracy"
+
+    @property
+    def quality(self) -> float | None:
+        """The measured figure, scaled, and negative if lower is better: the larger, the better."""
+        if self.measured is None:
+            return None
+        measure = METRICS[self.measured.metric]
+        return measure.scale * self.measured.value * (1 if measure.higher_is_better else -1)
+
+    @property
+    def difference(self) -> comparison.Row | None:
+        """The first row whose figures compare."""
+        return next((row for row in self.rows if row.difference is not None), None)
+
+    @property
+    def shape(self) -> str:
+        spec = self.entry.model
+        return f"{spec.layers} x {spec.units}"
+
+    @property
+    def title(self) -> str:
+        return cell_row(self.entry.model.cell).title
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The order of the table: starters, models with weights, measured ones, others; the best of a task first."""
+        place = STARTERS.index(self.name) if self.name in STARTERS else len(STARTERS)
+        rank = 0 if self.entry.weights else 1 if self.measured else 2
+        return rank, place, self.entry.model.task, -(self.quality or -1e9), self.name
+
+
+def every_model() -> list[ModelFacts]:
+    """Return the facts of every model, in the order of the table."""
+    rows: dict[str, list[comparison.Row]] = {}
+    for row in comparison.rows():
+        rows.setdefault(row.model, []).append(row)
+    steps: dict[str, float] = {}
+    for kept in exported.read():
+        if kept.step_us is not None:
+            steps[kept.model] = min(kept.step_us, steps.get(kept.model, kept.step_us))
+    models = [
+        ModelFacts(name, registry.find(name), results.for_model(name), cards.counts(name), rows.get(name, ()), steps.get(name))
+        for name in registry.models()
+    ]
+    return sorted(models, key=lambda model: model.order)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A question that many have, and the state of the table that answers it."""
+
+    words: str
+    query: str
+    best: ModelFacts
+
+
+def presets(models: Sequence[ModelFacts]) -> list[Preset]:
+    """Return, for every task with several networks of known weights, the best one below a bound of parameters."""
+    tasks: dict[str, list[ModelFacts]] = {}
+    for model in models:
+        if model.entry.weights and model.quality is not None and model.entry.task.target == "class":
+            tasks.setdefault(model.entry.model.task, []).append(model)
+    chosen = []
+    for task, group in sorted(tasks.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        small = [model for model in group if model.count.parameters < SIZES[1]]
+        if len(group) >= 3 and len(small) >= 1:
+            best = max(small, key=lambda model: model.quality or 0.0)
+            query = f"?task={task}&size={SIZES[1]}&weights=1&sort=measured"
+            chosen.append(Preset(f"best on {task} under {SIZES[1] // 1000}k parameters", query, best))
+    return chosen

@@ -1,0 +1,98 @@
+"""The page of a model: its card, drawn; the run in the browser; curves, gradients and files."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...registry.metrics import METRICS
+from ...utils import paths
+from .. import cards, lattices
+from . import analyses, charts, diagrams, documents, facts, markup
+from .analyses import Picture
+from .charts import Series
+from .facts import ModelFacts
+
+if TYPE_CHECKING:
+    from .builder import Site
+    from .live import LiveModel
+
+SECTIONS = ("Use", "Architecture", "Figures", "Training", "Limits", "Sources")
+"""The sections of a card that a page shows as they are; gradients are drawn anew."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that a visitor may take away."""
+
+    name: str
+    href: str
+    size: int
+    sha256: str
+
+
+def add(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
+    """Add the page of every model, and the files of those with weights."""
+    peers = {name: each.summary for name, each in live.items()}
+    for name, each in live.items():
+        site.files[f"live/{name}.js"] = each.script
+    for model in models:
+        card = markup.sections(cards.compose(model.entry, model.recorded, model.count))
+        link = documents.link("../")
+        body = {title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card}
+        kept = lattices.stored(model.name)
+        mine = live.get(model.name)
+        site.page(
+            model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
+            lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
+            lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine,
+            live_peers=[peer for peer in peers.values() if mine and peer["kind"] == mine.kind and peer["name"] != model.name], headline=card[""].split("\n")[-3].strip() if card[""] else "",
+        )  # fmt: skip
+
+
+def _bars(model: ModelFacts) -> Picture | None:
+    """Return reported figures and ours as bars."""
+    rows = [row for row in model.rows if row.measured is not None or row.reported is not None]
+    if not rows or not any(row.reported is not None for row in rows):
+        return None
+    unit, drawn = rows[0].unit, []
+    for row in rows:
+        if row.reported is not None:
+            drawn.append((f"{row.table}", unit.scale * row.reported, row.unit.printed(row.reported), model.colour, True))
+    for text, value in dict.fromkeys((row.unit.text(row.measured), row.measured) for row in rows if row.measured is not None):
+        drawn.append(("ours", unit.scale * value, text, model.colour, False))
+    most = 100.0 if unit.unit == " %" else max(value for _, value, *_ in drawn)
+    return Picture(unit.title, charts.bars(drawn, most, summary=f"{unit.title}, reported and measured: " + ", ".join(f"{n} {t}" for n, _, t, *_ in drawn)), charts.Markup(""), charts.Markup(""))
+
+
+def _curves(model: ModelFacts) -> list[Picture]:
+    """Return loss and metric of each epoch of the training."""
+    training = model.recorded.training
+    if training is None or len(training.history) < 2:
+        return []
+    measure = METRICS[training.metric]
+    found = []
+    for kind, title, scale, log in (("loss", f"loss, {measure.loss}", 1.0, False), ("metric", f"{measure.title}{f',{measure.unit}' if measure.unit else ''}", measure.scale, not measure.higher_is_better)):
+        series = [
+            Series(name, [(float(e.epoch), scale * getattr(e, f"{part}_{kind}")) for e in training.history], colour, dashed)
+            for part, name, colour, dashed in (("train", "training", "#6f7480", True), ("validation", "validation", model.colour, False))
+        ]
+        rows = [(e.epoch, *(charts.number(s.points[i][1]) for s in series), f"{e.lr:.3g}") for i, e in enumerate(training.history)]
+        summary = f"{title} over {len(training.history)} epochs; validation ends at {series[1].points[-1][1]:.4g}"
+        chart = charts.lines(series, "epoch", title, log=log, summary=summary)
+        found.append(Picture(measure.loss.split(" in ")[0] if kind == "loss" else measure.title, chart, charts.legend(series), charts.table(("epoch", "training", "validation", "learning rate"), rows)))
+    return found
+
+
+def _downloads(site: "Site", model: ModelFacts) -> list[Download]:
+    """Return the pinned files of a model that this installation has, and add them to the site."""
+    if model.entry.weights is None:
+        return []
+    found = []
+    for name, pin in model.entry.weights.every_file.items():
+        source = paths.path("cards", model.name, name)
+        if source.exists():
+            href = f"files/{model.name}/{name}"
+            site.files[href] = source.read_bytes()
+            found.append(Download(name, href, pin.size, pin.sha256))
+    return found

@@ -1,0 +1,178 @@
+"""All pages of the site: models, cells, papers, the explorable of gradients, speed, the leaderboard, and the documents."""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from ... import registry
+from ...cells import CELLS, ROWS, cell_class, cell_row
+from ...diagnostics.base import Result, read_results
+from ...utils import paths
+from .. import analysis_pages, lattices, speed
+from . import analyses, charts, documents, equations, facts, markup, model_page, papers
+from .charts import Point
+from .facts import ModelFacts
+
+if TYPE_CHECKING:
+    from .builder import Site
+    from .live import Compiler, LiveModel
+
+LEADERBOARD = ("cards", "leaderboard.json")
+LATTICE_STUDIES = ("star-lattice", "depth-lattice")
+"""Studies of random networks whose lattices the explorable shows beside those of the cards."""
+
+
+def add_all(site: "Site", compiler: "Compiler | None") -> None:
+    """Add every page to the site."""
+    models = facts.every_model()
+    live = compiler.compile(models) if compiler else {}
+    shared: dict[str, Any] = {"documents": documents.titles(), "has_leaderboard": paths.path(*LEADERBOARD).exists(), "has_docs": bool(documents.titles())}
+    site.shared = shared
+    _assets(site, live)
+    _models(site, models, live)
+    model_page.add(site, models, live)
+    _cells(site, models)
+    _papers(site)
+    _speed(site, models)
+    _why(site)
+    documents.add(site)
+
+
+def _assets(site: "Site", live: "Mapping[str, LiveModel]") -> None:
+    from .builder import STATIC
+
+    for path in sorted(STATIC.iterdir()):
+        if path.suffix in (".css", ".js") and (live or path.stem not in ("live", "widgets")):
+            site.files[f"assets/{path.name}"] = path.read_bytes()
+
+
+def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
+    """Add the page of all models, with which the site begins."""
+    scored = [m for m in models if m.measured and m.is_accuracy]
+
+    def points(kind: str, value: Any) -> Markup | None:
+        chosen = [(m, x) for m in scored if (x := value(m)) is not None]
+        if len(chosen) < 2:
+            return None
+        marks = [
+            Point(m.name, x, m.quality or 0.0, m.colour, m.href, f"{m.name}: {m.measured_text}, {x:,.3g} {kind}", m.entry.weights is not None)
+            for m, x in chosen
+        ]
+        words = f"Accuracy of {len(marks)} networks against {kind}. Every point is in the table of models."
+        return charts.scatter(marks, kind, "accuracy, %", log=True, summary=words)
+
+    cells = sorted({m.entry.model.cell for m in models})
+    tasks = {m.entry.model.task: m.entry.task.title for m in models}
+    headline = next((m for m in models if m.name in live), None)
+    colours = {m.entry.model.cell: m.colour for m in sorted(scored, key=lambda m: m.entry.model.cell)}
+    site.page(
+        "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
+        headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
+        by_step=points("microseconds a step", lambda m: m.step_us), colours=colours,
+        trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
+        cell_count=len(CELLS), paper_count=len(papers.keys()),
+    )  # fmt: skip
+
+
+def _cells(site: "Site", models: Sequence[ModelFacts]) -> None:
+    """Add a page for each cell, and one that lists them."""
+    known, users = registry.load_registry().papers, {name: [] for name in ROWS}  # type: dict[str, Any], dict[str, list[ModelFacts]]
+    for model in models:
+        users.setdefault(model.entry.model.cell, []).append(model)
+    site.page("cells/index.html", "cells.html", cells=[(name, row, known[row.paper], users[name]) for name, row in ROWS.items()])
+    for name, row in ROWS.items():
+        text = inspect.getdoc(cell_class(name)) if name in CELLS else None
+        pictures = _lattices_of(name)
+        site.page(
+            f"cells/{name}.html", "cell.html", name=name, row=row, paper=known[row.paper], users=users[name],
+            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=_paragraphs(text or ""), pictures=pictures,
+            options={key: ", ".join(value) if isinstance(value, tuple) else str(value) for key, value in row.options.items()},
+            colour=facts.colour(name),
+        )  # fmt: skip
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
+
+
+def _lattices_of(cell: str) -> list[analyses.Picture]:
+    """Return the gradients of a cell's random networks, from a study of the papers."""
+    for study in LATTICE_STUDIES:
+        results = analysis_pages.study(study) or {}
+        if cell in results:
+            return analyses.lattice(results[cell].arrays["mean"], "")
+    return []
+
+
+def _papers(site: "Site") -> None:
+    known, rows = registry.load_registry().papers, []
+    for key in papers.keys():
+        tables, claims = papers.tables(key), papers.claims(key)
+        verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
+        rows.append((key, known[key], tables, verdicts))
+        site.page(f"papers/{key}.html", "paper.html", key=key, paper=known[key], tables=tables, claims=claims, verdicts=verdicts)
+    site.page("papers/index.html", "papers.html", papers=rows)
+
+
+def _speed(site: "Site", models: Sequence[ModelFacts]) -> None:
+    """Add the page of speed: the benchmarks' tables, and what a step of each exported model takes."""
+    parts: list[tuple[str, Any, Markup]] = []
+    if (stacks := speed.measurements("stacks")) is not None:
+        for size, group in groupby(stacks["contenders"], key=lambda row: (row["layers"], row["units"])):
+            rows = [row for row in group if row["seconds"]["forward"] is not None]
+            most = max(row["seconds"]["forward"] for row in rows)
+            drawn = [(row["contender"].split(",")[0][:22], row["seconds"]["forward"], f"{speed.significant(row['seconds']['forward'])} s", facts.colour(row["cell"]), row["library"] != "rnnzoo") for row in rows]
+            title = f"A forward pass of {size[0]} layers of {size[1]} units"
+            header, table = speed.speed_rows(rows)
+            numbers = charts.table(("contender", *header), table)
+            parts.append((title, charts.bars(drawn, most, summary=f"{title}, seconds by contender"), numbers + _note(speed.provenance("stacks", stacks))))
+    for program, title in (("streams", "One step of a stream, in Python"), ("export_steps", "One step of a stream outside Python")):
+        if (data := speed.measurements(program)) is not None:
+            for network, group in groupby(sorted(data["rows"], key=lambda row: row["network"]), key=lambda row: row["network"]):
+                rows = sorted(group, key=lambda row: row["seconds"])
+                drawn = [(_plain(row["pass"]), row["seconds"], f"{speed.significant(1e6 * row['seconds'])} µs", facts.colour(network), "rnnzoo" not in row["pass"] and "`" not in row["pass"] and program == "streams") for row in rows]
+                numbers = charts.table(("pass", "µs a step"), [(_plain(row["pass"]), speed.significant(1e6 * row["seconds"])) for row in rows])
+                parts.append((f"{title}: {network}", charts.bars(drawn, max(row["seconds"] for row in rows), summary=f"{title}, {network}"), numbers + _note(speed.provenance(program, data))))
+    if parts:
+        site.page("speed.html", "speed.html", parts=parts)
+
+
+def _note(text: str) -> Markup:
+    return Markup('<p class="note">{}</p>').format(text.replace("`", ""))
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "").replace("WebAssembly", "wasm")[:22]
+
+
+def _why(site: "Site") -> None:
+    """Add the explorable: the stored lattices of random networks, by cell, depth and length."""
+    stored: list[tuple[str, Result]] = []
+    for study in LATTICE_STUDIES:
+        stored += [(title, result) for title, result in (analysis_pages.study(study) or {}).items()]
+    for name in registry.list_models():
+        if (kept := lattices.stored(name)) is not None:
+            stored.append((name, kept))
+    entries = {}
+    for title, result in stored:
+        mean = result.arrays["mean"]
+        cell = title.partition("-")[0] if title not in CELLS else title
+        cell = registry.models()[title].cell if title in registry.models() else title.split(",")[0]
+        layers, steps = len(mean.axis("layer").ticks), len(mean.axis("step").ticks)
+        entries.setdefault((cell, layers, steps), {
+            "cell": cell, "layers": layers, "steps": steps, "of": str(result.setting.get("of", title)), "runs": result.setting.get("runs"),
+            "colour": facts.colour(cell),
+            "values": {str(loss): [[float(f"{v:.3g}") for v in row] for row in mean.at(loss=loss).values] for loss in mean.axis("loss").ticks},
+            "lines": list(result.lines),
+        })  # fmt: skip
+    if not entries:
+        return
+    rows = [entry for _, entry in sorted(entries.items(), key=lambda pair: (pair[0][0], pair[0][1], pair[0][2]))]
+    study = analysis_pages.study(LATTICE_STUDIES[0]) or {}
+    first = [(cell, picture) for cell, result in study.items() for picture in analyses.lattice(result.arrays["mean"], "")[:1]]
+    site.files["assets/lattices.js"] = ("zoo.lattices=" + json.dumps(rows, separators=(",", ":")) + ";\n").encode()
+    site.page("why.html", "why.html", rows=rows, first=first, cells=sorted({row["cell"] for row in rows}))

@@ -1,0 +1,86 @@
+"""Pages of papers: every table beside our figures, the depth figures, and what the papers claim."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup
+
+from .. import analysis_pages, comparison
+from ..comparison import Row
+from . import charts
+from .analyses import Picture, pictures
+from .charts import Series
+from .facts import colour
+
+
+@dataclass(frozen=True)
+class TableOfPaper:
+    """One table of a paper on one task, with ours beside it."""
+
+    title: str
+    rows: Sequence[Row]
+    depth: Picture | None
+    """The figure against depth; None if the table has networks of one depth only."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.rows[0].table}-{self.rows[0].task}".replace(" ", "-").replace(".", "-").lower()
+
+    @property
+    def measured(self) -> int:
+        return sum(row.measured is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A figure of a paper that is a claim, computed again."""
+
+    title: str
+    note: str
+    pictures: Sequence[Picture]
+    verdicts: Sequence[tuple[str, str, str]]
+
+
+def tables(key: str) -> list[TableOfPaper]:
+    """Return the tables of a paper, each task by itself."""
+    found = []
+    for (table, _, title), group in groupby(comparison.rows(paper=key), key=lambda r: (r.table, r.task, r.task_title)):
+        rows = list(group)
+        found.append(TableOfPaper(f"{table}: {title}", rows, _depth_figure(rows)))
+    return found
+
+
+def _depth_figure(rows: Sequence[Row]) -> Picture | None:
+    """Return the metric against depth, reported figures dashed and measured ones solid."""
+    depths = sorted({row.layers for row in rows})
+    if len(depths) < 3:
+        return None
+    series: list[Series] = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        for field, dashed in (("reported", True), ("measured", False)):
+            points = [(float(r.layers), r.unit.scale * v) for r in rows if r.kind == kind and (v := getattr(r, field)) is not None]
+            if points:
+                series.append(Series(f"{kind}, {'reported' if dashed else 'ours'}", points, colour(kind), dashed))
+    unit = rows[0].unit
+    title = f"{unit.title}{f',{unit.unit}' if unit.unit else ''}"
+    summary = f"{title} of {len(rows)} networks against depth: reported figures dashed, ours solid. The table has the numbers."
+    chart = charts.lines(series, "layers", title, summary=summary, ticks=list(map(float, depths)))
+    return Picture(title, chart, charts.legend(series), Markup(""))
+
+
+def claims(key: str) -> list[Claimed]:
+    """Return the claims of a paper whose analyses are stored."""
+    found = []
+    for figure in analysis_pages.FIGURES:
+        results = analysis_pages.study(figure.study)
+        if figure.paper == key and results is not None:
+            parts = {title: results[title] for title in figure.parts or results}
+            shown = pictures(parts, figure.plot, figure.arrays)
+            found.append(Claimed(figure.title, figure.note, shown, [claim.cells(results) for claim in figure.claims]))
+    return found
+
+
+def keys() -> list[str]:
+    """Return the papers that have a page."""
+    return sorted({*comparison.documents(), *(figure.paper for figure in analysis_pages.FIGURES)})

@@ -1,0 +1,95 @@
+/* The table of models: filters, sorts and searches as one types, and keeps its state in the address. */
+"use strict";
+(() => {
+  const table = document.getElementById("models"), form = document.getElementById("filters");
+  const body = table.tBodies[0], count = document.getElementById("count"), none = document.getElementById("none");
+  const number = (text) => { const match = /-?[\d.]+/.exec(text.replace(/,/g, "")); return match ? Number(match[0]) : null; };
+  const points = new Map();
+  document.querySelectorAll(".dots a").forEach((a) => points.set(a.dataset.name, [...(points.get(a.dataset.name) || []), a]));
+  const rows = [...body.rows].map((row, order) => {
+    const [name, task, parameters, measured, reported, difference, weights] = [...row.cells];
+    const quality = measured.dataset.v === undefined ? null : Number(measured.dataset.v);
+    return {
+      row, order, name: name.textContent, task: task.textContent, cell: row.dataset.cell, parameters: number(parameters.textContent),
+      measured: quality, reported: number(reported.textContent), difference: /\d/.test(difference.textContent) ? number(difference.textContent) : null,
+      weights: weights.textContent === "-" ? 0 : weights.querySelector("a") ? 2 : 1, text: row.textContent.toLowerCase(), points: points.get(name.textContent) || [],
+    };
+  });
+  let sorting = "";
+
+  const fields = () => Object.fromEntries(new FormData(form));
+  function apply(write = true) {
+    const { q = "", task = "", cell = "", size = "", min = "", weights = "" } = fields();
+    const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const each of rows) {
+      const keep = words.every((word) => each.text.includes(word)) && (!task || each.task === task) && (!cell || each.cell === cell)
+        && (!size || each.parameters < Number(size)) && (min === "" || (each.measured !== null && each.measured >= Number(min)))
+        && (!weights || each.weights > 0);
+      each.row.hidden = !keep;
+      each.points.forEach((point) => point.classList.toggle("off", !keep));
+      shown += keep;
+    }
+    count.textContent = `${shown} of ${rows.length} models`;
+    none.hidden = shown > 0;
+    const state = new URLSearchParams();
+    for (const [key, value] of Object.entries({ q, task, cell, size, min, weights, sort: sorting })) if (value) state.set(key, value);
+    const query = state.toString();
+    if (write) history.replaceState(null, "", (query ? "?" + query : location.pathname) + location.hash);
+  }
+
+  function sort(key) {
+    sorting = key;
+    const [, down, field] = /^(-?)(.*)$/.exec(key);
+    const numeric = ["parameters", "measured", "reported", "difference", "weights"].includes(field);
+    const falling = (numeric && field !== "parameters") !== Boolean(down);
+    rows.sort((a, b) => {
+      if (!field) return a.order - b.order;
+      const [x, y] = [a[field], b[field]];
+      if (x === null || y === null) return (x === null) - (y === null) || a.order - b.order;
+      return (falling ? -1 : 1) * (numeric ? x - y : x.localeCompare(y)) || a.order - b.order;
+    });
+    body.append(...rows.map((each) => each.row));
+    for (const head of table.tHead.rows[0].cells) {
+      if (head.dataset.sort === field) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  }
+
+  function read(query) {
+    const state = new URLSearchParams(query);
+    form.reset();
+    for (const element of form.elements) {
+      if (!element.name || !state.has(element.name)) continue;
+      if (element.type === "checkbox") element.checked = state.get(element.name) === element.value;
+      else element.value = state.get(element.name);
+    }
+    sort(state.get("sort") || "");
+    apply(false);
+  }
+
+  for (const head of table.tHead.rows[0].cells) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const field = head.dataset.sort;
+      sort(sorting === field ? "-" + field : field);
+      apply();
+    });
+  }
+  form.hidden = false;
+  form.addEventListener("input", () => apply());
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(() => { sort(""); apply(); }));
+  document.getElementById("clear").addEventListener("click", () => form.reset());
+  document.querySelectorAll("[data-query]").forEach((a) => a.addEventListener("click", (event) => {
+    event.preventDefault();
+    read(a.dataset.query);
+    apply();
+    document.getElementById("table").scrollIntoView();
+  }));
+  window.addEventListener("popstate", () => read(location.search));
+  read(location.search);
+})();

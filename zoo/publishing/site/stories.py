@@ -1,0 +1,39 @@
+"""A story reader as three networks that take steps: one for the story, one for the question, and the decoder over both."""
+
+import torch
+
+from ...networks.builder import build
+from ...networks.recurrent import RecurrentNetwork
+from ...networks.story_reader import StoryReader
+from ...registry.schema import Config, Interface
+from ...registry.schema.networks import NO_TASK
+
+
+@torch.no_grad()
+def parts(reader: StoryReader) -> dict[str, RecurrentNetwork]:
+    """Return the networks `story` and `question`, which read words, and `decoder`, which reads the top states of both.
+
+    The first two have no use for a head: what the decoder reads is their top layer's first state after each word.
+    """
+    interface = reader.interface
+    words = Interface(vocabulary=interface.vocabulary, steps=interface.steps, outputs=1, readout="last")
+    vectors = Interface(input=(reader.width,), steps=interface.steps, outputs=interface.outputs, readout="last")
+    spec = reader.config.architecture
+    shapes = {
+        "story": (spec, words, reader.layers),
+        "question": (spec, words, reader.question.layers),
+        "decoder": (spec.model_copy(update={"embedding": None}), vectors, reader.decoder.layers),
+    }
+    made: dict[str, RecurrentNetwork] = {}
+    for part, (architecture, shape, layers) in shapes.items():
+        name = f"{reader.config.name}.{part}"
+        network = build(Config(name=name, task=NO_TASK, architecture=architecture, interface=shape), device="cpu")
+        assert isinstance(network, RecurrentNetwork)
+        for mine, trained in zip(network.layers, layers, strict=True):
+            mine.load_state_dict(trained.state_dict())
+        if network.embedding is not None and reader.embedding is not None:
+            network.embedding.load_state_dict(reader.embedding.state_dict())
+        if part == "decoder":
+            network.head.load_state_dict(reader.head.state_dict())
+        made[part] = network.eval()
+    return made

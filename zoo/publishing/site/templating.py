@@ -1,0 +1,29 @@
+"""The templates' environment: strict, escaping, with the functions that templates call."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ...utils.version import __version__
+from . import charts, markup
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@cache
+def environment() -> Any:
+    """Return the templates."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    made.globals.update(version=__version__, heat_key=charts.HEAT_KEY, number_table=charts.table)
+    made.filters.update(slug=markup.slug, count=lambda n: f"{n:,}", bytes=size_text)
+    return made
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in words: 772 kB."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.0f} kB" if size >= 1e3 else f"{size} bytes"
