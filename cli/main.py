@@ -36,6 +36,7 @@ VERBS = {
     "card": "publishing:card",
     "release": "publishing:release",
     "init": "publishing:init",
+    "site": "gallery:site",
     "bench": "machine:bench",
     "doctor": "doctor:doctor",
     "cache": "hub:app",

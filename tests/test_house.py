@@ -33,6 +33,7 @@ ROOMS = (
     "zoo.training",
     "zoo.diagnostics",
     "zoo.publishing",
+    "zoo.publishing.site",
     "zoo",
     "cli",
 )

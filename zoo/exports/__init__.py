@@ -72,7 +72,16 @@ def export(
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
         written = [
-            _write(format, fixed, reference, kind, Path(name), _provenance(config, sha256, quantize, origin), opset, quantize)
+            _write(
+                format,
+                fixed,
+                reference,
+                kind,
+                Path(name),
+                _provenance(config, sha256, quantize, origin),
+                opset,
+                quantize,
+            )
             for kind in kinds
         ]
         if network.tokenizer is not None:
@@ -146,7 +155,12 @@ def _write(
 
 
 def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
-    content = {"model": config.name, "weights_sha256": sha256, "quantize": quantize or "", "command": origin or command()}
+    content = {
+        "model": config.name,
+        "weights_sha256": sha256,
+        "quantize": quantize or "",
+        "command": origin or command(),
+    }
     return {**content, **versions(), "config": config.model_dump_json()}
 
 

@@ -16,6 +16,8 @@ from ..utils.text import markdown
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
+STORY = ("Mary went to the hall.", "Where is Mary?")
+"""An example of a story and a question."""
 LOSS = 0.003
 """The accuracy that a model may lose in another runtime or with 8-bit weights before its card warns of it."""
 
@@ -144,7 +146,7 @@ def _call(entry: Entry) -> str:
         tokens = f"torch.randint(1, {task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens"
         return f"x = {tokens}\nlogits = model(x{lengths})\n"
     if task.form == "question":
-        question = 'model.tokenizer.ask(["Mary went to the hall."], ["Where is Mary?"])'
+        question = 'model.tokenizer.ask(["{}"], ["{}"])'.format(*STORY)
         answer = "answer = model.tokenizer.words[logits.argmax()]"
         return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
     if task.vocabulary:

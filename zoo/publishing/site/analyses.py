@@ -32,7 +32,11 @@ def lattice(array: Array, name: str) -> list[Picture]:
     pictures = []
     for loss in array.axes[0].ticks if array.axes[0].name == "loss" else ():
         values = array.at(loss=loss).values
-        pictures.append(_map(values, f"{name}: {LOSSES[str(loss)]}" if name else LOSSES[str(loss)], array.unit, float(values[-1, -1])))
+        pictures.append(
+            _map(
+                values, f"{name}: {LOSSES[str(loss)]}" if name else LOSSES[str(loss)], array.unit, float(values[-1, -1])
+            )
+        )
     return pictures
 
 
@@ -56,14 +60,21 @@ def pictures(results: Mapping[str, Result], plot: str, arrays: Sequence[str] | N
             picture
             for part, result in results.items()
             for name in names
-            for picture in (lattice(result.arrays[name], part) if name == "mean" else _spreads(result.arrays[name], part))
+            for picture in (
+                lattice(result.arrays[name], part) if name == "mean" else _spreads(result.arrays[name], part)
+            )
         ]
-    return [picture for name in names for picture in _curves({k: r.arrays[name] for k, r in results.items() if name in r.arrays}, name)]
+    return [
+        picture
+        for name in names
+        for picture in _curves({k: r.arrays[name] for k, r in results.items() if name in r.arrays}, name)
+    ]
 
 
 def _spreads(array: Array, part: str) -> list[Picture]:
     return [
-        _map(array.at(loss=loss).values, f"{part}: {LOSSES[str(loss)]}", array.unit, 1.0) for loss in array.axes[0].ticks
+        _map(array.at(loss=loss).values, f"{part}: {LOSSES[str(loss)]}", array.unit, 1.0)
+        for loss in array.axes[0].ticks
     ]
 
 
@@ -73,7 +84,10 @@ def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
     if max(map(len, slices.values())) <= 2:
         labels = dict.fromkeys(where for parts in slices.values() for where, _ in parts)
         panels = [
-            (f"{name}{f', {_short(where)}' if _short(where) else ''}", [(p, dict(parts)[where], colour(p)) for p, parts in slices.items() if where in dict(parts)])
+            (
+                f"{name}{f', {_short(where)}' if _short(where) else ''}",
+                [(p, dict(parts)[where], colour(p)) for p, parts in slices.items() if where in dict(parts)],
+            )
             for where in labels
         ]
     else:

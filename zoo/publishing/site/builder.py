@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MissingExtraError, RequestError
-from ...utils import paths
 from ...utils.version import __version__
 
 MANIFEST = "site.json"
@@ -72,7 +71,14 @@ def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | Non
     _write(out, site.files, earlier)
     count = sum(path.endswith(".html") for path in site.files)
     size = sum(map(len, site.files.values()))
-    return Built(out, count, len(site.files), size, compiler.names if compiler else (), compiler.problem if compiler else "it was not asked for")
+    return Built(
+        out,
+        count,
+        len(site.files),
+        size,
+        compiler.names if compiler else (),
+        compiler.problem if compiler else "it was not asked for",
+    )
 
 
 def check_extra() -> None:

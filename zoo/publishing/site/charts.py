@@ -87,12 +87,16 @@ def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[flo
     parts = []
     for value in y.ticks():
         at = y(value)
-        parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/><text class="end" x="{LEFT - 6}" y="{at + 4:.1f}">{label(value)}</text>')
+        parts.append(
+            f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/><text class="end" x="{LEFT - 6}" y="{at + 4:.1f}">{label(value)}</text>'
+        )
     for value in x_ticks or x.ticks():
         parts.append(f'<text class="mid" x="{x(value):.1f}" y="{bottom + 17}">{label(value)}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
     parts.append(f'<text class="mid title" x="{(LEFT + right) / 2:.0f}" y="{HEIGHT - 6}">{escape(x_title)}</text>')
-    parts.append(f'<text class="mid title" transform="translate(13 {(TOP + bottom) / 2:.0f}) rotate(-90)">{escape(y_title)}</text>')
+    parts.append(
+        f'<text class="mid title" transform="translate(13 {(TOP + bottom) / 2:.0f}) rotate(-90)">{escape(y_title)}</text>'
+    )
     return "".join(parts)
 
 
@@ -111,15 +115,23 @@ def lines(
         path = "".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py, _, _) in enumerate(points))
         values = " ".join(f"{a:g},{b:.4g}" for _, _, a, b in points)
         dash = ' class="dash"' if each.dashed else ""
-        marks = "".join(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.2"/>' for px, py, _, _ in points) if each.marked and len(points) <= 40 else ""
-        parts.append(f'<g class="series{" hollow" if each.dashed else ""}" style="--c:{each.colour}" data-label="{escape(each.label)}" data-v="{values}"><path{dash} d="{path}"/>{marks}</g>')
+        marks = (
+            "".join(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.2"/>' for px, py, _, _ in points)
+            if each.marked and len(points) <= 40
+            else ""
+        )
+        parts.append(
+            f'<g class="series{" hollow" if each.dashed else ""}" style="--c:{each.colour}" data-label="{escape(each.label)}" data-v="{values}"><path{dash} d="{path}"/>{marks}</g>'
+        )
     return svg("".join(parts), summary)
 
 
 def legend(series: Sequence[Series]) -> Markup:
     """Return the legend of curves, a list; a script lets its entries hide and show them."""
     items = Markup("").join(
-        Markup('<li><span class="swatch{}" style="--c:{}"></span>{}</li>').format(" dash" if s.dashed else "", s.colour, s.label)
+        Markup('<li><span class="swatch{}" style="--c:{}"></span>{}</li>').format(
+            " dash" if s.dashed else "", s.colour, s.label
+        )
         for s in series
     )
     return Markup('<ul class="legend">{}</ul>').format(items)
@@ -159,7 +171,9 @@ def shade(value: float, reference: float, decades: float = DECADES) -> int:
     return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / decades)))
 
 
-def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str, name: str = "") -> Markup:
+def heat(
+    values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str, name: str = ""
+) -> Markup:
     """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above, one shade a third of a decade.
 
     The numbers are in the attribute data-v, row by row, for a script that shows them under the pointer.
@@ -173,15 +187,28 @@ def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: s
         level = shade(float(value), reference)
         x, y = LEFT + column * width, TOP + (rows - 1 - row) * height
         cells[level] = cells.get(level, "") + f"M{x:.1f} {y:.1f}h{width:.2f}v{height:.1f}h-{width:.2f}z"
-    shapes = "".join(f'<path class="{"cold" if k < 0 else "warm"}" style="--p:{abs(k) / LEVELS:.0%}" d="{d}"/>' for k, d in sorted(cells.items()))
+    shapes = "".join(
+        f'<path class="{"cold" if k < 0 else "warm"}" style="--p:{abs(k) / LEVELS:.0%}" d="{d}"/>'
+        for k, d in sorted(cells.items())
+    )
     bottom = TOP + rows * height
     y_step, x_step = (max(1, math.ceil(n / most)) for n, most in ((rows, 8), (columns, 10)))
-    ticks = "".join(f'<text class="end" x="{LEFT - 6}" y="{bottom - (r + 0.5) * height + 4:.1f}">{r + 1}</text>' for r in _places(rows, y_step))
-    ticks += "".join(f'<text class="mid" x="{LEFT + (c + 0.5) * width:.1f}" y="{bottom + 16:.1f}">{c + 1}</text>' for c in _places(columns, x_step))
-    titles = f'<text class="mid title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{bottom + 36:.1f}">{escape(x_title)}</text>'
+    ticks = "".join(
+        f'<text class="end" x="{LEFT - 6}" y="{bottom - (r + 0.5) * height + 4:.1f}">{r + 1}</text>'
+        for r in _places(rows, y_step)
+    )
+    ticks += "".join(
+        f'<text class="mid" x="{LEFT + (c + 0.5) * width:.1f}" y="{bottom + 16:.1f}">{c + 1}</text>'
+        for c in _places(columns, x_step)
+    )
+    titles = (
+        f'<text class="mid title" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{bottom + 36:.1f}">{escape(x_title)}</text>'
+    )
     titles += f'<text class="mid title" transform="translate(13 {TOP + rows * height / 2:.0f}) rotate(-90)">{escape(y_title)}</text>'
     numbers = ";".join(" ".join(f"{v:.3g}" for v in line) for line in values)
-    attributes = f'class="heat" data-name="{escape(name)}" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
+    attributes = (
+        f'class="heat" data-name="{escape(name)}" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
+    )
     return svg(f"<g {attributes}>{shapes}</g>{ticks}{titles}", summary, height=total)
 
 
@@ -213,13 +240,17 @@ def bars(rows: Sequence[tuple[str, float, str, str, bool]], most: float, *, summ
 def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT) -> Markup:
     """Return a picture with its description."""
     role = "img" if "<a " not in content else "group"
-    return Markup(f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="{role}" aria-label="{escape(summary)}">{content}</svg>')
+    return Markup(
+        f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="{role}" aria-label="{escape(summary)}">{content}</svg>'
+    )
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = "The numbers as a table") -> Markup:
     """Return a table that a reader opens."""
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(cell) for cell in header)
-    body = Markup("").join(Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row)) for row in rows)
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row)) for row in rows
+    )
     return Markup(
         '<details class="numbers"><summary>{}</summary><div class="scroll" tabindex="0" role="region" aria-label="{}"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>'
     ).format(words, words, head, body)

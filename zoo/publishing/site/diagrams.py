@@ -66,7 +66,11 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
             parts.append(_box(x, y, BOX, height, f"{spec.cell}" if height > 20 else ""))
             parts.append(_arrow(x + BOX / 2, y + height + gap - 1, x + BOX / 2, y + height + 1))
             if place:
-                parts.append(_arrow(COLUMNS[place - 1] + BOX + 1, y + height / 2, x - 1, y + height / 2, bool(spec.bidirectional)))
+                parts.append(
+                    _arrow(
+                        COLUMNS[place - 1] + BOX + 1, y + height / 2, x - 1, y + height / 2, bool(spec.bidirectional)
+                    )
+                )
         parts.append(_arrow(COLUMNS[0] - 24, y + height / 2, COLUMNS[0] - 1, y + height / 2, bool(spec.bidirectional)))
         parts.append(f'<path class="wire" d="M{COLUMNS[-1] + BOX} {y + height / 2}h22"/>')
         if rows <= 6 or row in (0, rows - 1):
@@ -74,18 +78,39 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
     top = 92 + gap
     side = COLUMNS[-1] + BOX + 28
     width = f"{spec.units} units" if not spec.kernel else f"{spec.units} maps"
-    words = [f"depth {spec.layers}" if rows == 1 and spec.layers > 1 else "", width, "both ways" if spec.bidirectional else "", "in blocks" if spec.block else ""]
+    words = [
+        f"depth {spec.layers}" if rows == 1 and spec.layers > 1 else "",
+        width,
+        "both ways" if spec.bidirectional else "",
+        "in blocks" if spec.block else "",
+    ]
     middle = (top + base) / 2
     lines = [word for word in words if word]
-    parts += [f'<text x="{side}" y="{middle + 16 * (i - (len(lines) - 1) / 2) + 4:g}">{word}</text>' for i, word in enumerate(lines)]
+    parts += [
+        f'<text x="{side}" y="{middle + 16 * (i - (len(lines) - 1) / 2) + 4:g}">{word}</text>'
+        for i, word in enumerate(lines)
+    ]
     for x, text in zip(COLUMNS, LABELS, strict=True):
-        parts.append(f'<text class="mid title" x="{x + BOX / 2}" y="{base + 18}">{text}</text>')
-    parts.append(f'<text class="mid" x="{COLUMNS[1] + BOX / 2}" y="{base + 38}">{escape(_input(entry))}, {task.steps} steps</text>')
+        parts.append(f'<text class="mid title" x="{x + BOX / 2}" y="{base + 24}">{text}</text>')
+    parts.append(
+        f'<text class="mid" x="{COLUMNS[1] + BOX / 2}" y="{base + 46}">{escape(_input(entry))}, {task.steps} steps</text>'
+    )
     every = task.readout in ("mean", "every")
-    parts.append(_box(118, 10, 236, 30, f"{'mean over steps, ' if task.readout == 'mean' else 'last step, ' if task.readout == 'last' else 'every step, '}{_outputs(entry)}", "box end-box"))
+    parts.append(
+        _box(
+            118,
+            10,
+            236,
+            30,
+            f"{'mean over steps, ' if task.readout == 'mean' else 'last step, ' if task.readout == 'last' else 'every step, '}{_outputs(entry)}",
+            "box end-box",
+        )
+    )
     for x in COLUMNS if every else COLUMNS[-1:]:
-        parts.append(f'<path class="wire" d="M{x + BOX / 2} {top - 1}V66H{min(max(x + BOX / 2, 140), 332)}V42" marker-end="url(#arrow)"/>')
-    return "".join(parts), base + 48
+        parts.append(
+            f'<path class="wire" d="M{x + BOX / 2} {top - 1}V66H{min(max(x + BOX / 2, 140), 332)}V42" marker-end="url(#arrow)"/>'
+        )
+    return "".join(parts), base + 56
 
 
 def _story(entry: Entry) -> tuple[str, float]:
@@ -110,5 +135,8 @@ def _plain(entry: Entry) -> tuple[str, float]:
     for row in range(spec.layers):
         y = base - (row + 1) * step
         parts += [_box(150, y, 180, 30, f"layer {row + 1}, {spec.units} units"), _arrow(240, y + 45, 240, y + 31)]
-    parts += [_arrow(240, 55, 240, 39), f'<text class="mid" x="240" y="{base + 16}">{escape(entry.task.example_text)}</text>']
+    parts += [
+        _arrow(240, 55, 240, 39),
+        f'<text class="mid" x="240" y="{base + 16}">{escape(entry.task.example_text)}</text>',
+    ]
     return "".join(parts), base + 28

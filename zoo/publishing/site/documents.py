@@ -18,15 +18,15 @@ ROOTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 @cache
 def addresses() -> dict[str, str]:
     """Return the page of every document by its path in the repository; those that compare with a paper are papers' pages."""
-    known: dict[str, str] = {name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()}
+    known: dict[str, str] = {
+        name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()
+    }
     if not paths.path("README.md").exists():
         return {}
     for path in sorted(paths.path("docs").rglob("*.md")):
         name = path.relative_to(paths.ROOT).as_posix()
         key = path.stem
-        if key in comparison.documents():
-            known[name] = f"papers/{key}.html"
-        elif path.parent.name == "diagnostics" and key != "README":
+        if key in comparison.documents() or (path.parent.name == "diagnostics" and key != "README"):
             known[name] = f"papers/{key}.html"
         else:
             known[name] = "docs/diagnostics.html" if key == "README" else f"docs/{key}.html"

@@ -108,7 +108,11 @@ def _symbol(token: re.Match[str], called: bool) -> str:
     name = token["name"]
     letter = GREEK.get(name, name) + (token["mark"] or "").replace("'", "′").replace("~", "̃")
     upright = name in FUNCTIONS or len(letter) > 2
-    base = f'<mi mathvariant="normal">{letter}</mi>' if upright or name[0].isupper() and name not in ("C", "S") else f"<mi>{letter}</mi>"
+    base = (
+        f'<mi mathvariant="normal">{letter}</mi>'
+        if upright or (name[0].isupper() and name not in ("C", "S"))
+        else f"<mi>{letter}</mi>"
+    )
     if token["sub"] and token["sup"]:
         element = f"<msubsup>{base}{_script(token['sub'])}{_script(token['sup'])}</msubsup>"
     elif token["sub"]:

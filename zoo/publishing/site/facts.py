@@ -102,7 +102,9 @@ def every_model() -> list[ModelFacts]:
         if kept.step_us is not None:
             steps[kept.model] = min(kept.step_us, steps.get(kept.model, kept.step_us))
     models = [
-        ModelFacts(name, registry.find(name), results.for_model(name), cards.counts(name), rows.get(name, ()), steps.get(name))
+        ModelFacts(
+            name, registry.find(name), results.for_model(name), cards.counts(name), rows.get(name, ()), steps.get(name)
+        )
         for name in registry.models()
     ]
     return sorted(models, key=lambda model: model.order)

@@ -12,13 +12,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files as resources
 from multiprocessing import cpu_count, get_context
 from pathlib import Path
 from typing import Any
 
-from ...errors import RequestError, ZooError, first_line
+from ...errors import ZooError, first_line
 from ...registry import Entry
 from ...utils import paths
 from ...utils.version import __version__
@@ -83,10 +82,20 @@ class Compiler:
         except ZooError as error:
             self.problem = str(error)
             return {}
-        wanted = {m.name: kind for m in models if (kind := kind_of(m.entry)) and paths.path("cards", m.name, "model.safetensors").exists()}
-        found = {name: kept for name, kind in wanted.items() if (kept := self._kept(name, kind, _key(name, m_entry(models, name))))}
+        wanted = {
+            m.name: kind
+            for m in models
+            if (kind := kind_of(m.entry)) and paths.path("cards", m.name, "model.safetensors").exists()
+        }
+        found = {
+            name: kept
+            for name, kind in wanted.items()
+            if (kept := self._kept(name, kind, _key(name, m_entry(models, name))))
+        }
         missing = [name for name in wanted if name not in found]
-        for done, (name, script) in enumerate(_compiled([(n, wanted[n], _key(n, m_entry(models, n))) for n in missing])):
+        for done, (name, script) in enumerate(
+            _compiled([(n, wanted[n], _key(n, m_entry(models, n))) for n in missing])
+        ):
             if self.report:
                 self.report(done + 1, len(missing), name)
             found[name] = _read(name, wanted[name], script)
@@ -117,7 +126,14 @@ def _read(name: str, kind: str, script: bytes) -> LiveModel:
 def _key(name: str, entry: Entry) -> str:
     """Return a digest of all that decides a script: the weights, the sources of the export, and the compiler."""
     assert entry.weights is not None
-    parts = [name, __version__, entry.weights.files["model.safetensors"].sha256, str(entry.task), _sources(), _compiler()]
+    parts = [
+        name,
+        __version__,
+        entry.weights.files["model.safetensors"].sha256,
+        str(entry.task),
+        _sources(),
+        _compiler(),
+    ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -127,14 +143,18 @@ _memory: dict[str, str] = {}
 def _sources() -> str:
     if "sources" not in _memory:
         folders = [resources("zoo.exports") / "c", resources("zoo.exports") / "c" / "native"]
-        content = [p.read_bytes() for f in folders for p in sorted(f.iterdir(), key=str) if p.is_file()] + [Path(__file__).read_bytes()]
+        content = [p.read_bytes() for f in folders for p in sorted(f.iterdir(), key=str) if p.is_file()] + [
+            Path(__file__).read_bytes()
+        ]
         _memory["sources"] = hashlib.sha256(b"".join(content)).hexdigest()
     return _memory["sources"]
 
 
 def _compiler() -> str:
     if "clang" not in _memory:
-        _memory["clang"] = first_line(RuntimeError(subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout))
+        _memory["clang"] = first_line(
+            RuntimeError(subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout)
+        )
     return _memory["clang"]
 
 
@@ -156,9 +176,9 @@ def _one_thread() -> None:
 def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
     """Compile a model and return its name and script."""
     from ... import exports
-    from ...networks.pretrained import assemble
     from ...checkpoints.references import Reference
     from ...checkpoints.sources import resolve
+    from ...networks.pretrained import assemble
 
     name, kind, key = job
     checkpoint = resolve(Reference.parse(name))
@@ -169,7 +189,7 @@ def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
 
     steps = parts(network) if kind == "story" else {"": network}
     with tempfile.TemporaryDirectory() as folder:
-        modules = {}
+        modules: dict[str, dict[str, Any]] = {}
         for part, each in steps.items():
             (written,) = exports.export(each, "wasm", out=folder, quantize=quantize, origin="rnnzoo site")
             modules[part] = {"wasm": written.path.read_bytes(), "states": _states(each)}

@@ -35,7 +35,9 @@ def coloured(code: str, language: str) -> Markup:
 
 def code_block(code: str, language: str) -> Markup:
     """Return a block of code, which a key press can scroll and a script gives a button to copy it."""
-    words = Markup('<div class="code"><pre tabindex="0" role="region" aria-label="code, {}"><code>{}</code></pre></div>')
+    words = Markup(
+        '<div class="code"><pre tabindex="0" role="region" aria-label="code, {}"><code>{}</code></pre></div>'
+    )
     return words.format(language or "text", coloured(code, language))
 
 
@@ -43,7 +45,9 @@ def code_block(code: str, language: str) -> Markup:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("fence", _fence)
-    parser.add_render_rule("table_open", lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>')
+    parser.add_render_rule(
+        "table_open", lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
+    )
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     return parser
 
@@ -72,6 +76,11 @@ def html(text: str, folder: str = "", link: LinkMap = lambda path: None, shift: 
         if token.children:
             token.children = _linked(token.children, folder, link)
     return Markup(_parser().renderer.render(tokens, _parser().options, {}))
+
+
+def inline(text: str) -> Markup:
+    """Return a line of Markdown as HTML without a paragraph around it."""
+    return Markup(_parser().renderInline(text))
 
 
 def _linked(tokens: list[Token], folder: str, link: LinkMap) -> list[Token]:

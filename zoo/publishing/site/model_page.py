@@ -1,14 +1,15 @@
 """The page of a model: its card, drawn; the run in the browser; curves, gradients and files."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from ...registry.metrics import METRICS
 from ...utils import paths
 from .. import cards, lattices
-from . import analyses, charts, diagrams, documents, facts, markup
+from . import analyses, charts, diagrams, documents, markup
 from .analyses import Picture
 from .charts import Series
 from .facts import ModelFacts
@@ -39,14 +40,16 @@ def add(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveMode
     for model in models:
         card = markup.sections(cards.compose(model.entry, model.recorded, model.count))
         link = documents.link("../")
-        body = {title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card}
+        body = {
+            title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card
+        }
         kept = lattices.stored(model.name)
         mine = live.get(model.name)
         site.page(
             model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
             lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
-            lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine,
-            live_peers=[peer for peer in peers.values() if mine and peer["kind"] == mine.kind and peer["name"] != model.name], headline=card[""].split("\n")[-3].strip() if card[""] else "",
+            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine,
+            live_peers=[peer for peer in peers.values() if mine and peer["kind"] == mine.kind and peer["name"] != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
         )  # fmt: skip
 
 
@@ -58,11 +61,24 @@ def _bars(model: ModelFacts) -> Picture | None:
     unit, drawn = rows[0].unit, []
     for row in rows:
         if row.reported is not None:
-            drawn.append((f"{row.table}", unit.scale * row.reported, row.unit.printed(row.reported), model.colour, True))
-    for text, value in dict.fromkeys((row.unit.text(row.measured), row.measured) for row in rows if row.measured is not None):
+            drawn.append(
+                (f"{row.table}", unit.scale * row.reported, row.unit.printed(row.reported), model.colour, True)
+            )
+    for text, value in dict.fromkeys(
+        (row.unit.text(row.measured), row.measured) for row in rows if row.measured is not None
+    ):
         drawn.append(("ours", unit.scale * value, text, model.colour, False))
     most = 100.0 if unit.unit == " %" else max(value for _, value, *_ in drawn)
-    return Picture(unit.title, charts.bars(drawn, most, summary=f"{unit.title}, reported and measured: " + ", ".join(f"{n} {t}" for n, _, t, *_ in drawn)), charts.Markup(""), charts.Markup(""))
+    return Picture(
+        unit.title,
+        charts.bars(
+            drawn,
+            most,
+            summary=f"{unit.title}, reported and measured: " + ", ".join(f"{n} {t}" for n, _, t, *_ in drawn),
+        ),
+        Markup(""),
+        Markup(""),
+    )
 
 
 def _curves(model: ModelFacts) -> list[Picture]:
@@ -72,15 +88,38 @@ def _curves(model: ModelFacts) -> list[Picture]:
         return []
     measure = METRICS[training.metric]
     found = []
-    for kind, title, scale, log in (("loss", f"loss, {measure.loss}", 1.0, False), ("metric", f"{measure.title}{f',{measure.unit}' if measure.unit else ''}", measure.scale, not measure.higher_is_better)):
+    for kind, title, scale, log in (
+        ("loss", f"loss, {measure.loss}", 1.0, False),
+        (
+            "metric",
+            f"{measure.title}{f',{measure.unit}' if measure.unit else ''}",
+            measure.scale,
+            not measure.higher_is_better,
+        ),
+    ):
         series = [
-            Series(name, [(float(e.epoch), scale * getattr(e, f"{part}_{kind}")) for e in training.history], colour, dashed)
-            for part, name, colour, dashed in (("train", "training", "#6f7480", True), ("validation", "validation", model.colour, False))
+            Series(
+                name, [(float(e.epoch), scale * getattr(e, f"{part}_{kind}")) for e in training.history], colour, dashed
+            )
+            for part, name, colour, dashed in (
+                ("train", "training", "#6f7480", True),
+                ("validation", "validation", model.colour, False),
+            )
         ]
-        rows = [(e.epoch, *(charts.number(s.points[i][1]) for s in series), f"{e.lr:.3g}") for i, e in enumerate(training.history)]
+        rows = [
+            (e.epoch, *(charts.number(s.points[i][1]) for s in series), f"{e.lr:.3g}")
+            for i, e in enumerate(training.history)
+        ]
         summary = f"{title} over {len(training.history)} epochs; validation ends at {series[1].points[-1][1]:.4g}"
         chart = charts.lines(series, "epoch", title, log=log, summary=summary)
-        found.append(Picture(measure.loss.split(" in ")[0] if kind == "loss" else measure.title, chart, charts.legend(series), charts.table(("epoch", "training", "validation", "learning rate"), rows)))
+        found.append(
+            Picture(
+                measure.loss.split(" in ")[0] if kind == "loss" else measure.title,
+                chart,
+                charts.legend(series),
+                charts.table(("epoch", "training", "validation", "learning rate"), rows),
+            )
+        )
     return found
 
 

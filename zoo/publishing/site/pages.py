@@ -1,5 +1,6 @@
 """All pages of the site: models, cells, papers, the explorable of gradients, speed, the leaderboard, and the documents."""
 
+import base64
 import inspect
 import json
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from ... import registry
-from ...cells import CELLS, ROWS, cell_class, cell_row
-from ...diagnostics.base import Result, read_results
+from ...cells import CELLS, ROWS, cell_class
+from ...diagnostics.base import Result
 from ...utils import paths
 from .. import analysis_pages, lattices, speed
-from . import analyses, charts, documents, equations, facts, markup, model_page, papers
+from . import analyses, charts, documents, equations, facts, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 
@@ -30,7 +31,11 @@ def add_all(site: "Site", compiler: "Compiler | None") -> None:
     """Add every page to the site."""
     models = facts.every_model()
     live = compiler.compile(models) if compiler else {}
-    shared: dict[str, Any] = {"documents": documents.titles(), "has_leaderboard": paths.path(*LEADERBOARD).exists(), "has_docs": bool(documents.titles())}
+    shared: dict[str, Any] = {
+        "documents": documents.titles(),
+        "has_leaderboard": paths.path(*LEADERBOARD).exists(),
+        "has_docs": bool(documents.titles()),
+    }
     site.shared = shared
     _assets(site, live)
     _models(site, models, live)
@@ -49,6 +54,25 @@ def _assets(site: "Site", live: "Mapping[str, LiveModel]") -> None:
         if path.suffix in (".css", ".js") and (live or path.stem not in ("live", "widgets")):
             site.files[f"assets/{path.name}"] = path.read_bytes()
 
+    if any(model.kind == "digit" for model in live.values()):
+        site.files["assets/digits.js"] = _digits()
+
+
+def _digits() -> bytes:
+    """Return a script with test images of MNIST, the first two of every digit, and the order of the permuted pixels."""
+    from ...data import mnist
+
+    images, labels = (
+        mnist.unpacked(mnist.PACKAGED / f"t10k-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
+    )
+    chosen = sorted(
+        place for digit in range(10) for place in [i for i, label in enumerate(labels[8:]) if label == digit][:2]
+    )
+    pixels = [base64.b64encode(images[16 + 784 * i : 16 + 784 * (i + 1)]).decode() for i in chosen]
+    digits = [{"label": labels[8 + i], "pixels": text} for i, text in zip(chosen, pixels, strict=True)]
+    data = (json.dumps(each, separators=(",", ":")) for each in (mnist.permutation().tolist(), digits))
+    return "zoo.permutation={};\nzoo.digits={};\n".format(*data).encode()
+
 
 def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
     """Add the page of all models, with which the site begins."""
@@ -59,7 +83,15 @@ def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, Live
         if len(chosen) < 2:
             return None
         marks = [
-            Point(m.name, x, m.quality or 0.0, m.colour, m.href, f"{m.name}: {m.measured_text}, {x:,.3g} {kind}", m.entry.weights is not None)
+            Point(
+                m.name,
+                x,
+                m.quality or 0.0,
+                m.colour,
+                m.href,
+                f"{m.name}: {m.measured_text}, {x:,.3g} {kind}",
+                m.entry.weights is not None,
+            )
             for m, x in chosen
         ]
         words = f"Accuracy of {len(marks)} networks against {kind}. Every point is in the table of models."
@@ -74,7 +106,7 @@ def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, Live
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
         by_step=points("microseconds a step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
-        cell_count=len(CELLS), paper_count=len(papers.keys()),
+        cell_count=len(CELLS), paper_count=len(papers.paper_keys()),
     )  # fmt: skip
 
 
@@ -83,7 +115,11 @@ def _cells(site: "Site", models: Sequence[ModelFacts]) -> None:
     known, users = registry.load_registry().papers, {name: [] for name in ROWS}  # type: dict[str, Any], dict[str, list[ModelFacts]]
     for model in models:
         users.setdefault(model.entry.model.cell, []).append(model)
-    site.page("cells/index.html", "cells.html", cells=[(name, row, known[row.paper], users[name]) for name, row in ROWS.items()])
+    site.page(
+        "cells/index.html",
+        "cells.html",
+        cells=[(name, row, known[row.paper], users[name]) for name, row in ROWS.items()],
+    )
     for name, row in ROWS.items():
         text = inspect.getdoc(cell_class(name)) if name in CELLS else None
         pictures = _lattices_of(name)
@@ -110,11 +146,19 @@ def _lattices_of(cell: str) -> list[analyses.Picture]:
 
 def _papers(site: "Site") -> None:
     known, rows = registry.load_registry().papers, []
-    for key in papers.keys():
+    for key in papers.paper_keys():
         tables, claims = papers.tables(key), papers.claims(key)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
         rows.append((key, known[key], tables, verdicts))
-        site.page(f"papers/{key}.html", "paper.html", key=key, paper=known[key], tables=tables, claims=claims, verdicts=verdicts)
+        site.page(
+            f"papers/{key}.html",
+            "paper.html",
+            key=key,
+            paper=known[key],
+            tables=tables,
+            claims=claims,
+            verdicts=verdicts,
+        )
     site.page("papers/index.html", "papers.html", papers=rows)
 
 
@@ -125,18 +169,56 @@ def _speed(site: "Site", models: Sequence[ModelFacts]) -> None:
         for size, group in groupby(stacks["contenders"], key=lambda row: (row["layers"], row["units"])):
             rows = [row for row in group if row["seconds"]["forward"] is not None]
             most = max(row["seconds"]["forward"] for row in rows)
-            drawn = [(row["contender"].split(",")[0][:22], row["seconds"]["forward"], f"{speed.significant(row['seconds']['forward'])} s", facts.colour(row["cell"]), row["library"] != "rnnzoo") for row in rows]
+            drawn = [
+                (
+                    row["contender"].split(",")[0][:22],
+                    row["seconds"]["forward"],
+                    f"{speed.significant(row['seconds']['forward'])} s",
+                    facts.colour(row["cell"]),
+                    row["library"] != "rnnzoo",
+                )
+                for row in rows
+            ]
             title = f"A forward pass of {size[0]} layers of {size[1]} units"
             header, table = speed.speed_rows(rows)
             numbers = charts.table(("contender", *header), table)
-            parts.append((title, charts.bars(drawn, most, summary=f"{title}, seconds by contender"), numbers + _note(speed.provenance("stacks", stacks))))
-    for program, title in (("streams", "One step of a stream, in Python"), ("export_steps", "One step of a stream outside Python")):
+            parts.append(
+                (
+                    title,
+                    charts.bars(drawn, most, summary=f"{title}, seconds by contender"),
+                    numbers + _note(speed.provenance("stacks", stacks)),
+                )
+            )
+    for program, title in (
+        ("streams", "One step of a stream, in Python"),
+        ("export_steps", "One step of a stream outside Python"),
+    ):
         if (data := speed.measurements(program)) is not None:
-            for network, group in groupby(sorted(data["rows"], key=lambda row: row["network"]), key=lambda row: row["network"]):
+            for network, group in groupby(
+                sorted(data["rows"], key=lambda row: row["network"]), key=lambda row: row["network"]
+            ):
                 rows = sorted(group, key=lambda row: row["seconds"])
-                drawn = [(_plain(row["pass"]), row["seconds"], f"{speed.significant(1e6 * row['seconds'])} µs", facts.colour(network), "rnnzoo" not in row["pass"] and "`" not in row["pass"] and program == "streams") for row in rows]
-                numbers = charts.table(("pass", "µs a step"), [(_plain(row["pass"]), speed.significant(1e6 * row["seconds"])) for row in rows])
-                parts.append((f"{title}: {network}", charts.bars(drawn, max(row["seconds"] for row in rows), summary=f"{title}, {network}"), numbers + _note(speed.provenance(program, data))))
+                drawn = [
+                    (
+                        _plain(row["pass"]),
+                        row["seconds"],
+                        f"{speed.significant(1e6 * row['seconds'])} µs",
+                        facts.colour(network),
+                        "rnnzoo" not in row["pass"] and "`" not in row["pass"] and program == "streams",
+                    )
+                    for row in rows
+                ]
+                numbers = charts.table(
+                    ("pass", "µs a step"),
+                    [(_plain(row["pass"]), speed.significant(1e6 * row["seconds"])) for row in rows],
+                )
+                parts.append(
+                    (
+                        f"{title}: {network}",
+                        charts.bars(drawn, max(row["seconds"] for row in rows), summary=f"{title}, {network}"),
+                        numbers + _note(speed.provenance(program, data)),
+                    )
+                )
     if parts:
         site.page("speed.html", "speed.html", parts=parts)
 
@@ -157,7 +239,7 @@ def _why(site: "Site") -> None:
     for name in registry.list_models():
         if (kept := lattices.stored(name)) is not None:
             stored.append((name, kept))
-    entries = {}
+    entries: dict[tuple[str, int, int], dict[str, Any]] = {}
     for title, result in stored:
         mean = result.arrays["mean"]
         cell = title.partition("-")[0] if title not in CELLS else title
@@ -172,7 +254,11 @@ def _why(site: "Site") -> None:
     if not entries:
         return
     rows = [entry for _, entry in sorted(entries.items(), key=lambda pair: (pair[0][0], pair[0][1], pair[0][2]))]
-    study = analysis_pages.study(LATTICE_STUDIES[0]) or {}
-    first = [(cell, picture) for cell, result in study.items() for picture in analyses.lattice(result.arrays["mean"], "")[:1]]
+    of_paper = analysis_pages.study(LATTICE_STUDIES[0]) or {}
+    first = [
+        (cell, picture)
+        for cell, result in of_paper.items()
+        for picture in analyses.lattice(result.arrays["mean"], "")[:1]
+    ]
     site.files["assets/lattices.js"] = ("zoo.lattices=" + json.dumps(rows, separators=(",", ":")) + ";\n").encode()
     site.page("why.html", "why.html", rows=rows, first=first, cells=sorted({row["cell"] for row in rows}))

@@ -59,7 +59,11 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
     series: list[Series] = []
     for kind in dict.fromkeys(row.kind for row in rows):
         for field, dashed in (("reported", True), ("measured", False)):
-            points = [(float(r.layers), r.unit.scale * v) for r in rows if r.kind == kind and (v := getattr(r, field)) is not None]
+            points = [
+                (float(r.layers), r.unit.scale * v)
+                for r in rows
+                if r.kind == kind and (v := getattr(r, field)) is not None
+            ]
             if points:
                 series.append(Series(f"{kind}, {'reported' if dashed else 'ours'}", points, colour(kind), dashed))
     unit = rows[0].unit
@@ -81,6 +85,6 @@ def claims(key: str) -> list[Claimed]:
     return found
 
 
-def keys() -> list[str]:
+def paper_keys() -> list[str]:
     """Return the papers that have a page."""
     return sorted({*comparison.documents(), *(figure.paper for figure in analysis_pages.FIGURES)})

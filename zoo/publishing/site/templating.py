@@ -26,4 +26,6 @@ def environment() -> Any:
 
 def size_text(size: int) -> str:
     """Return a number of bytes in words: 772 kB."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.0f} kB" if size >= 1e3 else f"{size} bytes"
+    return (
+        f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.0f} kB" if size >= 1e3 else f"{size} bytes"
+    )

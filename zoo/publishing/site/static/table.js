@@ -7,7 +7,7 @@
   const points = new Map();
   document.querySelectorAll(".dots a").forEach((a) => points.set(a.dataset.name, [...(points.get(a.dataset.name) || []), a]));
   const rows = [...body.rows].map((row, order) => {
-    const [name, task, parameters, measured, reported, difference, weights] = [...row.cells];
+    const [name, measured, reported, difference, parameters, task, weights] = [...row.cells];
     const quality = measured.dataset.v === undefined ? null : Number(measured.dataset.v);
     return {
       row, order, name: name.textContent, task: task.textContent, cell: row.dataset.cell, parameters: number(parameters.textContent),

@@ -3,7 +3,7 @@
 (() => {
   const LEVELS = 12, DECADES = 4;
   const options = (select, values, wanted) => {
-    const kept = values.map(String).includes(String(wanted)) ? wanted : values[values.length - 1];
+    const kept = values.reduce((best, value) => (Math.abs(value - wanted) < Math.abs(best - wanted) ? value : best));
     select.replaceChildren(...values.map((value) => new Option(value, value, false, String(value) === String(kept))));
   };
   const unique = (values) => [...new Set(values)].sort((a, b) => a - b);
@@ -36,9 +36,9 @@
   function update(form) {
     const { cell, layers, steps, loss } = form.elements;
     const ofCell = zoo.lattices.filter((entry) => entry.cell === cell.value);
-    options(layers, unique(ofCell.map((entry) => entry.layers)), layers.value);
+    options(layers, unique(ofCell.map((entry) => entry.layers)), layers.value || 12);
     const ofDepth = ofCell.filter((entry) => entry.layers === Number(layers.value));
-    options(steps, unique(ofDepth.map((entry) => entry.steps)), steps.value);
+    options(steps, unique(ofDepth.map((entry) => entry.steps)), steps.value || 10);
     draw(form.querySelector(".view"), ofDepth.find((entry) => entry.steps === Number(steps.value)), loss.value);
   }
 

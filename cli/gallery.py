@@ -1,0 +1,47 @@
+"""`rnnzoo site`: the zoo as web pages."""
+
+import http.server
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from .arguments import AsJson
+from .output import emit, progress, say
+
+
+def site(
+    out: Annotated[Path, Option(help="Folder of the site: new, empty, or of an earlier build.")] = Path("site"),
+    serve: Annotated[
+        bool, Option("--serve", help="Then serve it to browsers of this machine, until interrupted.")
+    ] = False,
+    port: Annotated[int, Option(help="Port of --serve; 0 for any that is free.", min=0, max=65535)] = 8000,
+    live: Annotated[
+        bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang).")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Write the zoo as static web pages: tables, curves, papers, and models that run in the browser."""
+    from zoo.publishing.site import builder
+
+    with progress("compile models") as bar:
+        built = builder.build(out, live=live, report=bar)
+    data = {**asdict(built), "folder": str(built.folder)}
+    emit(data, as_json, str(out / "index.html"))
+    say(
+        f"{built.pages:,} pages, {built.files:,} files, {built.bytes / 1e6:.1f} MB, {len(built.live)} models that run in a page"
+    )
+    if built.not_live and live:
+        say(f"No model runs in a page. {built.not_live}")
+    if serve:
+        _serve(out, port)
+
+
+def _serve(folder: Path, port: int) -> None:
+    """Serve a folder to this machine until interrupted. Raises OSError if the port is taken."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)")
+        server.serve_forever()

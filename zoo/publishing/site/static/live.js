@@ -1,0 +1,105 @@
+/* Runs models in the page: loads the script of a model, compiles its WebAssembly, and takes its steps. */
+"use strict";
+zoo.models = zoo.models || {};
+zoo.load = (data) => { zoo.models[data.name] = data; };
+
+zoo.script = (address) => new Promise((resolve, reject) => {
+  const script = document.createElement("script");
+  script.src = address;
+  script.onload = resolve;
+  script.onerror = () => reject(new Error(`${address} cannot be loaded.`));
+  document.head.append(script);
+});
+
+zoo.inflate = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Response(stream).arrayBuffer();
+};
+
+/* One compiled step. A trace has the logits and all states after every step. */
+zoo.Step = class {
+  constructor(instance, states) {
+    this.exports = instance.exports;
+    this.states = states;
+    this.size = states.reduce((most, state) => Math.max(most, state.offset + state.size), 0);
+    this.tokens = this.exports.step.length > 0 && this.exports.inputs() === 1;
+  }
+
+  run(rows, tokens) {
+    const { memory, init, step, state, x, logits, inputs, outputs } = this.exports;
+    const place = state(), input = new Float32Array(memory.buffer, x(), inputs()), numbers = outputs();
+    const found = new Float32Array(memory.buffer, logits(), numbers), now = new Float32Array(memory.buffer, place, this.size);
+    const trace = { steps: rows.length, outputs: numbers, logits: new Float32Array(rows.length * numbers), states: new Float32Array(rows.length * this.size), size: this.size };
+    init(place);
+    const begin = performance.now();
+    rows.forEach((row, t) => {
+      if (tokens) step(place, row, logits());
+      else { input.set(row); step(place, x(), logits()); }
+      trace.logits.set(found, t * numbers);
+      trace.states.set(now, t * this.size);
+    });
+    trace.milliseconds = performance.now() - begin;
+    return trace;
+  }
+};
+
+/* A model: what its script says, and its steps by part. */
+zoo.Model = class {
+  constructor(data, steps) { Object.assign(this, data); this.parts = steps; this.layers = steps[steps.decoder ? "decoder" : ""].states; }
+
+  /* rows: an array of inputs for each step, tokens, or for a story {story, question}, both tokens. */
+  run(rows) {
+    if (this.kind !== "story") return this.parts[""].run(rows, this.kind === "text");
+    const tops = ["story", "question"].map((part) => {
+      const step = this.parts[part], trace = step.run(rows[part], true);
+      const deepest = Math.max(...step.states.map((state) => state.layer));
+      const { offset, size } = step.states.find((state) => state.layer === deepest);
+      return rows[part].map((_, t) => trace.states.slice(t * trace.size + offset, t * trace.size + offset + size));
+    });
+    return this.parts.decoder.run(tops.flat(), false);
+  }
+
+  /* The names of states and, for each, its place in every layer from the bottom. */
+  get kinds() {
+    const kinds = new Map();
+    for (const state of this.layers) kinds.set(state.name, [...(kinds.get(state.name) || []), state]);
+    return kinds;
+  }
+};
+
+zoo.model = async (name, root) => {
+  if (!zoo.models[name]) await zoo.script(`${root}live/${name}.js`);
+  const data = zoo.models[name];
+  if (!data.compiled) {
+    data.compiled = (async () => {
+      const steps = {};
+      for (const { part, states, code } of data.wasm) {
+        const { instance } = await WebAssembly.instantiate(await zoo.inflate(code));
+        steps[part] = new zoo.Step(instance, states);
+      }
+      return new zoo.Model(data, steps);
+    })();
+  }
+  return data.compiled;
+};
+
+/* The rows of an image of 784 numbers from 0 to 1, in the order in which a model reads them. */
+zoo.rows = (layout, pixels) => {
+  if (layout === "rows") return Array.from({ length: 28 }, (_, t) => pixels.slice(28 * t, 28 * t + 28));
+  return zoo.order(layout).map((place) => [pixels[place]]);
+};
+zoo.order = (layout) => (layout === "permuted-pixels" ? zoo.permutation : Array.from({ length: 784 }, (_, t) => t));
+
+/* The words of a text as the tokenizer splits it: runs of letters in lower case, without apostrophes. */
+zoo.split = (text) => text.toLowerCase().replace(/['’]/g, "").match(/[\p{L}\p{M}\p{Nl}\p{No}]+/gu) || [];
+zoo.tokens = (model, words) => {
+  model.known = model.known || new Map(model.words.map((word, token) => [word, token]));
+  const found = words.map((word) => model.known.get(word) ?? 1);
+  return found.length ? found : [1];
+};
+
+zoo.softmax = (logits) => {
+  const most = Math.max(...logits), weights = Array.from(logits, (v) => Math.exp(v - most)), total = weights.reduce((a, b) => a + b);
+  return weights.map((v) => v / total);
+};

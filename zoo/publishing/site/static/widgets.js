@@ -1,0 +1,305 @@
+/* The section "Try it" of a model's page: input by hand, the run as a film, and two networks side by side. */
+"use strict";
+(() => {
+  const section = document.getElementById("try");
+  if (!section) return;
+  const { root, kind, model: first } = section.dataset;
+  const find = (what) => section.querySelector(what), control = (name) => find(`[data-do="${name}"]`);
+  const COLOURS = ["#3b6fb6", "#d5652a", "#3f9b57", "#b93f6b", "#8460b8", "#8a6a2f", "#2a9d9d", "#c29a10", "#6b7280", "#d04848"];
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  const runs = []; // {model, trace, view: elements}
+  let position = 0, playing = null, drawn = null;
+
+  /* ---- inputs ---- */
+  const inputs = {
+    digit: () => {
+      const pad = document.getElementById("pad"), pen = pad.getContext("2d", { willReadFrequently: true });
+      let pixels = null, last = null, sample = -1, dirty = false;
+      const clear = () => { pen.fillStyle = "#0d0e11"; pen.fillRect(0, 0, 280, 280); pixels = null; dirty = false; };
+      const show = (read = -1, layout = "pixels") => {
+        const order = layout === "rows" ? null : zoo.order(layout), seen = new Uint8Array(784);
+        for (let t = 0; t <= read; t++) { if (order) seen[order[t]] = 1; else seen.fill(1, 28 * t, 28 * t + 28); }
+        for (let i = 0; i < 784; i++) {
+          const v = Math.round(255 * pixels[i]);
+          pen.fillStyle = read < 0 || seen[i] ? `rgb(${v},${v},${v})` : `rgb(${Math.round(24 + 0.28 * v)},${Math.round(34 + 0.36 * v)},${Math.round(58 + 0.5 * v)})`;
+          pen.fillRect(10 * (i % 28), 10 * Math.floor(i / 28), 10, 10);
+        }
+        if (read < 0) return;
+        pen.strokeStyle = "#ffb000";
+        pen.lineWidth = 2;
+        if (order) pen.strokeRect(10 * (order[read] % 28) - 1, 10 * Math.floor(order[read] / 28) - 1, 12, 12);
+        else pen.strokeRect(1, 10 * read, 278, 10);
+      };
+      /* As MNIST's makers did: into 20 by 20 pixels, its centre of mass in the middle of 28 by 28. */
+      const centred = () => {
+        const data = pen.getImageData(0, 0, 280, 280).data;
+        let [left, top, right, bottom] = [280, 280, -1, -1];
+        for (let y = 0; y < 280; y++) for (let x = 0; x < 280; x++) if (data[4 * (280 * y + x)] > 60) {
+          left = Math.min(left, x); right = Math.max(right, x); top = Math.min(top, y); bottom = Math.max(bottom, y);
+        }
+        if (right < 0) return null;
+        const scale = 20 / Math.max(right - left + 1, bottom - top + 1);
+        const small = document.createElement("canvas");
+        small.width = small.height = 28;
+        const draw = (dx, dy) => {
+          const to = small.getContext("2d", { willReadFrequently: true });
+          to.fillStyle = "#000";
+          to.fillRect(0, 0, 28, 28);
+          to.imageSmoothingQuality = "high";
+          to.drawImage(pad, left, top, right - left + 1, bottom - top + 1, dx, dy, scale * (right - left + 1), scale * (bottom - top + 1));
+          return Array.from({ length: 784 }, (_, i) => to.getImageData(i % 28, Math.floor(i / 28), 1, 1).data[0]).map((v) => (v < 20 ? 0 : v / 255));
+        };
+        const x0 = 14 - (scale * (right - left + 1)) / 2, y0 = 14 - (scale * (bottom - top + 1)) / 2, trial = draw(x0, y0);
+        let [mass, x, y] = [0, 0, 0];
+        trial.forEach((v, i) => { mass += v; x += v * (i % 28); y += v * Math.floor(i / 28); });
+        return draw(x0 + Math.round(13.5 - x / mass), y0 + Math.round(13.5 - y / mass));
+      };
+      const spot = (event) => { const box = pad.getBoundingClientRect(); return [(280 * (event.clientX - box.left)) / box.width, (280 * (event.clientY - box.top)) / box.height]; };
+      pad.addEventListener("pointerdown", (event) => {
+        stop();
+        if (pixels || !dirty) clear();
+        dirty = true;
+        last = spot(event);
+        pad.setPointerCapture(event.pointerId);
+        line(last, last);
+      });
+      const line = (from, to) => { pen.strokeStyle = "#fff"; pen.lineWidth = 21; pen.lineCap = pen.lineJoin = "round"; pen.beginPath(); pen.moveTo(...from); pen.lineTo(to[0] + 0.01, to[1]); pen.stroke(); };
+      pad.addEventListener("pointermove", (event) => { if (last) { const next = spot(event); line(last, next); last = next; } });
+      const end = () => { last = null; };
+      pad.addEventListener("pointerup", end);
+      pad.addEventListener("pointercancel", end);
+      control("clear").addEventListener("click", () => { stop(); clear(); runs.forEach(forget); say("Draw a digit, or take a test image."); });
+      control("sample").addEventListener("click", () => {
+        sample = (sample + 1) % zoo.digits.length;
+        pixels = Array.from(atob(zoo.digits[sample].pixels), (c) => c.charCodeAt(0) / 255);
+        dirty = true;
+        show();
+        go();
+      });
+      clear();
+      return {
+        read: (model) => {
+          if (!pixels) pixels = dirty ? centred() : null;
+          if (!pixels) throw new Error("Draw a digit first, or take a test image.");
+          return zoo.rows(model.layout, pixels);
+        },
+        show: (t, model) => pixels && show(t, model.layout),
+        set: (values) => { pixels = values; dirty = true; show(); },
+      };
+    },
+    text: () => {
+      const words = find(".words");
+      let split = [];
+      return {
+        read: (model) => {
+          split = zoo.split(document.getElementById("text").value).slice(0, model.steps);
+          return zoo.tokens(model, split);
+        },
+        show: (t, model, trace) => {
+          words.replaceChildren(...split.map((word, i) => {
+            const span = document.createElement("span");
+            span.textContent = word;
+            if (model.known && !model.known.has(word)) { span.className = "unknown"; span.title = "not in the vocabulary"; }
+            if (i <= t) {
+              const scores = trace.logits.subarray(i * trace.outputs, (i + 1) * trace.outputs);
+              span.style.setProperty("--c", COLOURS[scores.indexOf(Math.max(...scores)) % 10]);
+            }
+            if (i === t) span.classList.add("here");
+            return span;
+          }));
+        },
+      };
+    },
+    story: () => ({
+      read: (model) => {
+        find(".vocabulary").textContent = `The network knows ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
+        const [story, question] = ["story", "question"].map((id) => zoo.split(document.getElementById(id).value));
+        if (!story.length || !question.length) throw new Error("Write a story and a question.");
+        if (question.length >= model.steps) throw new Error("The question is too long.");
+        const kept = story.slice(-(model.steps - question.length));
+        return { story: zoo.tokens(model, kept), question: zoo.tokens(model, question) };
+      },
+      show: () => {},
+    }),
+    adding: () => {
+      const pad = document.getElementById("pad"), pen = pad.getContext("2d");
+      let numbers = null, marks = null;
+      const draw = (steps) => {
+        numbers = Array.from({ length: steps }, () => Math.random());
+        const one = Math.floor(Math.random() * steps);
+        marks = [one, (one + 1 + Math.floor(Math.random() * (steps - 1))) % steps].sort((a, b) => a - b);
+      };
+      const show = (t) => {
+        pen.clearRect(0, 0, 560, 160);
+        const width = 560 / numbers.length;
+        numbers.forEach((v, i) => {
+          const marked = marks.includes(i);
+          pen.fillStyle = marked ? "#d5652a" : i <= t ? style("--accent") : style("--line");
+          pen.fillRect(i * width, 150 - 130 * v, Math.max(width - 0.6, marked ? 3 : 1), 130 * v);
+          if (marked) pen.fillRect(i * width - 1, 4, 5, 8);
+        });
+      };
+      control("sample").addEventListener("click", () => { numbers = null; go(); });
+      return {
+        read: (model) => {
+          if (!numbers || numbers.length !== model.steps) draw(model.steps);
+          drawn = numbers[marks[0]] + numbers[marks[1]];
+          return numbers.map((v, i) => [v, marks.includes(i) ? 1 : 0]);
+        },
+        show: (t) => show(t),
+      };
+    },
+  };
+
+  /* ---- a network's part of the picture ---- */
+  function panel(model) {
+    const box = document.createElement("div");
+    box.className = "run";
+    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption">Its answer so far</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
+    box.querySelector("h3").textContent = model.name;
+    find(".runs").append(box);
+    const scores = box.querySelector(".scores");
+    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "story" ? model.words[i] ?? String(i) : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
+    const shown = names.length > 12 ? 8 : names.length;
+    for (let i = 0; i < shown; i++) {
+      const item = scores.appendChild(document.createElement("li"));
+      item.innerHTML = `<span class="label"></span><span class="track"><span class="fill"></span></span><span class="value"></span>`;
+    }
+    return { box, names, shown, scores, states: box.querySelector(".states"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption") };
+  }
+  const forget = (run) => { run.trace = null; };
+
+  function paint(run, t) {
+    const { model, trace, view } = run, { outputs } = trace;
+    const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1;
+    const shares = value ? [...logits] : zoo.softmax(logits);
+    const ranked = shares.map((_, i) => i).sort((a, b) => shares[b] - shares[a]);
+    const order = view.shown < outputs ? ranked.slice(0, view.shown) : shares.map((_, i) => i);
+    [...view.scores.children].forEach((item, place) => {
+      const i = order[place], [name, track, number] = item.children;
+      name.textContent = view.names[i];
+      name.classList.toggle("top", i === ranked[0]);
+      track.firstChild.style.cssText = `--c:${COLOURS[i % 10]};transform:scaleX(${Math.max(0, Math.min(1, value ? shares[i] / 2 : shares[i]))})`;
+      number.textContent = value ? shares[i].toFixed(3) : `${(100 * shares[i]).toFixed(1)} %`;
+    });
+    states(run, t);
+    race(run, t);
+    return value ? shares[0].toFixed(3) : `${view.names[ranked[0]]} (${(100 * shares[ranked[0]]).toFixed(0)} %)`;
+  }
+
+  /* Units side by side, layers from the bottom; of one or two layers, units over time. */
+  function states(run, t) {
+    const { model, trace, view } = run, wanted = control("view").value, change = wanted === "change";
+    const kinds = model.kinds, rows = kinds.get(wanted) || kinds.values().next().value, canvas = view.states, pen = canvas.getContext("2d");
+    const layers = rows.length, over = layers <= 2, units = Math.max(...rows.map((row) => row.size));
+    const [width, height] = over ? [trace.steps, layers * units] : [units, layers];
+    if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
+    const image = pen.createImageData(width, height), [mid, cold, warm] = ["--mid", "--cold", "--warm"].map((name) => rgb(style(name)));
+    const at = (state, u, step) => {
+      const now = trace.states[step * trace.size + state.offset + u];
+      return change ? now - (step ? trace.states[(step - 1) * trace.size + state.offset + u] : 0) : now;
+    };
+    if (run.scaled !== wanted) {
+      let most = 0;
+      for (const state of rows) for (let s = 0; s < trace.steps; s += Math.ceil(trace.steps / 60)) for (let u = 0; u < state.size; u++) most = Math.max(most, Math.abs(at(state, u, s)));
+      run.most = most || 1;
+      run.scaled = wanted;
+    }
+    const put = (x, y, v) => {
+      const size = Math.min(1, Math.sqrt(Math.abs(v) / run.most)), colour = v < 0 ? cold : warm, place = 4 * (y * width + x);
+      for (let i = 0; i < 3; i++) image.data[place + i] = mid[i] + (colour[i] - mid[i]) * size;
+      image.data[place + 3] = 255;
+    };
+    rows.forEach((state, layer) => {
+      for (let u = 0; u < state.size; u++) {
+        if (!over) put(u, layers - 1 - layer, at(state, u, t));
+        else for (let s = 0; s <= t; s++) put(s, (layers - 1 - layer) * units + u, at(state, u, s));
+      }
+    });
+    pen.putImageData(image, 0, 0);
+    const what = change ? "How much the state changes in this step" : `State ${rows[0].name}`;
+    view.caption.textContent = `${what}: ${over ? `${units} units, over time` : `${layers} layers from the bottom, ${units} units`}; red positive, blue negative`;
+    canvas.setAttribute("aria-label", view.caption.textContent);
+  }
+
+  function race(run, t) {
+    const { trace, view } = run, pen = view.race.getContext("2d"), { outputs, steps } = trace, value = outputs === 1;
+    pen.clearRect(0, 0, 560, 160);
+    pen.fillStyle = style("--faint");
+    pen.fillRect(0, 0, 560, 160);
+    const x = (step) => (560 * (step + 0.5)) / steps, low = value ? -0.2 : 0, high = value ? 2.2 : 1, y = (v) => 154 - (148 * (v - low)) / (high - low);
+    run.shares = run.shares || Array.from({ length: steps }, (_, s) => { const part = trace.logits.subarray(s * outputs, (s + 1) * outputs); return value ? part : zoo.softmax(part); });
+    if (value && drawn !== null) { pen.strokeStyle = style("--ink"); pen.setLineDash([6, 5]); pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(0, y(drawn)); pen.lineTo(560, y(drawn)); pen.stroke(); pen.setLineDash([]); }
+    const leaders = outputs > 12 ? Array.from(run.shares[t]).map((_, i) => i).sort((a, b) => run.shares[t][b] - run.shares[t][a]).slice(0, 8) : Array.from({ length: outputs }, (_, i) => i);
+    for (const i of leaders) {
+      pen.strokeStyle = COLOURS[i % 10];
+      pen.lineWidth = 2.5;
+      pen.beginPath();
+      for (let s = 0; s <= t; s++) { if (s) pen.lineTo(x(s), y(run.shares[s][i])); else pen.moveTo(x(s), y(run.shares[s][i])); }
+      if (t === 0) pen.lineTo(x(0) + 3, y(run.shares[0][i]));
+      pen.stroke();
+    }
+    view.race.setAttribute("aria-label", `${value ? "The output" : "The share of each answer"} over ${steps} steps`);
+  }
+
+  /* ---- the film ---- */
+  const say = (text) => { find(".now").textContent = text; };
+  const slider = control("step");
+  function show(step) {
+    position = step;
+    slider.value = step;
+    const lead = runs[0], words = [];
+    for (const run of runs) {
+      if (!run.trace) continue;
+      const t = Math.min(run.trace.steps - 1, Math.round(((step + 1) * run.trace.steps) / lead.trace.steps) - 1);
+      words.push(`${runs.length > 1 ? run.model.name + ": " : ""}${paint(run, Math.max(0, t))}`);
+    }
+    input.show(step, lead.model, lead.trace);
+    const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
+    const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
+    say(`${done ? "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
+  }
+  function stop() { if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = "Read it"; }
+  function play() {
+    const steps = runs[0].trace.steps;
+    let exact = 0, before = null;
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) { show(steps - 1); return; }
+    control("run").textContent = "Stop";
+    const frame = (now) => {
+      const rate = (steps / 784) * 20 * 200 ** (Number(control("speed").value) / 100);
+      exact += before === null ? 0 : (rate * Math.min(100, now - before)) / 1000;
+      before = now;
+      show(Math.min(steps - 1, Math.floor(exact)));
+      if (position < steps - 1) playing = requestAnimationFrame(frame); else stop();
+    };
+    playing = requestAnimationFrame(frame);
+  }
+
+  async function go(film = true) {
+    stop();
+    try {
+      const peer = control("peer"), wanted = [first, ...(peer && peer.value ? [peer.value] : [])];
+      say("Loading the network …");
+      const models = await Promise.all(wanted.map((name) => zoo.model(name, root)));
+      models.forEach((model, i) => {
+        if (!runs[i] || runs[i].model !== model) { if (runs[i]) runs[i].view.box.remove(); runs[i] = { model, view: panel(model) }; }
+      });
+      while (runs.length > models.length) runs.pop().view.box.remove();
+      for (const run of runs) Object.assign(run, { trace: run.model.run(input.read(run.model)), shares: null, scaled: null });
+      const view = control("view"), names = [...models[0].kinds.keys(), "change"];
+      if ([...view.options].map((o) => o.value).join() !== names.join()) view.replaceChildren(...names.map((name) => new Option(name === "change" ? "change in a step" : name, name)));
+      slider.max = runs[0].trace.steps - 1;
+      if (film) play(); else show(runs[0].trace.steps - 1);
+    } catch (error) { say(error.message); }
+  }
+
+  const input = inputs[kind]();
+  find(".widget").hidden = false;
+  control("run").addEventListener("click", () => { if (playing) stop(); else go(); });
+  control("peer")?.addEventListener("change", () => { if (runs.length) go(); });
+  control("view").addEventListener("change", () => { if (runs[0]?.trace) show(position); });
+  slider.addEventListener("input", () => { stop(); if (runs[0]?.trace) show(Number(slider.value)); });
+  control("speed").setAttribute("aria-valuetext", "playback speed");
+  zoo.widget = { input, go, runs };
+})();
