@@ -225,16 +225,21 @@ HEAT_KEY = Markup(
 
 
 def bars(rows: Sequence[tuple[str, float, str, str, bool]], most: float, *, summary: str) -> Markup:
-    """Return horizontal bars. rows: label, value, its text, colour, and whether it is hollow. most: the value of the full width."""
-    left, height, right = 128, 26, 74
+    """Return horizontal bars below their labels. rows: label, value, its text, colour, and whether it is hollow.
+
+    most: the value of the full width.
+    """
+    height, right = 38, 84
     parts = []
     for place, (name, value, text, colour, hollow) in enumerate(rows):
-        y, width = 4 + place * height, max(1.0, (WIDTH - left - right) * min(value / most, 1.0) if most else 1.0)
+        y, width = place * height, max(1.0, (WIDTH - right) * min(value / most, 1.0) if most else 1.0)
+        kind = "bar hollow" if hollow else "bar"
         parts.append(
-            f'<text class="end" x="{left - 8}" y="{y + 16}">{escape(name)}</text><rect class="bar{" hollow" if hollow else ""}" style="--c:{colour}" x="{left}" y="{y + 3}" width="{width:.1f}" height="18" rx="2"/>'
-            f'<text x="{left + width + 7:.1f}" y="{y + 16}">{escape(text)}</text>'
+            f'<text x="1" y="{y + 13}">{escape(name)}</text>'
+            f'<rect class="{kind}" style="--c:{colour}" x="1" y="{y + 18}" width="{width:.1f}" height="13" rx="2"/>'
+            f'<text class="title" x="{width + 8:.1f}" y="{y + 29}">{escape(text)}</text>'
         )
-    return svg("".join(parts), summary, height=len(rows) * height + 8)
+    return svg("".join(parts), summary, height=len(rows) * height + 2)
 
 
 def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT) -> Markup:

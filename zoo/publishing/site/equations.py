@@ -62,11 +62,29 @@ def _equations_of(text: str) -> Iterator[str]:
         start, depth = None, 0
 
 
-def mathml(equation: str) -> Markup:
-    """Return an equation of the notation of docstrings as MathML, with its text as an annotation for those who need it."""
+def prose(text: str) -> list[Markup]:
+    """Return the paragraphs of a text: equations at their beginning are left out, and others are typeset within the line."""
+    paragraphs = []
+    for part in text.split("\n\n"):
+        words, rest = [], " ".join(part.split())
+        for equation in equations(part):
+            before, found, after = rest.partition(equation)
+            if not found:
+                continue
+            rest = after
+            if "".join(words).strip(" ;,.") or before.strip(" ;,."):
+                words += [escape(before), mathml(equation, "inline")]
+        remaining = "".join([*words, escape(rest if words else rest.lstrip(" ;,."))])
+        if remaining.strip():
+            paragraphs.append(Markup(remaining[0].upper() + remaining[1:]))
+    return paragraphs
+
+
+def mathml(equation: str, display: str = "block") -> Markup:
+    """Return an equation in the notation of docstrings as MathML, labelled with its text. display: "block" or "inline"."""
     row = "".join(_elements(list(_TOKEN.finditer(equation))))
     words = escape(equation, {'"': "&quot;"})
-    return Markup(f'<math display="block" aria-label="{words}"><mrow>{row}</mrow></math>')
+    return Markup(f'<math display="{display}" aria-label="{words}"><mrow>{row}</mrow></math>')
 
 
 def _elements(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
@@ -121,11 +139,11 @@ def _symbol(token: re.Match[str], called: bool) -> str:
         element = f"<msup>{base}{_script(token['sup'])}</msup>"
     else:
         element = base
-    space = '<mspace width="0.14em"/>' if not called else ""
-    return element + space
+    return element if called else f'{element}<mspace width="0.14em"/>'
 
 
 def _script(text: str) -> str:
     """Return a subscript or a superscript: `_{t-1}`, `_t`, `^T`."""
     inner = text[1:].strip("{}")
-    return f"<mrow>{''.join(_elements(list(_TOKEN.finditer(inner))))}</mrow>"
+    elements = "".join(_elements(list(_TOKEN.finditer(inner)))).replace('<mspace width="0.14em"/>', "")
+    return f"<mrow>{elements}</mrow>"

@@ -131,10 +131,6 @@ def _cells(site: "Site", models: Sequence[ModelFacts]) -> None:
         )  # fmt: skip
 
 
-def _paragraphs(text: str) -> list[str]:
-    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
-
-
 def _lattices_of(cell: str) -> list[analyses.Picture]:
     """Return the gradients of a cell's random networks, from a study of the papers."""
     for study in LATTICE_STUDIES:
@@ -171,7 +167,7 @@ def _speed(site: "Site", models: Sequence[ModelFacts]) -> None:
             most = max(row["seconds"]["forward"] for row in rows)
             drawn = [
                 (
-                    row["contender"].split(",")[0][:22],
+                    row["contender"],
                     row["seconds"]["forward"],
                     f"{speed.significant(row['seconds']['forward'])} s",
                     facts.colour(row["cell"]),
@@ -228,7 +224,7 @@ def _note(text: str) -> Markup:
 
 
 def _plain(text: str) -> str:
-    return text.replace("`", "").replace("WebAssembly", "wasm")[:22]
+    return text.replace("`", "")
 
 
 def _why(site: "Site") -> None:

@@ -53,9 +53,13 @@ def tables(key: str) -> list[TableOfPaper]:
 
 def _depth_figure(rows: Sequence[Row]) -> Picture | None:
     """Return the metric against depth, reported figures dashed and measured ones solid."""
-    depths = sorted({row.layers for row in rows})
-    if len(depths) < 3:
+    by_kind: dict[str, set[int]] = {}
+    for row in rows:
+        by_kind.setdefault(row.kind, set()).add(row.layers)
+    rows = [row for row in rows if len(by_kind[row.kind]) > 1]
+    if not any(len(depths) > 2 for depths in by_kind.values()):
         return None
+    depths = sorted({row.layers for row in rows})
     series: list[Series] = []
     for kind in dict.fromkeys(row.kind for row in rows):
         for field, dashed in (("reported", True), ("measured", False)):

@@ -17,6 +17,7 @@
       const pad = document.getElementById("pad"), pen = pad.getContext("2d", { willReadFrequently: true });
       let pixels = null, last = null, sample = -1, dirty = false;
       const clear = () => { pen.fillStyle = "#0d0e11"; pen.fillRect(0, 0, 280, 280); pixels = null; dirty = false; };
+      const invite = () => { pen.fillStyle = "#a9adb8"; pen.font = "17px sans-serif"; pen.textAlign = "center"; pen.fillText("draw a digit here", 140, 145); };
       const show = (read = -1, layout = "pixels") => {
         const order = layout === "rows" ? null : zoo.order(layout), seen = new Uint8Array(784);
         for (let t = 0; t <= read; t++) { if (order) seen[order[t]] = 1; else seen.fill(1, 28 * t, 28 * t + 28); }
@@ -69,7 +70,7 @@
       const end = () => { last = null; };
       pad.addEventListener("pointerup", end);
       pad.addEventListener("pointercancel", end);
-      control("clear").addEventListener("click", () => { stop(); clear(); runs.forEach(forget); say("Draw a digit, or take a test image."); });
+      control("clear").addEventListener("click", () => { stop(); clear(); invite(); runs.forEach(forget); say("Draw a digit, or take a test image."); });
       control("sample").addEventListener("click", () => {
         sample = (sample + 1) % zoo.digits.length;
         pixels = Array.from(atob(zoo.digits[sample].pixels), (c) => c.charCodeAt(0) / 255);
@@ -78,6 +79,7 @@
         go();
       });
       clear();
+      invite();
       return {
         read: (model) => {
           if (!pixels) pixels = dirty ? centred() : null;
