@@ -46,7 +46,7 @@ def _equations_of(text: str) -> Iterator[str]:
         )
         if match is not None and match["end"] == "," and depth > 0:
             symbol = True
-        if match is not None and match["op"] == "(" and (first := re.match(r"[A-Z]?[a-z]{3,}", text[match.end() :])):
+        if match is not None and match["op"] == "(" and (first := re.match(r"[A-Z]?[a-z]{2,}", text[match.end() :])):
             symbol = first[0] in _WORDS  # else a remark in parentheses
         if symbol:
             assert match is not None
@@ -66,7 +66,8 @@ def prose(text: str) -> list[Markup]:
     """Return the paragraphs of a text: equations at their beginning are left out, and others are typeset within the line."""
     paragraphs = []
     for part in text.split("\n\n"):
-        words, rest = [], " ".join(part.split())
+        words: list[str] = []
+        rest = " ".join(part.split())
         for equation in equations(part):
             before, found, after = rest.partition(equation)
             if not found:
@@ -76,7 +77,7 @@ def prose(text: str) -> list[Markup]:
                 words += [escape(before), mathml(equation, "inline")]
         remaining = "".join([*words, escape(rest if words else rest.lstrip(" ;,."))])
         if remaining.strip():
-            paragraphs.append(Markup(remaining[0].upper() + remaining[1:]))
+            paragraphs.append(Markup(remaining))
     return paragraphs
 
 

@@ -31,19 +31,19 @@ def add_all(site: "Site", compiler: "Compiler | None") -> None:
     """Add every page to the site."""
     models = facts.every_model()
     live = compiler.compile(models) if compiler else {}
-    shared: dict[str, Any] = {
-        "documents": documents.titles(),
-        "has_leaderboard": paths.path(*LEADERBOARD).exists(),
-        "has_docs": bool(documents.titles()),
-    }
-    site.shared = shared
+    gradients = _stored_lattices()
+    exist = {
+        "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
+        "leaderboard.html": paths.path(*LEADERBOARD).exists(), "docs/index.html": bool(documents.titles()),
+    }  # fmt: skip
+    site.shared = {"documents": documents.titles(), "exist": {page for page, there in exist.items() if there}}
     _assets(site, live)
     _models(site, models, live)
     model_page.add(site, models, live)
     _cells(site, models)
     _papers(site)
     _speed(site, models)
-    _why(site)
+    _why(site, gradients)
     documents.add(site)
 
 
@@ -61,10 +61,9 @@ def _assets(site: "Site", live: "Mapping[str, LiveModel]") -> None:
 def _digits() -> bytes:
     """Return a script with test images of MNIST, the first two of every digit, and the order of the permuted pixels."""
     from ...data import mnist
+    from ...data.originals import unpacked
 
-    images, labels = (
-        mnist.unpacked(mnist.PACKAGED / f"t10k-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")
-    )
+    images, labels = (unpacked(mnist.PACKAGED / f"t10k-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
     chosen = sorted(
         place for digit in range(10) for place in [i for i, label in enumerate(labels[8:]) if label == digit][:2]
     )
@@ -122,16 +121,16 @@ def _cells(site: "Site", models: Sequence[ModelFacts]) -> None:
     )
     for name, row in ROWS.items():
         text = inspect.getdoc(cell_class(name)) if name in CELLS else None
-        pictures = _lattices_of(name)
+        pictures = _gradientsof(name)
         site.page(
             f"cells/{name}.html", "cell.html", name=name, row=row, paper=known[row.paper], users=users[name],
-            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=_paragraphs(text or ""), pictures=pictures,
+            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=equations.prose(text or ""), pictures=pictures,
             options={key: ", ".join(value) if isinstance(value, tuple) else str(value) for key, value in row.options.items()},
             colour=facts.colour(name),
         )  # fmt: skip
 
 
-def _lattices_of(cell: str) -> list[analyses.Picture]:
+def _gradientsof(cell: str) -> list[analyses.Picture]:
     """Return the gradients of a cell's random networks, from a study of the papers."""
     for study in LATTICE_STUDIES:
         results = analysis_pages.study(study) or {}
@@ -155,7 +154,8 @@ def _papers(site: "Site") -> None:
             claims=claims,
             verdicts=verdicts,
         )
-    site.page("papers/index.html", "papers.html", papers=rows)
+    if rows:
+        site.page("papers/index.html", "papers.html", papers=rows)
 
 
 def _speed(site: "Site", models: Sequence[ModelFacts]) -> None:
@@ -227,34 +227,45 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _why(site: "Site") -> None:
-    """Add the explorable: the stored lattices of random networks, by cell, depth and length."""
+def _stored_lattices() -> list[dict[str, Any]]:
+    """Return the stored lattices of random networks, from studies and cards: one for each cell, depth and length."""
     stored: list[tuple[str, Result]] = []
     for study in LATTICE_STUDIES:
-        stored += [(title, result) for title, result in (analysis_pages.study(study) or {}).items()]
+        stored += (analysis_pages.study(study) or {}).items()
     for name in registry.list_models():
         if (kept := lattices.stored(name)) is not None:
             stored.append((name, kept))
     entries: dict[tuple[str, int, int], dict[str, Any]] = {}
     for title, result in stored:
-        mean = result.arrays["mean"]
-        cell = title.partition("-")[0] if title not in CELLS else title
-        cell = registry.models()[title].cell if title in registry.models() else title.split(",")[0]
-        layers, steps = len(mean.axis("layer").ticks), len(mean.axis("step").ticks)
-        entries.setdefault((cell, layers, steps), {
-            "cell": cell, "layers": layers, "steps": steps, "of": str(result.setting.get("of", title)), "runs": result.setting.get("runs"),
-            "colour": facts.colour(cell),
-            "values": {str(loss): [[float(f"{v:.3g}") for v in row] for row in mean.at(loss=loss).values] for loss in mean.axis("loss").ticks},
+        mean, models = result.arrays["mean"], registry.models()
+        cell = models[title].cell if title in models else title.partition(",")[0]
+        key = cell, len(mean.axis("layer").ticks), len(mean.axis("step").ticks)
+        values = {
+            str(loss): [[_short(v) for v in row] for row in mean.at(loss=loss).values]
+            for loss in mean.axis("loss").ticks
+        }
+        about = {
+            "of": str(result.setting.get("of", title)),
+            "runs": result.setting.get("runs"),
             "lines": list(result.lines),
-        })  # fmt: skip
-    if not entries:
+        }
+        entries.setdefault(key, {"cell": cell, "layers": key[1], "steps": key[2], "values": values, **about})
+    return [entry for _, entry in sorted(entries.items())]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _why(site: "Site", stored: Sequence[dict[str, Any]]) -> None:
+    """Add the explorable of gradients, by cell, depth and length."""
+    if not stored:
         return
-    rows = [entry for _, entry in sorted(entries.items(), key=lambda pair: (pair[0][0], pair[0][1], pair[0][2]))]
     of_paper = analysis_pages.study(LATTICE_STUDIES[0]) or {}
     first = [
         (cell, picture)
         for cell, result in of_paper.items()
         for picture in analyses.lattice(result.arrays["mean"], "")[:1]
     ]
-    site.files["assets/lattices.js"] = ("zoo.lattices=" + json.dumps(rows, separators=(",", ":")) + ";\n").encode()
-    site.page("why.html", "why.html", rows=rows, first=first, cells=sorted({row["cell"] for row in rows}))
+    site.files["assets/lattices.js"] = f"zoo.lattices={json.dumps(stored, separators=(',', ':'))};\n".encode()
+    site.page("why.html", "why.html", rows=stored, first=first, cells=sorted({entry["cell"] for entry in stored}))

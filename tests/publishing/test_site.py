@@ -1,0 +1,208 @@
+"""`rnnzoo site`: whole pages from a small zoo, the same bytes twice, links that lead somewhere, nothing from elsewhere."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo import registry
+from zoo.cells import CELLS, cell_class
+from zoo.publishing import release
+from zoo.publishing.site import builder, charts, equations, facts, live, markup
+
+Run = Callable[..., tuple[int, str, str]]
+VOID = {"meta", "link", "input", "br", "img", "hr"}
+
+
+class Page(HTMLParser):
+    """The tags of a page, its ids and addresses, and whether every tag is closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def of(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of every such tag."""
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def ids(self) -> list[str]:
+        return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
+
+
+def check_pages(folder: Path) -> int:
+    """Check every page of a site; return how many there are."""
+    pages = {path: Page(path.read_text()) for path in folder.rglob("*.html")}
+    for path, page in pages.items():
+        assert page.open == [], path
+        assert len(page.ids) == len(set(page.ids)), path
+        assert page.of("html") == [{"lang": "en"}], path
+        assert len(page.of("h1")) == 1, path
+        assert len(page.of("main")) == 1, path
+        for tag, attributes in page.tags:
+            if tag == "svg":
+                assert attributes.get("aria-label") or attributes.get("aria-hidden"), path
+            if tag == "img":
+                assert attributes.get("alt") is not None, path
+            source = attributes.get("src", attributes["href"] if tag == "link" else "")
+            assert not source.startswith(("http", "//")), (path, source)
+            address = attributes.get("href", "") if tag == "a" else source
+            if not address or address.startswith(("http", "data:", "mailto:")):
+                continue
+            target, _, fragment = address.partition("#")
+            target = target.partition("?")[0]
+            found = (path.parent / target).resolve() if target else path
+            assert found.is_file(), (path, address)
+            if fragment and found.suffix == ".html":
+                assert fragment in pages[found].ids, (path, address)
+    return len(pages)
+
+
+@pytest.fixture
+def zoo_of_one(small_zoo: Callable[..., Path], run: Run) -> Path:
+    """A zoo whose model was trained, measured and released."""
+    root = small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    assert run("train", name, "--out", str(root / "run"), "--device", "cpu", "--epochs", "2")[0] == 0
+    assert run("eval", str(root / "run"), "--record", "--device", "cpu", "--limit", "50")[0] in (0, 2)
+    release.release(root / "run")
+    registry.clear_caches()
+    return root
+
+
+def test_a_small_zoo_twice(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        code, out, err = run("site", "--out", str(folder), "--json")
+        assert (code, json.loads(out)["folder"]) == (0, str(folder)), err
+    first, second = ({p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in folders)
+    assert first == second
+    assert check_pages(folders[0]) > len(CELLS)
+    page = (folders[0] / "models" / "rnn-1x8-mnist-rows.html").read_text()
+    pin = registry.find("rnn-1x8-mnist-rows").weights
+    assert pin is not None
+    assert all(file.sha256 in page for file in pin.files.values())
+    assert (folders[0] / "files" / "rnn-1x8-mnist-rows" / "model.safetensors").read_bytes() == (
+        zoo_of_one / "cards" / "rnn-1x8-mnist-rows" / "model.safetensors"
+    ).read_bytes()
+    if shutil.which("clang") and shutil.which("wasm-ld") and shutil.which("node"):
+        script = folders[0] / "live" / "rnn-1x8-mnist-rows.js"
+        data = json.loads(script.read_bytes()[len(live.HEAD) : -3])
+        assert data["wasm"][0]["states"] == [{"layer": 1, "name": "h", "offset": 0, "size": 8}]
+        assert 'id="try"' in page
+        script.write_bytes(script.read_bytes().replace(data["key"].encode(), b"0" * len(data["key"])))
+        (folders[0] / "stale.html").write_text("by hand")
+        assert run("site", "--out", str(folders[0]))[0] == 0
+        assert script.read_bytes() == first[Path("live/rnn-1x8-mnist-rows.js")]
+        assert run("site", "--out", str(folders[0]), "--no-live")[0] == 0
+        assert not script.exists()
+        assert (folders[0] / "stale.html").exists()  # a person's file stays
+        assert 'id="try"' not in (folders[0] / "models" / "rnn-1x8-mnist-rows.html").read_text()
+
+
+def test_wrong_folders_and_missing_packages(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.txt").write_text("a person's file")
+    code, _, err = run("site", "--out", str(tmp_path))
+    assert (code, "no build of the site wrote" in err) == (2, True)
+    code, _, err = run("site", "--out", str(tmp_path / "mine.txt"))
+    assert (code, "is a file" in err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / builder.MANIFEST).write_text("{")
+    code, _, err = run("site", "--out", str(broken))
+    assert (code, "is damaged" in err) == (2, True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = run("site", "--out", str(tmp_path / "new"))
+    assert (code, "pip install 'rnnzoo[site]'" in err) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_manifest_cannot_remove_files_elsewhere(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("kept")
+    site = tmp_path / "site"
+    site.mkdir()
+    builder._write(site, {"a/b.txt": b"1"}, {"../outside.txt", "gone.txt"})
+    assert outside.exists()
+    builder._write(site, {}, {"a/b.txt"})
+    assert not (site / "a").exists()
+
+
+def test_without_a_compiler_the_site_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    compiler = live.Compiler(tmp_path)
+    assert compiler.compile(()) == {}
+    assert compiler.problem == "This needs the program clang, which is not installed."
+
+
+def test_equations_of_cells_become_mathematics() -> None:
+    typeset = {name: equations.equations(cell_class(name).__doc__ or "") for name in CELLS}
+    assert sum(map(bool, typeset.values())) > 0.8 * len(CELLS)
+    for name, found in typeset.items():
+        for equation in found:
+            assert equation.count("(") == equation.count(")"), (name, equation)
+            assert "=" in equation
+            page = Page(equations.mathml(equation))
+            assert page.open == []
+    assert equations.equations("h_t = a h_{t-1} + b, as it was. No = sign; h = 3.") == ["h_t = a h_{t-1} + b"]
+    text = equations.mathml("h_t = sqrt(1 - a^2) * x <= 1")
+    assert "<msub><mi>h</mi>" in text
+    assert "<msqrt>" in text
+    assert "⊙" in text
+    assert "&lt;=" in text  # in the label
+    assert "≤" in text
+
+
+def test_markdown_and_its_links() -> None:
+    known = {"docs/b.md": "b.html"}
+    page = markup.html("# A\n\n<!-- x -->\n[here](b.md#c), [there](../code.py), <b>", "docs", known.get)
+    assert page == '<h1 id="a">A</h1>\n<p><a href="b.html#c">here</a>, there, &lt;b&gt;</p>\n'
+    assert markup.sections("x\n\n## One\ny\n## Two\nz") == {"": "x\n\n", "One": "y\n", "Two": "z"}
+    code = markup.html("```python\nx = '<'\n```")
+    assert "&lt;" in code
+    assert "<" + "'" not in code
+
+
+def test_charts_have_the_numbers_and_escape_them() -> None:
+    drawn = charts.lines(
+        [charts.Series("a<b", [(1, 0.5), (2, float("nan")), (3, 0.25)], "#000")], "x", "y", summary='"q"'
+    )
+    assert 'data-v="1,0.5 3,0.25"' in drawn
+    assert "a&lt;b" in drawn
+    assert 'aria-label="&#34;q&#34;"' in drawn
+    values = np.array([[1e-8, 1.0], [10.0, 1e9]])
+    heat = charts.heat(values, 1.0, "step", "layer", summary="s")
+    assert 'data-v="1e-08 1;10 1e+09"' in heat
+    assert [charts.shade(v, 1.0) for v in (0.0, 1e-9, 1.0, 10.0, 1e9, float("nan"))] == [-12, -12, 0, 3, 12, 0]
+    assert charts.Scale(0, 100, 0, 1).ticks() == [0, 20, 40, 60, 80, 100]
+    assert charts.Scale(100, 1e6, 0, 1, log=True)(1e4) == pytest.approx(0.5)
+    assert Page(charts.lines([], "x", "y", summary="none")).open == []
+
+
+def test_presets_name_the_best_small_model() -> None:
+    models = facts.every_model()
+    assert [m.name for m in models[:1]] == ["star-16x64-pmnist"]
+    for preset in facts.presets(models):
+        group = [m for m in models if m.entry.weights and m.entry.model.task == preset.best.entry.model.task]
+        small = [m for m in group if m.count.parameters < 100_000]
+        assert max(m.quality or 0 for m in small) == preset.best.quality
+        assert re.fullmatch(r"\?task=[\w-]+&size=100000&weights=1&sort=measured", preset.query)
