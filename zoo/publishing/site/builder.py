@@ -3,32 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...errors import MissingExtraError, RequestError
 from ...utils.version import __version__
 
 MANIFEST = "site.json"
 """The list of the files that the last build wrote, by which the next one removes what is no longer there."""
-REPORT = Callable[[int, int, str | None], None]
-STATIC = Path(__file__).parent / "static"
-
-
-@dataclass
-class Site:
-    """The files of a site by their path below its folder, and what the pages share."""
-
-    files: dict[str, bytes] = field(default_factory=dict)
-    shared: dict[str, Any] = field(default_factory=dict)
-    """What every template is given."""
-
-    def page(self, path: str, template: str, **content: Any) -> None:
-        """Add a page made from a template. `root` leads from it to the site's folder."""
-        root = "../" * path.count("/")
-        text = environment().get_template(template).render(root=root, path=path, **self.shared, **content)
-        self.files[path] = text.encode()
 
 
 @dataclass(frozen=True)
@@ -45,13 +27,6 @@ class Built:
     """Why none does, in words."""
 
 
-def environment() -> Any:
-    """Return the templates. Raises MissingExtraError."""
-    from . import templating
-
-    return templating.environment()
-
-
 def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | None], None] | None = None) -> Built:
     """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
 
@@ -64,6 +39,7 @@ def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | Non
     earlier = _earlier(out)
     from . import pages
     from .live import Compiler
+    from .templating import Site
 
     compiler = Compiler(out, report) if live else None
     site = Site()

@@ -3,14 +3,11 @@
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...utils import paths
 from .. import comparison
 from . import markup
-
-if TYPE_CHECKING:
-    from .builder import Site
+from .templating import Site
 
 ROOTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
@@ -60,7 +57,7 @@ def link(root: str) -> markup.LinkMap:
     return address
 
 
-def add(site: "Site") -> None:
+def add(site: Site) -> None:
     """Add the pages of documents, and the pictures in them."""
     for name, address in addresses().items():
         if not address.startswith("docs/"):

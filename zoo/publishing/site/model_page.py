@@ -13,9 +13,9 @@ from . import analyses, charts, diagrams, documents, markup
 from .analyses import Picture
 from .charts import Series
 from .facts import ModelFacts
+from .templating import Site
 
 if TYPE_CHECKING:
-    from .builder import Site
     from .live import LiveModel
 
 SECTIONS = ("Use", "Architecture", "Figures", "Training", "Limits", "Sources")
@@ -32,7 +32,7 @@ class Download:
     sha256: str
 
 
-def add(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
+def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
     """Add the page of every model, and the files of those with weights."""
     peers = {name: each.summary for name, each in live.items()}
     for name, each in live.items():
@@ -123,7 +123,7 @@ def _curves(model: ModelFacts) -> list[Picture]:
     return found
 
 
-def _downloads(site: "Site", model: ModelFacts) -> list[Download]:
+def _downloads(site: Site, model: ModelFacts) -> list[Download]:
     """Return the pinned files of a model that this installation has, and add them to the site."""
     if model.entry.weights is None:
         return []

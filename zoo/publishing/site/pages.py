@@ -17,9 +17,9 @@ from .. import analysis_pages, lattices, speed
 from . import analyses, charts, documents, equations, facts, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
+from .templating import STATIC, Site
 
 if TYPE_CHECKING:
-    from .builder import Site
     from .live import Compiler, LiveModel
 
 LEADERBOARD = ("cards", "leaderboard.json")
@@ -27,7 +27,7 @@ LATTICE_STUDIES = ("star-lattice", "depth-lattice")
 """Studies of random networks whose lattices the explorable shows beside those of the cards."""
 
 
-def add_all(site: "Site", compiler: "Compiler | None") -> None:
+def add_all(site: Site, compiler: "Compiler | None") -> None:
     """Add every page to the site."""
     models = facts.every_model()
     live = compiler.compile(models) if compiler else {}
@@ -47,9 +47,7 @@ def add_all(site: "Site", compiler: "Compiler | None") -> None:
     documents.add(site)
 
 
-def _assets(site: "Site", live: "Mapping[str, LiveModel]") -> None:
-    from .builder import STATIC
-
+def _assets(site: Site, live: "Mapping[str, LiveModel]") -> None:
     for path in sorted(STATIC.iterdir()):
         if path.suffix in (".css", ".js") and (live or path.stem not in ("live", "widgets")):
             site.files[f"assets/{path.name}"] = path.read_bytes()
@@ -73,7 +71,7 @@ def _digits() -> bytes:
     return "zoo.permutation={};\nzoo.digits={};\n".format(*data).encode()
 
 
-def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
+def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
     """Add the page of all models, with which the site begins."""
     scored = [m for m in models if m.measured and m.is_accuracy]
 
@@ -109,7 +107,7 @@ def _models(site: "Site", models: Sequence[ModelFacts], live: "Mapping[str, Live
     )  # fmt: skip
 
 
-def _cells(site: "Site", models: Sequence[ModelFacts]) -> None:
+def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
     """Add a page for each cell, and one that lists them."""
     known, users = registry.load_registry().papers, {name: [] for name in ROWS}  # type: dict[str, Any], dict[str, list[ModelFacts]]
     for model in models:
@@ -139,7 +137,7 @@ def _gradientsof(cell: str) -> list[analyses.Picture]:
     return []
 
 
-def _papers(site: "Site") -> None:
+def _papers(site: Site) -> None:
     known, rows = registry.load_registry().papers, []
     for key in papers.paper_keys():
         tables, claims = papers.tables(key), papers.claims(key)
@@ -158,7 +156,7 @@ def _papers(site: "Site") -> None:
         site.page("papers/index.html", "papers.html", papers=rows)
 
 
-def _speed(site: "Site", models: Sequence[ModelFacts]) -> None:
+def _speed(site: Site, models: Sequence[ModelFacts]) -> None:
     """Add the page of speed: the benchmarks' tables, and what a step of each exported model takes."""
     parts: list[tuple[str, Any, Markup]] = []
     if (stacks := speed.measurements("stacks")) is not None:
@@ -257,7 +255,7 @@ def _short(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _why(site: "Site", stored: Sequence[dict[str, Any]]) -> None:
+def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
     """Add the explorable of gradients, by cell, depth and length."""
     if not stored:
         return

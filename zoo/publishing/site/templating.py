@@ -1,5 +1,6 @@
-"""The templates' environment: strict, escaping, with the functions that templates call."""
+"""The files of a site as they are collected, and the templates of its pages: strict and escaping."""
 
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,22 @@ import jinja2
 from ...utils.version import __version__
 from . import charts, markup
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "static"))
+
+
+@dataclass
+class Site:
+    """The files of a site by their path below its folder, and what the pages share."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What every template is given."""
+
+    def page(self, path: str, template: str, **content: Any) -> None:
+        """Add a page made from a template. `root` leads from it to the site's folder."""
+        root = "../" * path.count("/")
+        text = environment().get_template(template).render(root=root, path=path, **self.shared, **content)
+        self.files[path] = text.encode()
 
 
 @cache
