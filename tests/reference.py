@@ -398,7 +398,7 @@ def sru(w: Weights, x: Tensor, state: State, activation: str = "identity") -> St
 def rg_lru(w: Weights, x: Tensor, state: State) -> State:
     """De et al. 2024, eq. 1-4: a = sigmoid(Lambda), a_t = a^(c r_t) with c = 8."""
     (h,), (xr, xi, xx) = state, inputs(w, x, 3)
-    a = channels(sigmoid(w["cell.decay"]), h) ** (8 * sigmoid(xr))
+    a = channels(sigmoid(w["cell.decay.weight"]), h) ** (8 * sigmoid(xr))
     return (a * h + torch.sqrt(1 - a * a) * (sigmoid(xi) * xx),)
 
 

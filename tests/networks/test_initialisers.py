@@ -157,7 +157,7 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "lstm-skip": {"importance.bias": (1.0, 1.0)},
         "gru-skip": {"importance.bias": (1.0, 1.0)},
         "lru": {"decay": (0.9, 0.999), "phase": (0.0, 2 * math.pi)},
-        "rg-lru": {"decay": (0.9, 0.999)},
+        "rg-lru": {"decay.weight": (0.9, 0.999)},
         "hgrn": {"bound": (0.0, 0.0), "theta": (1e-8, 1.0)},
         "s4d": {
             "log_decay": (math.log(0.5), math.log(0.5)), "frequency": (0.42, 3.82), "log_step": LOG_STEP,

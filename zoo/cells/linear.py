@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .base import Cell, State
-from .projections import ProjectionFactory, along
+from .projections import ProjectionFactory
 
 
 class LinearRecurrence(Cell):
@@ -168,6 +168,11 @@ class SRU(LinearRecurrence):
         return r * (torch.tanh(c) if self.tanh else c) + (1 - r) * s
 
 
+def log_of_power(decay: Tensor) -> Tensor:
+    """Return log(sigmoid(decay)^8)."""
+    return 8 * F.logsigmoid(decay)
+
+
 class RGLRU(LinearRecurrence):
     """h_t = a h_{t-1} + sqrt(1 - a^2) (i * W x), a = sigmoid(decay)^(8 r) (De et al. 2024, eq. 1-4: the RG-LRU of Griffin).
 
@@ -180,13 +185,13 @@ class RGLRU(LinearRecurrence):
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)
-        self.decay = nn.Parameter(torch.empty(projection.units))
+        self.decay = projection.diagonal(parametrization=log_of_power)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        power = nn.init.uniform_(self.decay, 0.9, 0.999, generator=generator) ** (1 / 8)
-        self.decay.copy_(torch.logit(power))
+        power = nn.init.uniform_(self.decay.weight, 0.9, 0.999, generator=generator) ** (1 / 8)
+        self.decay.weight.copy_(torch.logit(power))
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         r, i, x = self.split(x)
-        log_a = 8 * torch.sigmoid(r) * F.logsigmoid(along(self.decay, self.axis).to(r.dtype))
+        log_a = self.decay(torch.sigmoid(r).to(self.decay.weight.dtype))  # float32, where r is not
         return log_a.exp(), torch.sqrt(-torch.expm1(2 * log_a)) * torch.sigmoid(i) * x

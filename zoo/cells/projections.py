@@ -123,12 +123,12 @@ class Conv(Projection):
 class Diagonal(Projection):
     """One weight for each channel and gate: w * s for each of `gates` gates, laid out as in a dense projection."""
 
-    def __init__(self, channels: int, gates: int, axis: int):
-        super().__init__((gates * channels,))
+    def __init__(self, channels: int, gates: int, axis: int, parametrization: Parametrization | None = None):
+        super().__init__((gates * channels,), parametrization=parametrization)
         self.gates, self.axis = gates, axis
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        product = torch.cat([s] * self.gates, self.axis) * self.along_channels(self.weight).to(s.dtype)
+        product = torch.cat([s] * self.gates, self.axis) * self.along_channels(self.matrix).to(s.dtype)
         return add(product, plus)
 
     def along_channels(self, vector: Tensor) -> Tensor:
@@ -170,6 +170,6 @@ class ProjectionFactory:
         """Return a projection from units to `count` numbers, each for a whole state. So few numbers are not normalised."""
         return self.between(self.units, count, bias=bias, norm=False)
 
-    def diagonal(self, gates: int = 1) -> Diagonal:
+    def diagonal(self, gates: int = 1, parametrization: Parametrization | None = None) -> Diagonal:
         """Return a projection with one weight for each unit and gate."""
-        return Diagonal(self.units, gates, self.axis)
+        return Diagonal(self.units, gates, self.axis, parametrization)

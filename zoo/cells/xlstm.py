@@ -39,7 +39,7 @@ class SLSTM(Cell):
 
     def __init__(self, projection: ProjectionFactory, heads: int = 1, forget: str = "sigmoid"):
         super().__init__(projection)
-        self.heads, self.log_forget, units = heads, FORGET[forget], projection.units
+        self.heads, self.forget, units = heads, forget, projection.units
         self.recurrent = projection.between(
             units // heads, 4 * units, bias=False, norm=projection.layer_norm,
             parametrization=None if heads == 1 else partial(block_diagonal, heads=heads, axis=self.axis),
@@ -49,7 +49,7 @@ class SLSTM(Cell):
         h, c, n, m = state
         gates = self.recurrent(h, x[0])
         i, f, z, o = self.split(gates)
-        i, f = i.to(m.dtype), self.log_forget(f.to(m.dtype))
+        i, f = i.to(m.dtype), FORGET[self.forget](f.to(m.dtype))
         new_m = torch.where(n == 0, i, torch.maximum(f + m, i))
         i, f = torch.exp(i - new_m), torch.exp(f + m - new_m)
         c = f * c + i * torch.tanh(z)

@@ -17,7 +17,7 @@ from ...cells.base import State
 from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
-from .interface import address, pair
+from .interface import address, addresses
 from .shared import PlannedLayer, check_formats, customised, differentiable, formats, in_memory, planned
 
 
@@ -55,14 +55,15 @@ def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
     direction, units, blocks = layer.direction, layer.direction.units, layer.plan.blocks
     return (
         layer.is_dense_equations(x)
-        and is_float(x)
+        and (is_float(x) or _is_autocast(x))
         and all(is_float(p) for p in layer.parameters if p is not None)
         and len(direction.input.weight) == len(direction.cell.inputs) * units
         and all(
-            product.projection.weight.shape[1:] == (units,)
+            (product.projection.weight.shape[1:] == (units,) or product.projection.parametrization is not None)
             and len(product.projection.weight) in range(units, (blocks - product.block) * units + 1, units)
             for product in layer.plan.products
         )
+        and (layer.plan.vector is None or layer.plan.vector.weight.shape == (units,))
         and all(m.bias is None or m.bias.shape == m.weight.shape[:1] for m in layer.projections)
     )
 
@@ -70,6 +71,12 @@ def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
 def is_float(tensor: Tensor) -> bool:
     """Return whether a tensor is float32 in this machine's memory, so that the compiled code can read it."""
     return in_memory(tensor) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+
+
+def _is_autocast(x: Tensor) -> bool:
+    """Return whether x is on the CPU and in the precision to which torch.autocast now lowers what layers put out."""
+    lowered = torch.is_autocast_enabled("cpu") and x.dtype == torch.get_autocast_dtype("cpu")
+    return lowered and x.device.type == "cpu"
 
 
 def scan(
@@ -81,6 +88,7 @@ def scan(
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
+    x = x.float()  # a layer below, or a convolution in front, may have put out autocast's type
     compiled_scan = CompiledScan(layer, lengths, truncate, tokens)
     inputs = [x, *direction.cell.matched(state, x.dtype), *layer.operands]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
@@ -133,7 +141,7 @@ class CompiledScan:
         job, held = self.job(inputs)
         y = held[0].new_empty(job.steps, job.batch, job.units)
         end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
-        job.y, job.tape, job.end = address(y), address(tape), pair(end)
+        job.y, job.tape, job.end = address(y), address(tape), addresses(end)
         self.library.rnnzoo_forward(ctypes.byref(job))
         return y, *end
 
@@ -153,12 +161,14 @@ class CompiledScan:
             gradients[0] = y.new_empty(*self.tokens.shape, job.inputs)
         output_gradients = [g if g is None else packed(g) for g in output_gradients]
         job.y, job.tape = address(y), address(tape)
-        job.y_gradient, job.end_gradient = address(output_gradients[0]), pair(output_gradients[1:])
-        job.x_gradient, job.start_gradient = address(gradients[0]), pair(gradients[1:first])
+        job.y_gradient, job.end_gradient = address(output_gradients[0]), addresses(output_gradients[1:])
+        job.x_gradient, job.start_gradient = address(gradients[0]), addresses(gradients[1:first])
         job.weight_gradient, job.bias_gradient = address(gradients[first]), address(gradients[first + 1])
         for i in range(job.products):
             job.product[i].weight_gradient = address(gradients[first + 2 + 2 * i])
             job.product[i].bias_gradient = address(gradients[first + 3 + 2 * i])
+        if self.layer.plan.vector is not None:
+            job.vector_gradient = address(gradients[-2])
         self.library.rnnzoo_backward(ctypes.byref(job))
         if gradients[0] is not None and self.tokens is not None:
             table = held[0]
@@ -191,7 +201,7 @@ class CompiledScan:
             units=direction.units, input_blocks=len(direction.cell.inputs), blocks=plan.blocks, phases=plan.phases,
             products=len(products), threads=torch.get_num_threads(), half=self.half, x=address(x), x_step=x.stride(0),
             x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
-            product=products, lengths=address(self.lengths), truncate=self.truncate or 0, start=pair(start),
+            product=products, vector=None if plan.vector is None else address(recurrent[-2]), lengths=address(self.lengths), truncate=self.truncate or 0, start=addresses(start),
         )  # fmt: skip
         return job, [x, *(t for t in operands if t is not None)]
 

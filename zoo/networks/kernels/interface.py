@@ -20,6 +20,8 @@ LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic"
 """The libraries that a processor runs, fastest first, by torch's name of its capability; "generic" runs everywhere."""
 
 _int, pointer = ctypes.c_int64, ctypes.c_void_p
+STATES = 4
+"""States of a cell, at most."""
 
 
 class NativeProduct(ctypes.Structure):
@@ -47,16 +49,17 @@ class NativeJob(ctypes.Structure):
         ("bias", pointer),
         ("transposed", _int),
         ("product", ctypes.POINTER(NativeProduct)),
+        ("vector", pointer),
         ("lengths", pointer),
         ("truncate", _int),
-        ("start", pointer * 2),
+        ("start", pointer * STATES),
         ("y", pointer),
-        ("end", pointer * 2),
+        ("end", pointer * STATES),
         ("tape", pointer),
         ("y_gradient", pointer),
-        ("end_gradient", pointer * 2),
-        *((n, pointer) for n in ("x_gradient", "weight_gradient", "bias_gradient")),
-        ("start_gradient", pointer * 2),
+        ("end_gradient", pointer * STATES),
+        *((n, pointer) for n in ("x_gradient", "weight_gradient", "bias_gradient", "vector_gradient")),
+        ("start_gradient", pointer * STATES),
     ]
 
 
@@ -147,6 +150,6 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-def pair(tensors: Sequence[Tensor | None]) -> Any:
-    """Return the addresses of up to two states as a C array."""
-    return (pointer * 2)(*map(address, tensors))
+def addresses(states: Sequence[Tensor | None]) -> Any:
+    """Return the addresses of up to STATES states as a C array."""
+    return (pointer * STATES)(*map(address, states))

@@ -12,13 +12,14 @@ from ...cells.antisymmetric import Antisymmetric, GatedAntisymmetric
 from ...cells.base import Cell
 from ...cells.elman import IRNN, RNN
 from ...cells.gru import GRU
-from ...cells.linear import GILR, QRNN, SRU, MinGRU, MinLSTM, linear
+from ...cells.linear import GILR, QRNN, RGLRU, SRU, MinGRU, MinLSTM, linear
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
 from ...cells.projections import Projection
 from ...cells.rhn import RHN
 from ...cells.rin import RIN, RINDT
 from ...cells.star import STAR
 from ...cells.unitary import SoftOrthogonalRNN
+from ...cells.xlstm import SLSTM
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Plan:
 
     blocks: how many blocks of pre-activations, each (batch, units), a step has: first those of the input projection, then
     those that have recurrent terms and biases alone. phases: how many rounds of products a step takes, one after the
-    other. option: the number that the pointwise functions take, such as a step size.
+    other. option: the number that the pointwise functions take, such as a step size. vector: the diagonal projection whose
+    numbers, one for each unit, they take; the last block is that of its gradient.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Plan:
     blocks: int
     phases: int = 1
     option: float = 0.0
+    vector: Projection | None = None
 
 
 def _plan(cell: Any, name: str, *products: Product, extra: int = 0, phases: int = 1, option: float = 0.0) -> Plan:
@@ -90,6 +93,14 @@ def _rin_dt(cell: RINDT) -> Plan:
     return _plan(cell, "rin-dt", Product(cell.recurrent), Product(cell.transition, block=1, phase=1), extra=1, phases=2)
 
 
+def _rg_lru(cell: RGLRU) -> Plan:
+    return Plan("rg-lru", (), len(cell.inputs) + 1, vector=cell.decay)
+
+
+def _slstm(cell: SLSTM) -> Plan:
+    return _plan(cell, "slstm" if cell.forget == "sigmoid" else "exp-slstm", Product(cell.recurrent))
+
+
 PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     RNN: _rnn,
     SoftOrthogonalRNN: _rnn,
@@ -108,6 +119,8 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     MinLSTM: lambda cell: _candidate(cell, "minlstm"),
     GILR: lambda cell: _plan(cell, "gilr"),
     QRNN: lambda cell: _plan(cell, "qrnn"),
+    RGLRU: _rg_lru,
+    SLSTM: _slstm,
     SRU: lambda cell: _plan(cell, "tanh-sru" if cell.tanh else "sru"),
 }
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...cells.base import State
-from ...cells.projections import Dense, Projection
+from ...cells.projections import Dense, Diagonal, Projection
 from ...checkpoints.tokenizer import PADDING
 from ...utils import torch_internals
 from ..layer import Direction, stacked
@@ -26,8 +26,9 @@ class PlannedLayer:
 
     @property
     def projections(self) -> list[Projection]:
-        """The input projection, then that of every product."""
-        return [self.direction.input, *(product.projection for product in self.plan.products)]
+        """The input projection, then that of every product, and that of the vector if there is one."""
+        vector = () if self.plan.vector is None else (self.plan.vector,)
+        return [self.direction.input, *(product.projection for product in self.plan.products), *vector]
 
     @property
     def parameters(self) -> list[Tensor | None]:
@@ -49,7 +50,7 @@ class PlannedLayer:
             and direction.cell.axis == -1
             and not overridden(direction)
             and not overridden(direction.cell)
-            and all(type(m) is Dense and m.norm is None and not customised(m) for m in self.projections)
+            and all(type(m) in (Dense, Diagonal) and m.norm is None and not customised(m) for m in self.projections)
         )
 
 

@@ -86,7 +86,7 @@ class CompiledStack:
             jobs[i], tensors = CompiledScan(layer, None, None).job([torch.empty(1, 1, width), *start, *operands])
             jobs[i].threads, width = 1, self.units
             if self.frozen:
-                matrices = [self._transposed(cast(Tensor, matrix)) for matrix in operands[::2]]
+                matrices = [self._transposed(cast(Tensor, m)) for m in operands[::2][: 1 + len(layer.plan.products)]]
                 jobs[i].transposed, jobs[i].weight = True, address(matrices[0])
                 for k, matrix in enumerate(matrices[1:]):
                     jobs[i].product[k].weight = address(matrix)

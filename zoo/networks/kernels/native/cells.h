@@ -13,11 +13,12 @@
 struct Point {
     float* gates;  // pre-activations, block after block; in backward their gradients
     float* tape;
-    const float* before[2];  // the old states
-    float* after[2];  // the new states; in backward their gradients
+    const float* before[4];  // the old states
+    float* after[4];  // the new states; in backward their gradients
     const float* result;  // backward: the new h
     float* early;  // backward: gradient of the old h from a later phase
     float* operand;  // backward: the operand of a later phase, for the gradient of its weight
+    const float* vector;  // a number of each unit
     long block, place;
     float option;
 
@@ -29,6 +30,7 @@ struct Point {
         if (tape) at(tape + i * block + place) = value;
     }
     vec kept(int i) const { return at(tape + i * block + place); }
+    vec number() const { return at(vector + place); }
     vec h() const { return at(result + place); }
     vec& early_g() const { return at(early + place); }
     vec& operand_was() const { return at(operand + place); }

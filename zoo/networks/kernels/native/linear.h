@@ -71,6 +71,26 @@ struct GILR {  // tape: g, i
     }
 };
 
+struct RGLRU {  // a = e^(r v), v the vector, whose gradient is block 3; tape: r, i, x, a, sqrt(1 - a^2)
+    static constexpr int states = 1, tape = 5;
+    static constexpr bool tape_per_phase = false;
+    static void forward(int, const Point& p) {
+        const vec r = sigmoid(p.a(0)), i = sigmoid(p.a(1)), x = p.a(2), log_a = r * p.number();
+        const vec a = exponential(log_a), s = root(-tanh(log_a) * (1.0f + a * a));  // without cancellation where a is near 1
+        p.keep(0, r), p.keep(1, i), p.keep(2, x), p.keep(3, a), p.keep(4, s);
+        p.now() = a * p.old() + s * i * x;
+    }
+    static void backward(int, const Point& p) {
+        const vec r = p.kept(0), i = p.kept(1), x = p.kept(2), a = p.kept(3), s = p.kept(4), g = p.g();
+        const vec by_log_a = g * (a * p.old() - a * a / s * i * x);
+        p.a(0) = by_log_a * p.number() * r * (1.0f - r);
+        p.a(1) = g * s * x * i * (1.0f - i);
+        p.a(2) = g * s * i;
+        p.a(3) = by_log_a * r;
+        p.g() = g * a;
+    }
+};
+
 struct QRNN {  // tape: z, f, o, the old c
     static constexpr int states = 2, tape = 4;
     static constexpr bool tape_per_phase = false;

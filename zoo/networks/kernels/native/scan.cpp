@@ -15,6 +15,7 @@
 #include "diagonal.h"
 #include "linear.h"
 #include "product.h"
+#include "xlstm.h"
 
 struct Product {
     const float *weight, *bias;  // (blocks * units, units); (blocks * units), or null
@@ -23,6 +24,8 @@ struct Product {
 };
 
 struct CellRow;
+
+constexpr int STATES = 4;  // of a cell, at most
 
 struct Job {
     const CellRow* cell;  // from rnnzoo_cell
@@ -35,15 +38,16 @@ struct Job {
     const float *weight, *bias;  // of the input map: (input_blocks * units, inputs); (input_blocks * units), or null
     int64_t transposed;  // whether all weights lie as (inputs, blocks * padded units) instead, for a forward pass in float32
     const Product* product;
+    const float* vector;  // (units), a number of each unit that the pointwise functions take; null for most cells
     const int64_t* lengths;  // (batch), or null
     int64_t truncate;  // cut the gradient through time every so many steps; 0: never
-    const float* start[2];  // (batch, units) each
+    const float* start[STATES];  // (batch, units) each
     float* y;  // (steps, batch, units)
-    float* end[2];  // (batch, units) each
+    float* end[STATES];  // (batch, units) each
     float* tape;  // (steps, batch, tape * padded units), or null where no gradient is wanted
     // Backward only. The gradient of an input may be null where it is not wanted, that of an output where it is zero.
-    const float *y_gradient, *end_gradient[2];
-    float *x_gradient, *weight_gradient, *bias_gradient, *start_gradient[2];
+    const float *y_gradient, *end_gradient[STATES];
+    float *x_gradient, *weight_gradient, *bias_gradient, *vector_gradient, *start_gradient[STATES];
 };
 
 struct Stack {  // layers of as many units and states each, one above the other, on (x - mean) / std, and a head
@@ -130,6 +134,14 @@ class Weights {
     bool ready() const { return !input.empty(); }
 };
 
+// The vector of a job, with padded units.
+template <class Cell>
+Buffer vector_of(const Layer<Cell>& layer) {
+    Buffer vector(layer.pad);
+    if (layer.job.vector) copy(vector, layer.pad, layer.job.vector, layer.units, 1, layer.units);
+    return vector;
+}
+
 // What every pre-activation starts from: its bias, or zero.
 template <class Cell>
 Buffer biases(const Layer<Cell>& layer) {
@@ -143,14 +155,14 @@ Buffer biases(const Layer<Cell>& layer) {
 }
 
 template <class Cell>
-void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, long first, long rows) {
+void forward(const Layer<Cell>& layer, const Weights& weights, float* bias, float* vector, long first, long rows) {
     const Job& job = layer.job;
     const long pad = layer.pad, gates = layer.gates, inputs = layer.inputs, chunk = layer.chunk(rows);
     const long many = chunk * rows;
     Buffer a(many * gates + 2 * Cell::states * rows * pad + many * inputs);  // all vectors are aligned
     float *const states = a + many * gates, *const x = states + 2 * Cell::states * rows * pad;
     Point p{};
-    p.block = pad, p.option = float(job.option);
+    p.block = pad, p.option = float(job.option), p.vector = vector;
     float *old[Cell::states], *now[Cell::states];
     for (int i = 0; i < Cell::states; i++) {
         old[i] = states + 2 * i * rows * pad, now[i] = old[i] + rows * pad;
@@ -207,7 +219,7 @@ struct Gradients {
 };
 
 template <class Cell>
-void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, long first, long rows) {
+void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, float* vector, long first, long rows) {
     const Job& job = layer.job;
     const long pad = layer.pad, gates = layer.gates, units = layer.units, chunk = layer.chunk(rows);
     const long input_pad = layer.input_pad, many = chunk * rows;
@@ -215,7 +227,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
     Buffer x(many * input_pad), h((many + rows) * pad), a(many * gates), x_gradient(many * input_pad), zeros(input_pad);
     Buffer states(Cell::states * rows * pad), early(rows * pad), operands(std::max<long>(1, job.phases - 1) * many * pad);
     Point p{};
-    p.block = pad, p.option = float(job.option);
+    p.block = pad, p.option = float(job.option), p.vector = vector;
     float* g[Cell::states];
     for (int i = 0; i < Cell::states; i++) {
         g[i] = states + i * rows * pad;
@@ -321,8 +333,8 @@ void run_forward(const Job& job) {
     const Layer<Cell> layer{job};
     const bool few = job.steps * job.batch < FEW && !job.half && !job.transposed;  // dots() rounds nothing
     const Weights weights = few ? Weights() : Weights(job, true);
-    Buffer bias = biases(layer);
-    share(job.batch, job.half, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, first, rows); });
+    Buffer bias = biases(layer), vector = vector_of(layer);
+    share(job.batch, job.half, threads(job), [&](long, long first, long rows) { forward(layer, weights, bias, vector, first, rows); });
 }
 
 template <class Cell>
@@ -330,9 +342,10 @@ void run_backward(const Job& job) {
     const Layer<Cell> layer{job};
     const Weights weights(job, false);
     const long count = threads(job), units = job.units, pad = layer.pad;
+    Buffer vector = vector_of(layer);
     std::vector<Gradients> sums;
     for (long i = 0; i < count; i++) sums.emplace_back(layer);
-    share(job.batch, job.half, count, [&](long thread, long first, long rows) { backward(layer, weights, sums[thread], first, rows); });
+    share(job.batch, job.half, count, [&](long thread, long first, long rows) { backward(layer, weights, sums[thread], vector, first, rows); });
     if (!job.weight_gradient) return;
     for (long i = 1; i < count; i++) {
         add(sums[0].input, sums[i].input, layer.input_gates * layer.input_pad);
@@ -343,6 +356,7 @@ void run_backward(const Job& job) {
     for (long b = 0; b < job.input_blocks; b++)
         copy(job.weight_gradient + b * units * job.inputs, job.inputs, sums[0].input + b * pad * layer.input_pad, layer.input_pad, units, job.inputs);
     if (job.bias_gradient) copy(job.bias_gradient, units, sums[0].bias, pad, job.input_blocks, units);
+    if (job.vector_gradient) copy(job.vector_gradient, units, sums[0].bias + (job.blocks - 1) * pad, pad, 1, units);
     for (long i = 0; i < job.products; i++) {
         const Product& q = layer.product(i);
         for (long b = 0; b < q.blocks; b++)
@@ -375,7 +389,8 @@ const CellRow CELLS[] = {
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
     row<GatedAntisymmetric>("antisymmetric-gated"), row<MinGRU<Linear>>("mingru"), row<MinGRU<Positive>>("positive-mingru"),
     row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<GILR>("gilr"), row<QRNN>("qrnn"),
-    row<SRU<Linear>>("sru"), row<SRU<Tanh>>("tanh-sru"),
+    row<SRU<Linear>>("sru"), row<SRU<Tanh>>("tanh-sru"), row<RGLRU>("rg-lru"), row<SLSTM<Sigmoid>>("slstm"),
+    row<SLSTM<Exponential>>("exp-slstm"),
 };
 
 // Whether the work was done: nothing may be thrown at those who call C. What can be is that memory is short.

@@ -90,6 +90,27 @@ static inline vec exponential(vec x) {
     return p * (vec)exponent;
 }
 
+// The square root of x >= 0.
+static inline vec root(vec x) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_maskz_sqrt_ps(-1, (__m512)x);
+#else
+    for (int k = 0; k < LANES; k++) x[k] = __builtin_sqrtf(x[k]);
+    return x;
+#endif
+}
+
+// log(1 + x) for x in [0, 1]: 2 atanh(x / (2 + x)) by its series.
+static inline vec log_of_1_plus(vec x) {
+    const vec z = x * reciprocal(2.0f + x), y = z * z;
+    vec p = y * (1.0f / 13) + 1.0f / 11;
+    p = p * y + 1.0f / 9;
+    p = p * y + 1.0f / 7;
+    p = p * y + 1.0f / 5;
+    p = p * y + 1.0f / 3;
+    return 2.0f * z * (p * y + 1.0f);
+}
+
 static inline vec sigmoid(vec x) { return reciprocal(1.0f + exponential(-x)); }
 
 // x P(x^2) / Q(x^2), fitted to tanh in relative error; beyond 9.02 tanh is 1 in float32.
