@@ -79,6 +79,18 @@ def test_scans_steps_parts_and_padding_agree(cell, block, kernel, readout):
         close(net(padded, lengths)[row], net(x[row : row + 1, :length])[0])
 
 
+@pytest.mark.parametrize("cell", ["lstm", "mingru", "rg-lru"])
+@pytest.mark.parametrize("block", ["griffin", "bare", "post"])
+def test_scans_agree_under_autocast(cell, block):
+    net = network(cell, block, None, "last").float()
+    x = sample(net).float()
+    by_backend = {}
+    for net.backend in ("fused", "plain"):
+        with torch.autocast("cpu", torch.bfloat16):
+            by_backend[net.backend] = net(x).float()
+    close(by_backend["fused"], by_backend["plain"], 0.03)
+
+
 @pytest.mark.parametrize("block", BLOCKS)
 def test_gradients_of_the_fast_scan_are_those_of_the_plain_one(block):
     net = network("lru", block, inputs=1, layers=1)

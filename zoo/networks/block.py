@@ -51,7 +51,7 @@ class Norm(nn.Module):
     ) -> Tensor:
         x = x.movedim(self.axis, -1)
         if self.kind != "batch":
-            y = self.norm(x)
+            y = self.norm(x.to(self.norm.weight.dtype))  # which autocast does for layer norm alone
         elif lengths is None or not self.training:
             y = self.norm(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
         else:  # padding must not count

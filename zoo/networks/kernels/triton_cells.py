@@ -218,6 +218,49 @@ def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.conste
     return (g[0] * t * (1.0 - h * h), g[0] * h * t * (1.0 - t), g[0] * s * c * (1.0 - c)), (g[0] * c,)
 
 
+@triton.jit
+def _slstm_step(a, log_f, old):
+    m = tl.where((old[2] == 0.0) | (a[0] > log_f + old[3]), a[0], log_f + old[3])
+    i, f, z, o = tl.exp(a[0] - m), tl.exp(log_f + old[3] - m), tanh(a[2]), sigmoid(a[3])
+    c, n = f * old[1] + i * z, f * old[2] + i
+    return (o * c / n, c, n, m), (i, f, z, o, a[1], old[1], old[2])
+
+
+@triton.jit
+def _slstm_gradients(g, kept, slope):
+    i, f, z, o, _, c, n = kept
+    norm = f * n + i
+    mean, by_h = (f * c + i * z) / norm, g[0] * o / norm
+    by_c, by_n = g[1] + by_h, g[2] - by_h * mean
+    by_i, by_f = (by_c * z + by_n) * i, (by_c * c + by_n * n) * f
+    by_m = g[3] - by_i - by_f
+    from_i = tl.where(i == 1.0, tl.where((f == 1.0) & (n != 0.0), 0.5, 1.0), 0.0)
+    by_i, by_f = by_i + from_i * by_m, by_f + (1.0 - from_i) * by_m
+    da = (by_i, by_f * slope, by_c * i * (1.0 - z * z), g[0] * mean * o * (1.0 - o))
+    return da, (tl.zeros_like(mean), by_c * f, by_n * f, by_f)
+
+
+@triton.jit
+def _slstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    log_f = tl.where(a[1] < 0, a[1], 0.0) - tl.log(1.0 + tl.exp(-tl.abs(a[1])))
+    return _slstm_step(a, log_f, old)
+
+
+@triton.jit
+def _slstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    return _slstm_gradients(g, kept, sigmoid(-kept[4]))
+
+
+@triton.jit
+def _exp_slstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    return _slstm_step(a, a[1], old)
+
+
+@triton.jit
+def _exp_slstm_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    return _slstm_gradients(g, kept, 1.0)
+
+
 CELLS = {
     "tanh-rnn": Pointwise(_tanh_rnn_forward, _tanh_rnn_backward, 0),
     "relu-rnn": Pointwise(_relu_rnn_forward, _relu_rnn_backward, 0),
@@ -233,6 +276,8 @@ CELLS = {
     "gru": Pointwise(_gru_forward, _gru_backward, 4, operand=1),
     "gru-after": Pointwise(_gru_after_forward, _gru_after_backward, 4),
     "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
+    "slstm": Pointwise(_slstm_forward, _slstm_backward, 7),
+    "exp-slstm": Pointwise(_exp_slstm_forward, _exp_slstm_backward, 7),
     **LINEAR,
 }
 """The pointwise part by the name in a Plan."""
