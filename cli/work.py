@@ -65,7 +65,7 @@ def evaluate(
     where = f"{runtime or 'torch'}{f', {quantize}' if quantize else ''}, " if runtime or quantize else ""
     details = f"n = {result.n:,}, {where}{result.device}, {result.seconds:g} s"
     rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
-    rows += [("reported", f"{figure.percent:g} %", cards.source(figure, papers[figure.paper])) for figure in reported]
+    rows += [("reported", figure.text, cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**result.model_dump(mode="json"), "reported": dumped(reported)}
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
     if record:
@@ -100,7 +100,8 @@ def predict(
     if task is not None and task.target == "value":
         emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
         return
-    shares, classes = last.softmax(0).topk(min(top, len(last)))
+    is_binary = task is not None and task.target == "binary"
+    shares, classes = (last.sigmoid() if is_binary else last.softmax(0)).topk(min(top, len(last)))
     words = network.tokenizer.words if network.tokenizer and network.interface.vocabulary == len(last) else ()
     names = network.classes or words or tuple(map(str, range(len(last))))  # an answer in bAbI is a token
     rows = [{"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)]

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 from zoo import Network, build, examples, load, registry, spec
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.data.base import Split
-from zoo.data.text import trimmed
 from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
 from zoo.networks.feedforward import ACTIVATIONS
 from zoo.networks.sizes import multiply_adds
@@ -158,7 +157,7 @@ def test_examples_are_the_data_of_the_measurement(network: Network) -> None:
 def test_examples_are_a_dataset(name: str) -> None:
     if name == "with lengths":
         tokens = torch.tensor([[1, 2, 0], [4, 0, 0], [6, 7, 0], [7, 8, 9]])  # the longest is in no batch of the others
-        test = Split(tokens, torch.arange(4), {}, trimmed, torch.tensor([2, 1, 2, 3]))
+        test = Split(tokens, torch.arange(4), {}, torch.Tensor.long, torch.tensor([2, 1, 2, 3]))
     else:
         test = examples(name, "test")
     batch = next(iter(DataLoader(test, batch_size=3)))  # type: ignore[arg-type]
@@ -175,7 +174,7 @@ def test_every_trained_network_describes_its_inputs_and_outputs() -> None:
     for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
         assert bool(task.input_description) != bool(task.vocabulary), name  # a tokenizer reads text
-        named = task.target == "class" and task.family != "babi"  # where a class is a word of the tokenizer's
+        named = task.target != "value" and task.family != "babi"  # where a class is a word of the tokenizer's
         assert bool(task.classes) == named, name
 
 
@@ -216,7 +215,7 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
         dataset = registry.find(name).dataset
         if dataset.folder is None or dataset.hub:  # generated or on the Hub, so a card need not feed zeros
             assert names["x"].any()
-        outputs = names["logits" if registry.find(name).task.target == "class" else "values"]
+        outputs = names["values" if registry.find(name).task.target == "value" else "logits"]
         assert len(outputs) == (8 if registry.find(name).task.input_description else len(names["lengths"]))
 
 

@@ -491,7 +491,7 @@ def test_words_without_a_vector_deviate_as_those_with_one_do():
     entry = registry.find(NAME)
     network = build(entry.config, device="cpu")
     drawn = network.embedding.weight.detach().clone()
-    task_data(entry.task, entry.dataset).attach_tokenizer(network)
+    task_data(entry.task, entry.dataset).prepare_network(network)
     at, found = network.tokenizer.tokens, network.embedding.weight
     known = found[[at[word] for word in ("the", "raven", "old", "monster", "wept") if word in at]]
     torch.testing.assert_close(found[at["dark"]], drawn[at["dark"]] * known.std())
@@ -539,12 +539,12 @@ def test_the_real_sentences():
     }
     known = registry.load_registry()
     for name, expected in sizes.items():
-        data = task_data(known.tasks[name], known.datasets[known.tasks[name].dataset])
+        data = task_data(known.all_tasks[name], known.datasets[known.all_tasks[name].dataset])
         assert tuple(len(data.split(part)) for part in ("train", "validation", "test")) == expected
         assert len(data.tokenizer) == 5_000
     network = build("gru-1x200-spooky", device="cpu")
-    data = task_data(known.tasks["spooky"], known.datasets["spooky"])
-    data.attach_tokenizer(network)
+    data = task_data(known.all_tasks["spooky"], known.datasets["spooky"])
+    data.prepare_network(network)
     the = network.embedding.weight[data.tokenizer.tokens["the"]]
     assert the[:3].tolist() == pytest.approx([-0.038194, -0.24487, 0.72812])
 
@@ -556,7 +556,7 @@ def test_what_the_registry_says_of_comments_that_are_in_two_parts():
     known = registry.load_registry()
     found, data = {}, known.datasets["jigsaw-parts"]
     for kind in ("", "-diluted", "-long", "-late", "-short"):
-        reader = task_data(known.tasks[f"toxic-parts{kind}"], data)
+        reader = task_data(known.all_tasks[f"toxic-parts{kind}"], data)
         trained, tested = ([tuple(row.tolist()) for row in reader.split(name).raw] for name in ("train", "test"))
         seen = set(trained)
         found[kind] = sum(row in seen for row in tested), len(tested)

@@ -16,7 +16,7 @@ from zoo import list_models, registry, spec
 from zoo.cells import CELLS
 from zoo.errors import RegistryError, UnknownNameError, ZooError
 from zoo.registry import reader
-from zoo.registry.schema import Architecture, Config, Interface, Recipe
+from zoo.registry.schema import Architecture, Config, Interface, Recipe, Reported
 from zoo.utils import paths
 
 # Table 3 of "Gating revisited": layers; vRNN, LSTM, LSTM with only the forget gate, RHN, STAR on MNIST, then on pMNIST
@@ -731,7 +731,7 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
 
 @pytest.mark.parametrize(("extra", "words"), [
     ("classes: [a]", "1 class names do not fit 10 outputs"),
-    ("target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]", "'classes' name the outputs of target 'class' only"),
+    ("target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]", "'classes' name the outputs of targets 'class' and 'binary' only"),
 ])  # fmt: skip
 def test_classes_that_are_not_the_outputs(tmp_path, extra, words):
     text = edited("    outputs: 10\n", f"    outputs: 10\n    {extra}\n").replace("  t:\n", "  t:  # HERE\n")
@@ -901,3 +901,15 @@ def test_a_huge_grid_is_refused(tmp_path):
         "layers: [1]\n    units: [3]\n    task: [t]", f"layers: {numbers}\n    units: {numbers}\n    task: [t, t, t]"
     )
     assert "6,144 models; a grid has at most 5,000" in refusal(tmp_path, text)
+
+
+def test_a_figure_is_an_accuracy_or_a_likelihood():
+    accuracy = Reported(paper="p", table="T", percent=98.5)
+    likelihood = Reported(paper="p", table="T", nats=8.45)
+    assert [(figure.value, figure.text) for figure in (accuracy, likelihood)] == [
+        (0.985, "98.5 %"),
+        (8.45, "8.45 nats"),
+    ]
+    for both_or_none in ({}, {"percent": 98.5, "nats": 8.45}):
+        with pytest.raises(ValidationError, match="give one of the two"):
+            Reported(paper="p", table="T", **both_or_none)

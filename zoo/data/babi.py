@@ -14,7 +14,6 @@ from ..errors import DataError
 from ..networks.network import Network
 from .base import Split, SplitName, TaskData
 from .originals import read_verified
-from .text import trimmed
 
 LAYOUTS = (
     "qa1-single-supporting-fact", "qa2-two-supporting-facts", "qa3-three-supporting-facts", "qa4-two-arg-relations",
@@ -75,9 +74,9 @@ class Babi(TaskData):
         tokens, lengths = self.tokenizer.batch_pairs([(q.story, q.question) for q in selected])
         answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in selected])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}
-        return Split(tokens.short(), answers, digests, trimmed, lengths)
+        return Split(tokens.short(), answers, digests, torch.Tensor.long, lengths)
 
-    def attach_tokenizer(self, network: Network) -> None:
+    def prepare_network(self, network: Network) -> None:
         """Give the network its tokenizer."""
         network.tokenizer = self.tokenizer
 

@@ -30,8 +30,8 @@ class Split:
     raw: Tensor
     """(n, ...), any dtype."""
     targets: Tensor
-    """Classes, (n,), or (n, time) with IGNORED at steps without a target; or values, (n, outputs) or (n, time, outputs),
-    with NaN where there is no target."""
+    """Classes, (n,), or (n, time) with IGNORED at steps without a target; values, (n, outputs) or (n, time, outputs), with
+    NaN where there is no target; or binary, the same shapes of 0 and 1 in int8, with IGNORED at steps without a target."""
     digests: dict[str, str]
     """sha256 of each original file that the split comes from."""
     prepare: Callable[[Tensor], Tensor] = lambda raw: raw
@@ -40,6 +40,8 @@ class Split:
     """(n,), or (n, 2) of story and question."""
     image: tuple[int, int] | None = None
     """(height, width) if the raw examples are images, (n, height * width)."""
+    per_step: bool = False
+    """True if sequences of different lengths have a target at every step."""
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -55,7 +57,7 @@ class Split:
         if lengths is None:
             return x[0], y[0]
         padding = x.new_zeros(max(0, self._longest - x.shape[1]), *x.shape[2:])
-        return torch.cat([x[0], padding]), y[0], lengths[0]
+        return torch.cat([x[0], padding]), self.targets[index] if self.per_step else y[0], lengths[0]
 
     @cached_property
     def _longest(self) -> int:
@@ -71,12 +73,15 @@ class Split:
         augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
         """
         lengths = None if self.lengths is None else self.lengths[indices].to(device)
-        raw = self.raw[indices]
+        raw, y = self.raw[indices], self.targets[indices]
+        if lengths is not None:  # cut to the longest of the batch
+            longest = int(lengths.reshape(len(raw), -1).sum(1).max())
+            raw, y = raw[:, :longest], y[:, :longest] if self.per_step else y
         if augment is not None and augment.augments:
             if self.image is None:
                 raise RequestError("Only images can be augmented, and these examples are not images.")
             raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
-        return self.prepare(raw.to(device)), self.targets[indices].to(device), lengths
+        return self.prepare(raw.to(device)), y.to(device), lengths
 
 
 class TaskData(ABC):
@@ -97,8 +102,8 @@ class TaskData(ABC):
         """What turns text into x; None if the data are not text."""
         return None
 
-    def attach_tokenizer(self, network: Network) -> None:  # noqa: B027
-        """Give a fresh network what it needs of the data before training: its tokenizer and pretrained vectors, for text."""
+    def prepare_network(self, network: Network) -> None:  # noqa: B027
+        """Give a fresh network what it takes from the data before training: its tokenizer and pretrained vectors, for text."""
 
     def split(self, name: SplitName) -> Split:
         """Read and verify a split.

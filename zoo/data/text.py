@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import registry
-from ..checkpoints.tokenizer import PADDING, RESERVED, Tokenizer, split_words
+from ..checkpoints.tokenizer import RESERVED, Tokenizer, split_words
 from ..errors import DataError
 from ..networks.network import Network
 from ..registry.schema import Dataset
@@ -64,9 +64,9 @@ class Text(TaskData):
         tokens, lengths = self.tokenizer.batch([e.words for e in examples])
         tokens = self.masked(tokens, lengths).short()
         labels = torch.tensor([e.label for e in examples])
-        return Split(tokens, labels, dict(self.dataset.sha256), trimmed, lengths)
+        return Split(tokens, labels, dict(self.dataset.sha256), Tensor.long, lengths)
 
-    def attach_tokenizer(self, network: Network) -> None:
+    def prepare_network(self, network: Network) -> None:
         """Give the network its tokenizer, and its embedding the pretrained vectors.
 
         A word without a pretrained vector keeps its random one, scaled to the standard deviation of the pretrained ones.
@@ -80,11 +80,6 @@ class Text(TaskData):
         with torch.no_grad():
             network.embedding.weight *= pretrained.std()
             network.embedding.weight[[self.tokenizer.tokens[word] for word in known]] = pretrained
-
-
-def trimmed(raw: Tensor) -> Tensor:
-    """Turn tokens, (batch, time), into int64, cut to the longest text of the batch."""
-    return raw[:, : int((raw != PADDING).sum(1).max())].long()
 
 
 def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tensor]:

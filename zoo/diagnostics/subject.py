@@ -133,7 +133,7 @@ def sample(
         task = task_of(config, outputs=needs == "labels")
         data = task_data(task, registry.load_registry().datasets[task.dataset])
         if weights == "untrained":
-            data.attach_tokenizer(network)
+            data.prepare_network(network)
         split = data.split("test")
         x, y, lengths = split.batch(torch.arange(min(examples, len(split))), network.device)
         if steps is not None:
@@ -185,7 +185,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
     entry = registry.find(name)
     data = task_data(entry.task, entry.dataset)
     network = build(config, device="cpu", seed=seed)
-    data.attach_tokenizer(network)
+    data.prepare_network(network)
     changes = {"seed": seed, **({} if epochs is None else {"epochs": epochs})}
     return [network, data.split("train"), entry.recipe_with(changes), entry.task.target]
 

@@ -61,8 +61,8 @@ def summary(entry: Entry, recorded: Results, count: Counts) -> str:
     if (training := recorded.training) and training.recipe.settings != entry.recipe.settings:
         rows += [("trained by", f"{training.recipe_name}: {recipe_text(training.recipe)}")]
     for r in entry.model.reported:
-        note = "" if r.percent else " (the paper does not explain it)"
-        rows += [("reported", f"{r.percent:g} %{note}, {source(r, entry.papers[r.paper])}")]
+        note = "" if r.value else " (the paper does not explain it)"
+        rows += [("reported", f"{r.text}{note}, {source(r, entry.papers[r.paper])}")]
     rows += [("measured", f"{value_text(e)} on {e.n:,} {e.split} examples") for e in recorded.evaluations]
     rows += [("weights", _weights_text(entry, recorded))]
     width = max(len(key) for key, _ in rows)
@@ -139,7 +139,7 @@ def _usage(entry: Entry) -> str:
 
 def _call(entry: Entry) -> str:
     """Return Python code that calls the network: on real input where everybody has some."""
-    task, outputs = entry.task, "logits" if entry.task.target == "class" else "values"
+    task, outputs = entry.task, "values" if entry.task.target == "value" else "logits"
     shape = ", ".join(map(str, (8, *task.example)))
     if task.vocabulary and not entry.weights:  # the words come with the weights
         lengths = f", torch.tensor([[{task.steps - 1}, 1]] * 8)" if task.form == "question" else ""
@@ -206,7 +206,7 @@ def _embedding_text(spec: Embedding | None) -> str:
 
 
 def _figures(entry: Entry, recorded: Results) -> str:
-    rows = [("reported", f"{r.percent:g} %", source(r, entry.papers[r.paper])) for r in entry.model.reported]
+    rows = [("reported", r.text, source(r, entry.papers[r.paper])) for r in entry.model.reported]
     for e in recorded.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))

@@ -136,10 +136,7 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
         model=name, kind=_kind(spec), layers=spec.layers, units=spec.units, task=spec.task, task_title=task.title,
         dataset=task.dataset, metric=metric, stand_in=entry.dataset.proxy_for,
     )  # fmt: skip
-    reported = [
-        replace(row, paper=f.paper, table=f.table, reported=round(f.percent / 100, 10), split=f.split)
-        for f in spec.reported
-    ]
+    reported = [replace(row, paper=f.paper, table=f.table, reported=f.value, split=f.split) for f in spec.reported]
     rows = [_measured(row, entry, recorded) for row in reported or [replace(row, split="test")]]
     return [row for row in rows if row.paper or row.runs]
 

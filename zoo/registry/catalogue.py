@@ -79,7 +79,7 @@ def build_index() -> lock.Index:
     rows = {
         name: lock.IndexedModel(
             cell=model.cell, task=model.task, target=tasks[model.task].target,
-            reported_percent=tuple(figure.percent for figure in model.reported), reported_text=model.reported_text,
+            reported_percent=tuple(f.percent for f in model.reported if f.percent is not None), reported_text=model.reported_text,
         )
         for name, model in models().items()
     }  # fmt: skip

@@ -1,11 +1,12 @@
-"""Targets of tasks, a class or a value, with the loss and the metric of each, in one table. No torch."""
+"""Targets of tasks, with the loss and the metric of each kind, in one table. No torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Target = Literal["class", "value"]
-Metric = Literal["accuracy", "mse"]
+Target = Literal["class", "value", "binary"]
+"""A class; real values; or several outputs of which each is on or off, such as the notes of a chord."""
+Metric = Literal["accuracy", "mse", "nll"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,15 @@ TARGETS: dict[Target, Measure] = {
     "class": Measure("accuracy", "accuracy", "cross-entropy in nats", lambda value: 1e-3, ".2f", 100.0, " %"),
     "value": Measure(
         "mse", "mean squared error", "squared error", lambda value: 0.01 * value, ".3g", higher_is_better=False
+    ),
+    "binary": Measure(
+        "nll",
+        "negative log-likelihood a step",
+        "cross-entropy in nats, summed over the outputs of a step",
+        lambda value: 1e-3 * value,
+        ".3f",
+        unit=" nats",
+        higher_is_better=False,
     ),
 }
 METRICS: dict[Metric, Measure] = {measure.metric: measure for measure in TARGETS.values()}

@@ -189,7 +189,7 @@ def measure(
 def score(
     target: Target,
     outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
-    targets: Tensor,  # classes: (batch,) or (batch, time), IGNORED where there is none; values: as outputs, NaN likewise
+    targets: Tensor,  # classes: (batch,) or (batch, time); values and binary: as outputs; zoo.data.base.Split has the rest
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return three sums over the targets that count, as scalars: the loss, the metric, and the number of targets."""
     if target == "class":
@@ -197,6 +197,10 @@ def score(
         counted = classes != IGNORED
         loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
         return loss, ((logits.argmax(-1) == classes) & counted).sum().float(), counted.sum().float()
+    if target == "binary":
+        counted = targets[..., 0] != IGNORED
+        loss = F.binary_cross_entropy_with_logits(outputs[counted].float(), targets[counted].float(), reduction="sum")
+        return loss, loss.detach(), counted.sum().float()
     predicted, values = outputs.flatten(0, -2).float(), targets.flatten(0, -2)
     counted = ~values.isnan()
     loss = torch.where(counted, predicted - values.nan_to_num(), 0).square().sum()

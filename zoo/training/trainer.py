@@ -135,7 +135,7 @@ class TrainingRun:
         self.devices = device_name(self.device)
         self.earlier_seconds = 0.0  # training time of the processes that worked on the run before this one
         self.began = time.monotonic()
-        data.attach_tokenizer(self.network)
+        data.prepare_network(self.network)
         self.record_diagnostics()  # a recorder that refuses the network does so now, not after an epoch
 
     # from step to step

@@ -17,6 +17,7 @@ TASKS: dict[str, str] = {
     "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",
+    "music": "music.Music",
     "nmnist": "video.NMNIST",
     "pima": "tables.Pima",
     "sits": "sits.Sits",
@@ -132,15 +133,17 @@ class Task(Shapes):
     dataset: Key
     layout: Key  # how the family makes a sequence of an example; each family has its own words
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
-    classes: Seq[Text] = ()  # names of the classes in the order of the outputs; empty if unknown
+    classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
     pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
     """The Hub's name for this kind of task."""
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
-        if self.classes and self.target != "class":
-            yield "'classes' name the outputs of target 'class' only"
+        if self.classes and self.target == "value":
+            yield "'classes' name the outputs of targets 'class' and 'binary' only"
+        if self.target == "binary" and self.readout != "every":
+            yield "target 'binary' needs readout 'every'"
         if self.classes and len(self.classes) != self.outputs:
             yield f"{len(self.classes)} class names do not fit {self.outputs} outputs"
 
@@ -152,6 +155,6 @@ class Task(Shapes):
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        kind = "classes" if self.target == "class" else "value" if self.outputs == 1 else "values"
-        outputs = f"{self.outputs} {kind}"
+        kind = {"class": "classes", "value": "values", "binary": "probabilities"}[self.target]
+        outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"

@@ -1,13 +1,14 @@
 """Models and grids of models, the figures that papers report of them, studies, and the whole registry."""
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
 from ...cells import cell_row
-from .base import Commit, Count, Key, Layers, Percent, Rate, Repo, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text
 from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
 from .faults import all_faults, fault, refusal
@@ -25,10 +26,26 @@ class Reported(Spec):
 
     paper: Key
     table: Text
-    percent: Percent
+    percent: Percent | None = None
     """Accuracy in percent, as printed."""
+    nats: Positive | None = None
+    """Negative log-likelihood in nats, as printed, in place of an accuracy."""
     split: Literal["train", "test"] = "test"
     """The split that the paper measured on."""
+
+    def _problems(self) -> Iterator[str]:
+        if (self.percent is None) == (self.nats is None):
+            yield "a figure is either an accuracy, 'percent', or a likelihood, 'nats'; give one of the two"
+
+    @property
+    def value(self) -> float:
+        """The figure in the unit of results.json, where an accuracy is a fraction."""
+        return round(self.percent / 100, 10) if self.nats is None else self.nats  # type: ignore[operator]
+
+    @property
+    def text(self) -> str:
+        """The figure with its unit, as printed."""
+        return f"{self.percent:g} %" if self.nats is None else f"{self.nats:g} nats"
 
 
 FileName = Annotated[str, Field(pattern=r"^(model\.safetensors|config\.json|vocabulary\.txt|check\.safetensors)$")]
@@ -96,7 +113,7 @@ class Model(Architecture):
     @property
     def reported_text(self) -> str | None:
         """The figures reported on the test set as text, equal ones once; None if there are none."""
-        return ", ".join(dict.fromkeys(f"{r.percent:g} %" for r in self.reported if r.split == "test")) or None
+        return ", ".join(dict.fromkeys(r.text for r in self.reported if r.split == "test")) or None
 
 
 class ReportedTable(Spec):
