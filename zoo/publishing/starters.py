@@ -10,7 +10,7 @@ STARTERS = (
 """A good model of every task family that has weights."""
 PICTURE = "lattice.png"
 """The picture on a card."""
-MAX_BYTES = 3_000_000
+MAX_BYTES = 1_500_000
 """Weights that a wheel carries although the Hub has them: those of STARTERS up to this size, so that it stays below 10 MB."""
 
 
