@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share, and the completion of model names."""
+"""The arguments and options that several verbs share, and the completion of model names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ def is_pattern(name: str) -> bool:
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """Return the models with weights that match the patterns in `names`, and the names that are no patterns, each once.
+    """Return the models with weights that match the patterns in `names`, and the other `names` unchanged, each once.
 
     Raises UnknownNameError for an unknown name and for a pattern that matches no model, RequestError for a pattern
     that matches only models without weights, and the errors of Reference.parse.

@@ -33,9 +33,9 @@ def list_(
     pattern: Pattern = "*",
     task: TaskOption = None,
     cell: CellOption = None,
-    pretrained: Annotated[bool | None, Option(help="Only models with weights, or only those without.")] = None,
+    pretrained: Annotated[bool | None, Option(help="Only models with weights, or only models without.")] = None,
     sort: Annotated[Sorting, Option(help="Best, smallest or fastest (fewest multiply-adds) first.")] = Sorting.name,
-    cells: Annotated[bool, Option("--cells", help="List the cells that models are made of instead.")] = False,
+    cells: Annotated[bool, Option("--cells", help="List the cells instead of the models.")] = False,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",
     timeout: Timeout = None,
@@ -49,7 +49,7 @@ def list_(
         return
     if cells:
         if task or cell or pretrained is not None or sort != Sorting.name:
-            raise RequestError("--cells can be combined with a pattern of cells only: leave the other options out.")
+            raise RequestError("--cells can be combined only with a pattern of cells: leave the other options out.")
         _list_cells(pattern, as_json)
         return
     models = _sorted(_matches(pattern, task, cell, pretrained), sort)
@@ -59,7 +59,7 @@ def list_(
 
 
 def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, costs: bool = False) -> None:
-    """Print a row for each model. costs: also print the multiply-adds of each."""
+    """Print a row for each model. costs: also print its multiply-adds."""
     header = ("NAME", "TASK", "PARAMETERS", *(["MULTIPLY-ADDS"] if costs else []), "MEASURED", "REPORTED", "WEIGHTS")
     rows, table = [], []
     for name, model in models:
@@ -123,7 +123,7 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
     for pattern in patterns:
         matches = fnmatch.filter(models, pattern)
         if not matches:
-            raise UnknownNameError("model", pattern, models, "`rnnzoo list` shows them all.")
+            raise UnknownNameError("model", pattern, models, "`rnnzoo list` shows every model.")
         names |= dict.fromkeys(matches)
     return [(name, models[name]) for name in names]
 
@@ -183,12 +183,12 @@ def compare(
     task: TaskOption = None,
     cell: CellOption = None,
     paper: Annotated[str | None, Option(help="Only figures of this paper (a key of registry.yaml).")] = None,
-    measured: Annotated[bool, Option("--measured/--all", help="Only measured models, or all with a figure.")] = False,
+    measured: Annotated[bool, Option("--measured/--all", help="Only measured models, or all models.")] = False,
     runs: Annotated[Path | None, Option(help="Use the runs in this folder instead of the published results.")] = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare papers' figures with the measured ones, or two or more models with each other.
+    """Compare papers' figures with measured figures, or several models with one another.
 
     One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, a cell,
     --measured and --runs, figures of networks that only the literature has stand at the end.

@@ -23,7 +23,10 @@ Description = tuple[dict[str, Any], str]
 
 
 def describe(reference: Reference, timeout: float | None) -> Description:
-    """Describe the checkpoint that `reference` names. timeout: seconds to keep trying while the Hub fails."""
+    """Return the data and the text about the checkpoint that `reference` names.
+
+    timeout: seconds to keep trying while the Hub fails.
+    """
     if reference.repo is not None:
         from zoo.checkpoints.hub import browse
 

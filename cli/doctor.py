@@ -31,7 +31,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. missing: an optional part or a faster alternative is absent. broken: a part fails."""
+    """The result of one check. Status "missing": an optional part or a faster alternative is absent; "broken": a part fails."""
 
     what: str
     found: str

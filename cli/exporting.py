@@ -1,4 +1,4 @@
-"""`rnnzoo export`: networks as files for other runtimes."""
+"""`rnnzoo export`: writes networks as files for other runtimes."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -14,7 +14,7 @@ from .output import columns, dumped, emit, say
 
 
 class GraphChoice(StrEnum):
-    """The graphs of a network, and both of them."""
+    """Which graph of a network to export: one of the two, or both."""
 
     sequence = "sequence"
     step = "step"
@@ -29,25 +29,25 @@ def export(
     format: Annotated[str, Option("--format", help="pt2, onnx, openvino, executorch, c or wasm.")] = "onnx",
     graph: Annotated[
         GraphChoice | None,
-        Option(help="A whole sequence, one step with explicit states, or both (default: what the format can hold)."),
+        Option(
+            help="A whole sequence, one step with explicit states, or both (default: all that the format supports)."
+        ),
     ] = None,
     opset: Annotated[int | None, Option(help="Version of ONNX's operators (default: 20).", metavar="N")] = None,
     quantize: Annotated[str | None, Option(help="int8: store 8-bit weights, with a scale for each row.")] = None,
-    out: Annotated[Path | None, Option(help="Folder of the files (default: this one).")] = None,
+    out: Annotated[Path | None, Option(help="Folder to write to (default: the current one).")] = None,
     list_: Annotated[
         bool,
-        Option(
-            "--list", help="Print which formats can hold which models (NAME may be a pattern), and what was measured."
-        ),
+        Option("--list", help="Print which formats support which models, with measurements (NAME may be a pattern)."),
     ] = False,
     pin: Annotated[
         bool, Option("--pin", help="Write to cards/NAME and pin the files, so that a push carries them (maintainers).")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for another runtime, and run it there before anybody gets it.
+    """Write a model as files for another runtime, and check the files in that runtime.
 
-    The files are NAME.EXTENSION, NAME.step.EXTENSION and, of a model that reads text, NAME.vocabulary.txt.
+    The files are NAME.EXTENSION, NAME.step.EXTENSION and, for a model that reads text, NAME.vocabulary.txt.
     """
     if list_:
         data = matrix(name or "*")
@@ -78,7 +78,7 @@ def export(
 
 
 def matrix(pattern: str) -> list[dict[str, Any]]:
-    """Return, for every model with weights that matches, what each format can hold, with what was measured of it.
+    """Return a row for each matching model with weights: the graphs that each format can hold, and their measurements.
 
     Raises UnknownNameError if no model with weights matches.
     """

@@ -20,12 +20,10 @@ app = Typer(help="List and clean rnnzoo's models in the Hub cache.", no_args_is_
 
 def pull(
     names: Annotated[list[str], model_argument("Models' names, patterns, hf://org/name or hf://org/name@revision.")],
-    revision: Annotated[str | None, Option(help="Branch, tag or commit, unverified (default: the pin).")] = None,
-    sha256: Annotated[
-        str | None, Option(metavar="HEX", help="Refuse other weights than those with this digest.")
-    ] = None,
+    revision: Annotated[str | None, Option(help="Branch, tag or commit, unverified (default: the pinned one).")] = None,
+    sha256: Annotated[str | None, Option(metavar="HEX", help="Refuse weights without this SHA-256 digest.")] = None,
     force: Annotated[bool, Option("--force", help="Download again; overwrite files in the --to folder.")] = False,
-    to: Annotated[Path | None, Option(help="Also copy the files to this folder; several go to TO/NAME.")] = None,
+    to: Annotated[Path | None, Option(help="Also copy the files to this folder; several models go to TO/NAME.")] = None,
     offline: Annotated[bool, Option("--offline", help="Make no request, as with HF_HUB_OFFLINE=1.")] = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -36,7 +34,9 @@ def pull(
 
     models, several = expand(names), len(names) > 1 or is_pattern(names[0])
     if sha256 is not None and (several or not re.fullmatch("[0-9a-fA-F]{64}", sha256)):
-        raise RequestError("--sha256 takes the 64 hexadecimal digits of one model's weights.")
+        raise RequestError(
+            "--sha256 takes the SHA-256 digest of the weights, 64 hexadecimal digits, and works with one model only."
+        )
     digest = None if sha256 is None else sha256.lower()
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
@@ -59,7 +59,7 @@ def pull(
         })  # fmt: skip
     emit(rows if several else rows[0], as_json, "\n".join(path for row in rows for path in row["files"].values()))
     if failed:
-        raise CheckpointError(f"{len(failed)} of {len(models)} could not be pulled: {', '.join(failed)}.")
+        raise CheckpointError(f"{len(failed)} of {len(models)} models could not be pulled: {', '.join(failed)}.")
 
 
 def whoami(timeout: Timeout = None, as_json: AsJson = False) -> None:
@@ -70,7 +70,7 @@ def whoami(timeout: Timeout = None, as_json: AsJson = False) -> None:
     rows = [("endpoint", who.endpoint), ("name", who.name), ("organisations", ", ".join(who.orgs)), ("role", who.role)]
     emit({**asdict(who), "may_write": who.may_write}, as_json, columns(("", ""), rows).lstrip("\n"))
     if not who.may_write:
-        say("This token can only read, so it cannot push. Make one with write access: hf auth login")
+        say("This token can only read, so it cannot push. Use a token with write access: hf auth login")
         raise Exit(1)
 
 
@@ -101,7 +101,9 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("gc", hidden=True)  # the former name
 @app.command("prune")
 def prune(
-    older_than: Annotated[float, Option(min=0.0, metavar="HOURS", help="Keep files written within these hours.")] = 1.0,
+    older_than: Annotated[
+        float, Option(min=0.0, metavar="HOURS", help="Keep files written in the last HOURS hours.")
+    ] = 1.0,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`rnnzoo inspect`: explain why a network trains or does not, by one of the analyses of zoo.diagnostics."""
+"""`rnnzoo inspect`: explains why a network trains or does not, by one of the analyses of zoo.diagnostics."""
 
 from typing import Annotated, Any
 
@@ -40,7 +40,8 @@ def inspect(
     given = {"--runs": runs, "--steps": steps, "--examples": examples, "--untrained": untrained or None}
     allowed = ("--runs", "--steps") if chosen == "lattice" else OPTIONS[row.needs]
     if unused := [option for option, value in given.items() if value is not None and option not in allowed]:
-        raise RequestError(f"The analysis {chosen!r} does not use {' and '.join(unused)}. Leave it out.")
+        pronoun = "it" if len(unused) == 1 else "them"
+        raise RequestError(f"The analysis {chosen!r} does not use {' and '.join(unused)}. Leave {pronoun} out.")
     from zoo.diagnostics import subject
 
     if plot is not None:

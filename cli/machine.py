@@ -1,4 +1,4 @@
-"""`rnnzoo bench`: the speed of a model on this machine, beside other libraries. benchmarks/ also uses these functions."""
+"""`rnnzoo bench`: compares the speed of a model on this machine with other libraries. benchmarks/ uses these functions too."""
 
 import time
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 def bench(
     name: Name,
-    against: Annotated[str | None, Option(help="torch,torchrecurrent or none (default: installed peers).")] = None,
-    unflushed: Annotated[bool, Option("--unflushed", help="Also time peers that keep denormal numbers; slow.")] = False,
+    against: Annotated[str | None, Option(help="torch,torchrecurrent or none (default: those installed).")] = None,
+    unflushed: Annotated[bool, Option("--unflushed", help="Also time them with denormal numbers kept; slow.")] = False,
     bf16: Annotated[bool, Option("--bf16", help="Also time all but the plain scan in bfloat16 autocast.")] = False,
     batch_size: Annotated[int, number("Sequences per batch.")] = 100,
-    rounds: Annotated[int, number("Repetitions after a warm-up. The median counts.")] = 3,
+    rounds: Annotated[int, number("Rounds after a warm-up. Times are medians over them.")] = 3,
     threads: Annotated[int | None, number("CPU threads (default: torch's choice).")] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a model beside torch and torchrecurrent: seconds, their ratio to rnnzoo's, and peak memory.
+    """Compare the speed of a model with torch and torchrecurrent: seconds, their ratio to rnnzoo's, and peak memory.
 
-    The passes are forward, forward + backward, and a streamed step. Without --unflushed, all peers flush denormal
+    The passes are forward, forward + backward, and a streamed step. Without --unflushed, the other libraries flush denormal
     numbers to zero, as rnnzoo does.
     """
     entry = registry.find(name)  # before torch is imported
@@ -62,7 +62,7 @@ def bench(
 
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
-    """Return the contenders in bfloat16. Leave out the peers that torch cannot run so on `device`, and print their names."""
+    """Return the contenders in bfloat16, without the peers that torch cannot run in bfloat16 on `device`; print their names."""
     from zoo.diagnostics import benchmark
 
     runnable = []

@@ -1,4 +1,4 @@
-"""`rnnzoo train PATTERN`: train many models, each in a process of its own, on this machine or on a Ray cluster."""
+"""`rnnzoo train PATTERN`: trains many models, each in a process of its own, on this machine or on a Ray cluster."""
 
 import os
 import re
@@ -33,13 +33,16 @@ class Resources(NamedTuple):
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds that "0-4" or "0,3,7-9" names, each once. Raises RequestError for other texts and for over 1,000."""
+    """Return the seeds in a text such as "0-4" or "0,3,7-9", each once.
+
+    Raises RequestError for other texts, and for more than 1,000 seeds.
+    """
     seeds: list[int] = []
     for part in text.split(","):
         spelt = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         first, last = (int(spelt[1]), int(spelt[2] or spelt[1])) if spelt else (1, 0)
         if last < first or len(seeds) + last - first >= 1000:
-            raise RequestError(f"--seeds is {text!r}; it looks like 0-4 or 0,3,7, and names at most 1,000 seeds.")
+            raise RequestError(f"--seeds is {text!r}; give at most 1,000 seeds, such as 0-4 or 0,3,7.")
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 
@@ -48,9 +51,9 @@ def train(
     pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, resources: Resources,
     as_json: bool, seeds: Sequence[int] = (),
 ) -> None:  # fmt: skip
-    """Train every matching model that is not finished into out/NAME, or once for each seed into out/NAME/seed-N.
+    """Train every matching model in out/NAME or, once for each seed, in out/NAME/seed-N. Finished runs are skipped.
 
-    Raises TrainingError at the end if any run failed.
+    Raises TrainingError at the end if a run failed.
     """
     names = registry.list_models(pattern)
     if not names:
@@ -124,5 +127,5 @@ def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> No
     if failed := [name for name, state in states.items() if state.phase == "failed"]:
         raise TrainingError(
             f"{len(failed)} of {len(states)} runs failed: {', '.join(failed)}. "
-            f"{out}/NAME/{jobs.LOG} says why; the same command tries them again."
+            f"The reasons are in {out}/NAME/{jobs.LOG}. The same command tries the failed runs again."
         )

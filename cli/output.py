@@ -42,7 +42,7 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 
 
 def emit_error(error: Exception, text: str) -> None:
-    """Print an error as JSON, unless data were printed, which then say what failed: stdout has one document."""
+    """Print an error as JSON, unless JSON was printed already: stdout must be a single document."""
     if not _printed["json"]:
         emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
 
@@ -62,7 +62,7 @@ def say(text: str) -> None:
 
 
 def ask(question: str) -> bool:
-    """Return the answer to a question on stderr; False without a terminal to answer it."""
+    """Ask a yes-or-no question on stderr, and return the answer; return False if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     sys.stderr.write(f"{redact(question)} [y/N] ")
@@ -87,7 +87,7 @@ def dumped(models: Iterable[Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Bar]:
-    """Show a progress bar on stderr if stderr is a terminal, else print a message every MESSAGE_SECONDS."""
+    """Yield a Bar: a progress bar if stderr is a terminal, else messages every MESSAGE_SECONDS."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 
@@ -117,10 +117,10 @@ def progress(title: str) -> Iterator[Bar]:
 
 @contextmanager
 def board(title: str) -> Iterator[Board]:
-    """Show several runs on stderr.
+    """Show several runs on stderr, and yield the function that updates them.
 
-    A terminal shows a live table of the runs that are running or failed. Otherwise, a message is printed when the phase
-    of a run changes, and one every MESSAGE_SECONDS about each running run.
+    A terminal shows a live table of the runs that are running or failed. Without a terminal, a message is printed when the
+    phase of a run changes, and every MESSAGE_SECONDS for each running run.
     """
     if not sys.stderr.isatty():
         printed: dict[str, tuple[str, float]] = {}

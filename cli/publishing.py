@@ -1,4 +1,4 @@
-"""`rnnzoo push`, `verify`, `card`, `release` and `init`: the verbs of those who publish models."""
+"""`rnnzoo push`, `verify`, `card`, `release` and `init`: the verbs for publishing models."""
 
 import shlex
 from dataclasses import asdict
@@ -45,7 +45,7 @@ def verify(
     names: Annotated[list[str] | None, model_argument("Models' names, or patterns such as 'star-*'.")] = None,
     every: Annotated[bool, Option("--all", help="Verify every model with weights.")] = False,
     metrics: Annotated[bool, Option("--metrics", help="Measure the recorded figures again.")] = False,
-    remote: Annotated[bool, Option("--remote", help="Compare the pinned commits on the Hub, too.")] = False,
+    remote: Annotated[bool, Option("--remote", help="Compare the files on the Hub with the pins, too.")] = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +57,7 @@ def verify(
     models = expand(names or ["*"])
     if without := [name for name in models if registry.find(name).weights is None]:
         raise CheckpointError(
-            f"These have no weights to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
+            f"Without weights there is nothing to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
         )
     rows = []
     for name in models:
@@ -66,7 +66,7 @@ def verify(
     table = [(r.name, check.what, "ok" if check.ok else "FAILED", check.text) for r in rows for check in r.checks]
     emit([{**asdict(row), "ok": row.ok} for row in rows], as_json, columns(("NAME", "CHECK", "", "FOUND"), table))
     if failed := [row.name for row in rows if not row.ok]:
-        raise CheckpointError(f"{len(failed)} of {len(rows)} failed verification: {', '.join(failed)}.")
+        raise CheckpointError(f"{len(failed)} of {len(rows)} models failed verification: {', '.join(failed)}.")
 
 
 def card(
@@ -87,13 +87,13 @@ def card(
 
 def release(
     target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of registry.yaml.")],
-    results_only: Annotated[bool, Option("--results", help="Keep only the recorded results, not the weights.")] = False,
-    force: Annotated[bool, Option("--force", help="Replace a released run by another one without asking.")] = False,
+    results_only: Annotated[bool, Option("--results", help="Release only the results, not the weights.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace a released run by this run without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Publish a trained checkpoint, with its card, in cards/NAME and pin it in cards/lock.json; or pin a dataset's files.
 
-    For maintainers, and for a zoo of your own. Write ./NAME for a folder that is called like a dataset.
+    For maintainers, and for a zoo of your own. Write ./NAME for a folder that has the name of a dataset.
     """
     from zoo.checkpoints import results
     from zoo.publishing import release
@@ -101,7 +101,7 @@ def release(
 
     if target in registry.load_registry().datasets:
         if results_only:
-            raise RequestError(f"{target} is a dataset, and --results is for a training folder. Leave it out.")
+            raise RequestError(f"{target} is a dataset, but --results is for the folder of a run: leave out --results.")
         digests = release.lock_dataset(target)
         lines = "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items())
         emit({"dataset": target, "sha256": digests}, as_json, lines)
@@ -109,7 +109,7 @@ def release(
         return
     folder = Path(target)
     if (loss := release.replaced(folder)) and not force and not ask(f"{loss} Replace it?"):
-        raise RequestError(f"{loss} Nothing was changed. To replace it: --force")
+        raise RequestError(f"{loss} Nothing was changed. To replace the released run: --force")
     name = (release.release_results if results_only else release.release)(folder)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)

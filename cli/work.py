@@ -39,7 +39,7 @@ def evaluate(
     record: Annotated[bool, Option("--record", help="Store the result beside the checkpoint.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a checkpoint on real data, beside the figure that the paper reports."""
+    """Measure a checkpoint on its dataset, and show the figure that the paper reports."""
     from zoo.checkpoints.references import Reference
     from zoo.publishing import cards
     from zoo.training import evaluation
@@ -83,7 +83,7 @@ def predict(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a model read a file of yours: a drawn digit, a text, a table with a line for each time step."""
+    """Run a model on a file of yours: a drawn digit, a text, or a table with a line for each time step."""
     import torch
 
     from zoo import load
@@ -111,13 +111,13 @@ def predict(
 
 def train(
     name: Annotated[str, model_argument("A model's name, or a pattern such as 'star-*'.")],
-    out: Annotated[Path | None, Option(help="Folder of the run (default: runs/NAME); several go to OUT/NAME.")] = None,
+    out: Annotated[Path | None, Option(help="Folder of the run (default: runs/NAME); many go to OUT/NAME.")] = None,
     device: Device = None,
     epochs: Annotated[int | None, number("Epochs to train (default: the recipe's).")] = None,
     batch_size: Annotated[int | None, number("Examples per batch (default: the recipe's).")] = None,
     seed: Annotated[int | None, number("Seed of the run (default: the recipe's).", 0)] = None,
     seeds: Annotated[str | None, Option(help="Train once for each seed, such as 0-4, into OUT/NAME/seed-N.")] = None,
-    stop_after: Annotated[int | None, number("Stop after epoch N. The command without this option continues.")] = None,
+    stop_after: Annotated[int | None, number("Stop after epoch N. Without this option, the command continues.")] = None,
     jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
     threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
     ray: Annotated[str | None, Option(help="Ray cluster: its address, `auto`, or `local` to start one.")] = None,
@@ -135,12 +135,12 @@ def train(
     overrides: dict[str, Any] = {key: value for key, value in replacements.items() if value is not None}
     diagnostic_names = [part.strip() for part in diagnose.split(",") if part.strip()]
     if seeds is not None and seed is not None:
-        raise RequestError("--seed is one seed and --seeds are several: leave one out.")
+        raise RequestError("--seed and --seeds exclude each other: leave one of them out.")
     if jobs or ray or seeds is not None or is_pattern(name):
         from . import many
 
         if diagnostic_names:
-            raise RequestError("--diagnose works with one run only: leave it out.")
+            raise RequestError("--diagnose works with one run only: leave out --diagnose.")
         resources = many.Resources(jobs, threads_per_job, ray, gpus_per_job)
         chosen = () if seeds is None else many.parse_seeds(seeds)
         many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json, chosen)
@@ -180,7 +180,7 @@ def train(
 
 
 def _say_if_slow(device: str | None) -> None:
-    """Print a message if networks on this device have no fast scan because none was built. Raises RequestError."""
+    """Print a message if `device` is a CPU and no compiled scan was built. Raises RequestError for an unknown device."""
     from zoo.networks.base import resolve_device
     from zoo.networks.kernels import interface
 

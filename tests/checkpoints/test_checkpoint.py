@@ -204,14 +204,14 @@ def spoiled(value):
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"head.bias": None}, "head.bias is missing"),
-    ({"head.extra": torch.zeros(4)}, "head.extra is not of this architecture"),
+    ({"head.extra": torch.zeros(4)}, "head.extra does not belong to this architecture"),
     ({"head.bias": torch.zeros(5)}, r"head.bias is torch.float32 \(5,\) instead of torch.float32 \(4,\)"),
     ({"head.bias": torch.zeros(4, 1)}, r"head.bias is torch.float32 \(4, 1\) instead of"),
     ({"head.bias": torch.zeros(4).double()}, "head.bias is torch.float64 .* instead of torch.float32"),
     ({"head.bias": torch.zeros(4).bfloat16()}, "head.bias is torch.bfloat16 .* instead of torch.float32"),
     ({"head.bias": torch.zeros(4).int()}, "head.bias is torch.int32"),
-    ({"head.bias": spoiled(float("nan"))}, "head.bias has values that are not finite"),
-    ({"head.bias": spoiled(float("-inf"))}, "head.bias has values that are not finite"),
+    ({"head.bias": spoiled(float("nan"))}, "head.bias has values that are infinite or NaN"),
+    ({"head.bias": spoiled(float("-inf"))}, "head.bias has values that are infinite or NaN"),
 ])  # fmt: skip
 def test_tensors_that_do_not_fit(tmp_path, change, words):
     saved(tmp_path)
@@ -227,7 +227,7 @@ def test_of_many_problems_five_are_listed(tmp_path):
     saved(tmp_path)
     write_tensors(tmp_path / WEIGHTS, {"only.this": torch.zeros(1)})
     message = reason(tmp_path, "; and [0-9]+ more")
-    assert message.count("is missing") + message.count("is not of this") == 5
+    assert message.count("is missing") + message.count("does not belong to this") == 5
     shown = re.search("and ([0-9]+) more", message)
     assert 5 + int(shown[1]) == len(network().state_dict()) + 1
 
@@ -579,10 +579,12 @@ def test_a_damaged_package_is_named_when_the_hub_cannot_be_reached(home):
 def test_no_source_at_all(home, tmp_path):
     folder = saved(tmp_path / "gone")
     publish(home, folder, revision=None)
-    with pytest.raises(CheckpointError, match=f"{NAME}: no source has the pinned {WEIGHTS}, {CONFIG}: not found"):
+    with pytest.raises(
+        CheckpointError, match=f"{NAME}: no source has the pinned {WEIGHTS}, {CONFIG}: not on this machine"
+    ):
         load(NAME)
     publish(home, folder)
-    with pytest.raises(CheckpointError, match=f"this is offline.*rnnzoo pull {NAME}"):
+    with pytest.raises(CheckpointError, match=f"rnnzoo is offline.*rnnzoo pull {NAME}"):
         load(NAME)
 
 
@@ -602,13 +604,13 @@ def test_a_connection_that_breaks_off(home, tmp_path, monkeypatch, error):
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    (lambda c: c["architecture"].update(units=4), r"architecture\.units is 4 there and 3 in the registry"),
-    (lambda c: c["architecture"].update(options={"shift": 1.0}), r"architecture\.options is .* there"),
+    (lambda c: c["architecture"].update(units=4), r"architecture\.units is 4 in the file and 3 in the registry"),
+    (lambda c: c["architecture"].update(options={"shift": 1.0}), r"architecture\.options is .* in the file"),
     (lambda c: c["architecture"]["init"].update(gate_bias="chrono"), r"architecture\.init is "),
-    (lambda c: c["interface"].update(steps=10), r"interface\.steps is 10 there and 9 in the registry"),
-    (lambda c: c["interface"].update(mean=0.5), r"interface\.mean is 0\.5 there and 0\.0 in the registry"),
-    (lambda c: c.update(name=OTHER), f"name is '{OTHER}' there and '{NAME}' in the registry"),
-    (lambda c: c.update(task="u"), "task is 'u' there and 't' in the registry"),
+    (lambda c: c["interface"].update(steps=10), r"interface\.steps is 10 in the file and 9 in the registry"),
+    (lambda c: c["interface"].update(mean=0.5), r"interface\.mean is 0\.5 in the file and 0\.0 in the registry"),
+    (lambda c: c.update(name=OTHER), f"name is '{OTHER}' in the file and '{NAME}' in the registry"),
+    (lambda c: c.update(task="u"), "task is 'u' in the file and 't' in the registry"),
 ])  # fmt: skip
 def test_a_published_config_that_disagrees_with_the_registry(home, change, words):
     publish(home, with_config(home / "cards" / NAME, change))

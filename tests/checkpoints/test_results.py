@@ -35,7 +35,7 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     assert run("train", NAME, "--out", folder, "--device", "cpu")[0] == 0
     code, _, err = run("release", folder, "--results")
     assert code == 1
-    assert "no figure of these weights. First: rnnzoo eval" in err
+    assert "the weights were not measured. Run first: rnnzoo eval" in err
     weights = sha256(tmp_path / "run" / "model.safetensors")
     results.write(tmp_path / "run", results.read(tmp_path / "run").record(evaluation(weights)))
     code, out, err = run("release", folder, "--results", "--json")
@@ -89,7 +89,7 @@ def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo
         assert (code, "is an installed package" in err) == (2, True)
     (folder / results.FILE).rename(folder / "kept")
     code, _, err = run("release", str(folder))
-    assert (code, "no results.json that says how these weights were trained" in err) == (1, True)
+    assert (code, "results.json is missing or does not describe how the weights were trained" in err) == (1, True)
     (folder / "kept").rename(folder / results.FILE)
     flip(folder / "model.safetensors")
     code, _, err = run("release", str(folder))

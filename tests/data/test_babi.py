@@ -293,16 +293,18 @@ def test_missing_and_other_files_are_data_errors(folder):
     with pytest.raises(DataError, match="was not found"):
         task_data(task(), dataset()).split("test")
     archive(path, files=dict.fromkeys(FILES, b"1 Something else.\n"))
-    with pytest.raises(DataError, match=r"tar\.gz: not the en/qa2_two-supporting-facts_train.txt .*sha256 differs"):
+    with pytest.raises(
+        DataError, match=r"tar\.gz is not the original en/qa2_two-supporting-facts_train.txt .*sha256 differs"
+    ):
         task_data(task(), dataset()).split("test")
     path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(DataError, match=r"tar\.gz: cannot be read"):
         task_data(task(), dataset()).split("test")
     path.unlink()
     archive(path)
-    with pytest.raises(DataError, match="has 23 tokens, not the 40"):
+    with pytest.raises(DataError, match=r"the files have 23 tokens, but the registry's .vocabulary. is 40"):
         task_data(task(vocabulary=40), dataset()).split("test")
-    with pytest.raises(RequestError, match=r"no layout 'qa3'; it has: .*qa2-two-supporting-facts"):
+    with pytest.raises(RequestError, match=r"no layout 'qa3'; its layouts: .*qa2-two-supporting-facts"):
         task_data(task(layout="qa3"), dataset())
 
 
@@ -322,7 +324,7 @@ def test_the_archive_of_the_hub_is_taken_where_there_is_none(folder, monkeypatch
 
 @pytest.mark.parametrize("line", ["Where?", "2 ", "2 Where?\tthere", "x Where?\tthere\t1", "2 ..."])
 def test_another_layout_is_a_data_error(line):
-    with pytest.raises(DataError, match=r"qa\.txt, line 2: neither a statement nor a question"):
+    with pytest.raises(DataError, match=r"qa\.txt, line 2: the line is neither a statement nor a question"):
         questions(f"1 Here.\n{line}\n", "qa.txt")
     with pytest.raises(DataError, match="line 1"):
         questions("2 Here.\n", "qa.txt")

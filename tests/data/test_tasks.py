@@ -270,7 +270,7 @@ def test_a_damaged_training_file(folder, container, damage, name):
 def test_other_values_than_the_pinned_ones(folder):
     write(folder, "gz")
     (folder / f"{LABELS}.gz").write_bytes(gzip.compress(idx(DIGITS.flip(0))))
-    with pytest.raises(DataError, match=f"not those of MNIST's {LABELS}"):
+    with pytest.raises(DataError, match=f"differ from those of MNIST's {LABELS}"):
         small().split("train")
 
 

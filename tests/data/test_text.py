@@ -69,7 +69,7 @@ def test_the_most_frequent_words_get_tokens():
 
 @pytest.mark.parametrize("words", [("a", "b"), (*RESERVED, "a", "a"), (*RESERVED[::-1], "a"), ()])
 def test_an_odd_vocabulary_is_refused(words):
-    with pytest.raises(RequestError, match="begins with <padding> and <unknown>"):
+    with pytest.raises(RequestError, match="must begin with <padding> and <unknown>"):
         Tokenizer(words, 5)
 
 
@@ -254,9 +254,9 @@ def test_what_are_no_tokens_is_refused(x, problem):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"embedding": None}, "tokens need an embedding"),
-        ({"standardize": True}, "standardize applies to numbers"),
-        ({"kernel": 3}, "to which a 'kernel' cannot be applied"),
+        ({"embedding": None}, "a task of tokens needs an 'embedding'"),
+        ({"standardize": True}, "'standardize' is for numbers"),
+        ({"kernel": 3}, "so it cannot have a 'kernel'"),
         ({"embedding": {"size": 0}}, "must be at least 1"),
     ],
 )
@@ -503,7 +503,7 @@ def test_other_words_are_noticed(tmp_path):
     train(registry.find(NAME), out, device="cpu", overrides={"epochs": 1})
     words = (out / FILE).read_text().splitlines()
     (out / FILE).write_text("".join(f"{w}\n" for w in [*words[:2], *words[:1:-1]]))
-    with pytest.raises(RequestError, match="other words than those of spooky"):
+    with pytest.raises(RequestError, match="has another vocabulary than its task, spooky"):
         evaluate(out, device="cpu")
 
 

@@ -71,7 +71,7 @@ def test_a_contender_that_dies_is_named() -> None:
         for process in multiprocessing.active_children():
             process.kill()
 
-    with pytest.raises(errors.BenchmarkError, match="rnnzoo star died with exit code -9; was there enough memory"):
+    with pytest.raises(errors.BenchmarkError, match="rnnzoo star died with exit code -9, perhaps for lack of memory"):
         benchmark.measure(ours(SMALL)[:1], WORK, rounds=1, report=kill)
     assert multiprocessing.active_children() == []
 

@@ -304,7 +304,7 @@ def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:
     (lambda: lattice(subject.config_of("rnn-2x4"), runs=1), "needs at least two runs"),
     (lambda: subject.sample("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
     (lambda: subject.training_arguments("rin-1x100-babi-01", subject.config_of("rin-1x100-babi-01")), "does not read one sequence"),
-    (lambda: subject.training_arguments("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to be trained by"),
+    (lambda: subject.training_arguments("rnn-2x4", subject.config_of("rnn-2x4")), "no recipe to train it"),
 ])  # fmt: skip
 def test_what_an_analysis_refuses(call: Callable[[], object], words: str) -> None:
     with pytest.raises(RequestError, match=words):

@@ -194,7 +194,7 @@ def test_one_initialiser_a_layer_and_what_starts_alike():
     ({"recurrent_dropout": 0.1}, "recurrent_dropout"), ({"layer_norm": True}, "layer_norm"),
     ({"options": {"activation": "cosine"}}, "activation"), ({"init": Init(recurrent="zero")}, "recurrent"),
     ({"init": Init(gate_bias="one")}, "no gates"), ({"init": Init(input=["zero", "zero"])}, "layers|initialis"),
-    ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "one number, the features"),
+    ({"mean": [1.0, 2.0]}, "mean"), ({"inputs": (5, 5, 5)}, "one number, the number of features"),
 ])  # fmt: skip
 def test_fields_that_a_feed_forward_network_cannot_have_are_refused(changes, words):
     with pytest.raises(ValidationError, match=words):
@@ -208,7 +208,7 @@ def test_time_and_no_time_do_not_mix():
     with pytest.raises(ValidationError, match="feed-forward"):
         Config(name="a", task="t", architecture=Architecture(cell="mlp", layers=1, units=2),
                interface=Interface(input=(2,), steps=1, outputs=2, readout="last"))  # fmt: skip
-    with pytest.raises(ValidationError, match="one number, the features"):
+    with pytest.raises(ValidationError, match="one number, the number of features"):
         Interface(input=(2,), steps=2, outputs=2, readout="none")
 
 

@@ -273,7 +273,7 @@ def test_any_cell_is_built_by_its_size_and_shapes(cell: str) -> None:
         ("lstm-2x4", {"inputs": 3}, "`inputs` and `outputs` go together"),
         ("lstmm-2x4", {"inputs": 3, "outputs": 2}, "Did you mean lstm-2x32"),
         ("lstm-0x4", {"inputs": 3, "outputs": 2}, "lstm-0x4 cannot be built: layers"),
-        ("convlstm-1x4", {"inputs": 3, "outputs": 2}, "does not fit an input"),
+        ("convlstm-1x4", {"inputs": 3, "outputs": 2}, "the input must be"),
         ("lstm-1x4", {"inputs": 3, "outputs": 0}, "outputs"),
     ],
 )

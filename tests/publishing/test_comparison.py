@@ -199,7 +199,7 @@ def test_seeds_that_are_none_are_refused(run: Run, small_zoo: Zoo, tmp_path: Pat
     small_zoo()
     code, _, err = run("train", "rnn-1x8-mnist-rows", f"--seeds={seeds}", "--out", str(tmp_path / "runs"))
     assert code == 2
-    assert "looks like 0-4 or 0,3,7" in err
+    assert "such as 0-4 or 0,3,7" in err
     assert run("train", "rnn-1x8-mnist-rows", "--seeds", "1", "--seed", "1")[0] == 2
 
 

@@ -51,7 +51,8 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run
     assert code == 2
     assert "has a released run already (seed 0, 1 of 1 epochs, accuracy" in err
     assert (
-        "this is another one (seed 1, 1 of 1 epochs, not measured). Nothing was changed. To replace it: --force" in err
+        "holds another run (seed 1, 1 of 1 epochs, not measured). Nothing was changed. To replace the released run: --force"
+        in err
     )
     assert {path: path.read_bytes() for path in released} == released
     code, _, err = run("release", "1", "--force")
@@ -82,7 +83,7 @@ def test_the_question_before_a_run_is_replaced(
 def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
     (tmp_path / "waves.py").write_text("mine")
     code, _, err = run("init", str(tmp_path))
-    assert (code, "waves.py is there already" in err) == (2, True)
+    assert (code, "has waves.py already" in err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["waves.py"]
 
 

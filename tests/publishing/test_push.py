@@ -87,7 +87,7 @@ def test_exports_are_pinned_and_pushed_like_weights(here: Here, run: Run) -> Non
     code, out, _ = run("verify", NAME, "--remote", "--json")
     assert code == 0, out
     (here.card / file).write_bytes(b"another")
-    with pytest.raises(CheckpointError, match=rf"{file} is not the pinned file"):
+    with pytest.raises(CheckpointError, match=rf"{file} differs from the pinned file"):
         push(here)
     assert run("verify", NAME)[0] == 1
 
@@ -133,7 +133,7 @@ def test_several_models_and_nothing_is_sent_if_one_cannot_be(here: Here, run: Ru
     code, out, err = run("push", "*")
     assert (code, out) == (1, "")
     assert (
-        f"{OTHER}/README.md is not the card that the registry and the results give (run: make generated); nothing was pushed"
+        f"{OTHER}/README.md differs from the card generated from the registry and the results (run: make generated); nothing was pushed"
         in err
     )
     assert here.hub.requests() == []
@@ -238,7 +238,7 @@ def test_f25_values_that_are_not_finite_are_not_pushed(here: Here, value: float)
     with torch.no_grad():
         network.head.bias[3] = value
     release(here, network)
-    with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; nothing was pushed"):
+    with pytest.raises(CheckpointError, match=r"head\.bias has values that are infinite or NaN; nothing was pushed"):
         push(here)
     with pytest.raises(CheckpointError, match=r"head\.bias has values that are not finite; nothing was pushed"):
         network.push_to_hub("alice/mine")
@@ -257,7 +257,7 @@ def test_bytes_that_differ_from_their_pin_are_not_pushed(here: Here, name: str) 
     path = here.card / name
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     with pytest.raises(
-        CheckpointError, match=f"{name} is not the pinned file: it has another sha256; nothing was pushed"
+        CheckpointError, match=f"{name} differs from the pinned file: it has another sha256; nothing was pushed"
     ):
         push(here)
     assert here.hub.requests() == []
@@ -266,7 +266,7 @@ def test_bytes_that_differ_from_their_pin_are_not_pushed(here: Here, name: str) 
 def test_a_model_without_pin_or_with_figures_of_other_weights_is_not_pushed(here: Here, run: Run) -> None:
     path = here.card / "results.json"
     path.write_text(path.read_text().replace(registry.find(NAME).weights.files[tensors.FILE].sha256, "0" * 64))
-    with pytest.raises(CheckpointError, match=r"results\.json has figures of other weights"):
+    with pytest.raises(CheckpointError, match=r"results\.json has figures of weights that are not pinned"):
         push(here)
     lock.update(lambda old: old.model_copy(update={"weights": {}}))
     code, _, err = run("push", NAME)
@@ -282,7 +282,9 @@ def test_a_model_without_pin_or_with_figures_of_other_weights_is_not_pushed(here
 def test_f31_a_card_that_is_not_ours_to_the_byte_is_not_pushed(here: Here, change: Callable[[bytes], bytes]) -> None:
     path = here.card / "README.md"
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"README\.md is not the card that the registry and the results give"):
+    with pytest.raises(
+        CheckpointError, match=r"README\.md differs from the card generated from the registry and the results"
+    ):
         push(here)
 
 
@@ -311,7 +313,7 @@ def test_f09_a_remote_that_has_moved_on_is_not_overwritten_unless_forced(here: H
     code, out, err = run("push", NAME)
     assert (code, out) == (1, "")
     assert f"commit {theirs} is not the pinned" in err
-    assert "the remote has changed. Look at it, then pull, or push again with --force" in err
+    assert "the remote has changed. Look at the Hub, then pull, or push again with --force" in err
     assert here.hub.repos[REPO].refs["main"] == theirs
     code, _, _ = run("push", NAME, "--force")
     assert code == 0
@@ -406,14 +408,14 @@ def test_f10_without_a_token_no_request_is_made(here: Here, run: Run, monkeypatc
     monkeypatch.delenv("HF_TOKEN")
     code, out, err = run("push", NAME)
     assert (code, out) == (1, "")
-    assert "There is no token to push with. Make one with write access: hf auth login" in err
+    assert "There is no token to push with. Use a token with write access: hf auth login" in err
     assert here.hub.requests() == []
 
 
 @pytest.mark.parametrize(("token", "namespace", "words"), [
     ("hf_wrong0123456789abcdef", None, "the Hub does not accept your token"),
     (READ, None, "The token of bob can only read"),
-    (WRITE, "google", "alice is not in google; --namespace alice pushes to your own"),
+    (WRITE, "google", "alice is not a member of google. To push to your own account: --namespace alice"),
 ])  # fmt: skip
 def test_f10_a_user_who_may_not_write_sends_nothing(
     here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, token: str, namespace: str | None, words: str
@@ -430,7 +432,7 @@ def test_f10_a_repository_that_this_user_may_not_write_to(here: Here, run: Run) 
     here.hub.add(f"google/{NAME}", {"a": b"1"})
     code, _, err = run("push", NAME, "--namespace", "google")
     assert code == 1
-    assert "your token may not do that" in err
+    assert "your token lacks a permission for this request" in err
     assert "You have no write access" in err
     assert sent(here) == []
 
@@ -476,7 +478,7 @@ def test_a_senseless_answer_is_reported(here: Here, run: Run, answer: object) ->
     here.hub.fault("POST", "/commit/", "json", times=99, data=answer)
     code, _, err = run("push", NAME)
     assert code == 1
-    assert re.search("makes no sense|not hexadecimal", err)
+    assert re.search("that rnnzoo cannot read|not hexadecimal", err)
     assert "Traceback" not in err
     assert registry.find(NAME).weights.revision is None
 
@@ -488,7 +490,7 @@ def test_a_commit_with_other_bytes_is_not_pinned(here: Here, other: Callable[[by
             here.hub.large[oid] = other(kept)
 
     here.hub.fault("POST", "/commit/", "then", do=swap)
-    with pytest.raises(HubError, match="has other files than those that were sent"):
+    with pytest.raises(HubError, match="differ from those that were sent"):
         push(here)
     assert registry.find(NAME).weights.revision is None
 
@@ -539,15 +541,15 @@ def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
     here.hub.seen.clear()
     code, _, err = run("push", NAME, "--tag", "v1")
     assert code == 1
-    assert f"tag v1 is at commit {first.commit}, and tags never move" in err
+    assert f"the tag v1 exists at commit {first.commit}, and rnnzoo never moves a tag" in err
     assert sent(here) == []
     assert here.hub.repos[REPO].tags == {"v1": first.commit}
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (("pull", "hf://a/b@main", "--revision", "dev"), "the revision dev disagree"),
+    (("pull", "hf://a/b@main", "--revision", "dev"), "the revision dev contradict each other"),
     (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
-    (("cache", "rm", "hf://a/b@main"), "removed whole"),
+    (("cache", "rm", "hf://a/b@main"), "only whole repositories can be removed"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
     (("list", "--remote", "--task", "mnist-rows"), "cannot be combined with --task, --cell or --pretrained"),
 ])  # fmt: skip
@@ -559,7 +561,7 @@ def test_wrong_uses_of_an_address(here: Here, run: Run, arguments: tuple[str, ..
 
 
 def test_a_folder_has_no_revisions(here: Here) -> None:
-    with pytest.raises(RequestError, match="is a folder, and folders have no revisions"):
+    with pytest.raises(RequestError, match="is a folder, which has no revisions"):
         load(here.card, revision="main")
 
 
@@ -612,7 +614,7 @@ def test_a_pull_request_whose_answer_is_lost_is_not_made_twice(here: Here) -> No
     here.hub.add("alice/mine", {"a": b"1"})
     here.hub.fault("POST", "/commit/", "lost")
     here.hub.fault("POST", "/commit/", "reset", times=9)
-    with pytest.raises(NetworkError, match="may exist all the same: look before you try again"):
+    with pytest.raises(NetworkError, match="may exist nevertheless: look on the Hub before you try again"):
         build(NAME, device="cpu").push_to_hub("alice/mine", create_pr=True)
     assert len([s for s in here.hub.asked("/commit/") if s.method == "POST"]) == 1
 

@@ -426,7 +426,7 @@ YAML_FAULTS = {
     "python name": (edited(UNITS, "    units: !!python/name:os.system  # HERE\n"), "tag"),
     "own tag": (edited(UNITS, "    units: !two 2  # HERE\n"), "tag"),
     "unclosed bracket": (edited("[1]\n    steps: 784", "[1\n    steps: 784  # HERE"), "expected"),
-    "mapping as key": (edited(UNITS, UNITS + "    ? {a: b}  # HERE\n    : 3\n"), "a key is a plain word"),
+    "mapping as key": (edited(UNITS, UNITS + "    ? {a: b}  # HERE\n    : 3\n"), "a key must be a plain word"),
     "too deep": (edited(UNITS, f"    units: {'[' * 30}{']' * 30}  # HERE\n"), "nested too deeply"),
     "control character": (edited(UNITS, "    units: 2\a  # HERE\n"), "character"),
 }
@@ -458,7 +458,7 @@ def test_a_file_that_is_not_utf8(tmp_path, encoding):
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(RegistryError, match=r"nowhere\.yaml: there is no such file\. `rnnzoo init`"):
+    with pytest.raises(RegistryError, match=r"nowhere\.yaml: this file does not exist\. `rnnzoo init`"):
         reader.read(tmp_path / "nowhere.yaml")
     with pytest.raises(RegistryError, match="cannot be read"):
         reader.read(tmp_path)
@@ -552,7 +552,7 @@ def test_a_model_with_an_odd_value(tmp_path, extra):
 
 # these look at several keys together, so they point at the entry
 @pytest.mark.parametrize(("extra", "words"), [
-    ("kernel: 4", "odd kernels"), ("options: {shfit: 1}", "no option 'shfit'; it has: shift"),
+    ("kernel: 4", "odd kernels"), ("options: {shfit: 1}", "no option 'shfit'; its options: shift"),
     ("options: {shift: one}", "finite number"), ("options: {shift: .nan}", "finite number"),
     ("options: {shift: .inf}", "finite number"), ("options: {shift: true}", "finite number"),
     ("options: {shift: [1]}", "finite number"), (f"options: {{shift: 1{'0' * 400}}}", "finite number"),
@@ -592,7 +592,7 @@ def test_a_name_that_is_not_the_derived_one(tmp_path, key):
 @pytest.mark.parametrize("key", ["STAR-1x2-t", "star_1x2_t", "-s", "a/b", "..", "'a b'", "a" * 81, "1", "null", "[a]"])
 def test_a_key_that_cannot_be_a_name(tmp_path, key):
     message = refusal(tmp_path, edited("  star-1x2-t:", f"  {key}:"))
-    assert re.search(r"models\.|a key is a plain word|is not a word", message)
+    assert re.search(r"models\.|a key must be a plain word|is not a word", message)
     assert "the name derived" not in message
 
 
@@ -722,7 +722,7 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
         "epochs: 1\n", "epochs: 9\n"
     )
     for extra in ("schedule: {epochs: 8}", "stages: [{start_epoch: 3, lr: 0.1, schedule: {epochs: 5}}]"):
-        assert "does not last for" in refusal(tmp_path, many.replace("EXTRA", extra))
+        assert "is shorter than its stage" in refusal(tmp_path, many.replace("EXTRA", extra))
     short = {"optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 3, "schedule": {"epochs": 3}}
     assert (
         len(Recipe.model_validate({**short, "stages": [{"start_epoch": 5, "lr": 0.1}]}).timeline) == 1
@@ -731,7 +731,7 @@ def test_a_schedule_lasts_as_long_as_what_it_is_for(tmp_path):
 
 @pytest.mark.parametrize(("extra", "words"), [
     ("classes: [a]", "1 class names do not fit 10 outputs"),
-    ("target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]", "'classes' name the outputs of targets 'class' and 'binary' only"),
+    ("target: value\n    classes: [a, b, c, d, e, f, g, h, i, j]", "only a task with target 'class' or 'binary' can have 'classes'"),
 ])  # fmt: skip
 def test_classes_that_are_not_the_outputs(tmp_path, extra, words):
     text = edited("    outputs: 10\n", f"    outputs: 10\n    {extra}\n").replace("  t:\n", "  t:  # HERE\n")
@@ -744,7 +744,7 @@ def test_stages_out_of_order(tmp_path, begins):
     text = edited("    batch_size: 10\n", f"    batch_size: 10\n    stages: [{then}]\n").replace(
         "  r:\n", "  r:  # HERE\n"
     )
-    assert "begins after the one before it" in refusal(tmp_path, text)
+    assert "must begin after the one before it" in refusal(tmp_path, text)
 
 
 def test_a_recipe_that_follows_itself(tmp_path):
@@ -789,7 +789,7 @@ def test_a_grid_of_tasks_with_a_fault(tmp_path, old, new, words):
 
 def test_digests_do_not_stand_in_the_registry(tmp_path):
     text = edited("    citation: Citation\n", "    citation: Citation\n    sha256: {a: b}  # HERE\n")
-    assert "digests stand in cards/lock.json" in refusal(tmp_path, text)
+    assert "digests belong in cards/lock.json" in refusal(tmp_path, text)
 
 
 def test_a_name_of_two_studies_is_declared_twice(tmp_path):
@@ -806,7 +806,7 @@ def test_a_name_of_two_studies_is_declared_twice(tmp_path):
     ("1x3: [60.5, null]", "1x4: [60.5, null]", "'1x4' does not fit"),
     ("1x3: [60.5, null]", "2x3: [60.5, null]", "'2x3' does not fit"),
     ("1x3: [60.5, null]", "x3: [60.5, null]", "x3"),
-    ("{t: {1x3", "{u: {1x3", "'u' is not in this grid"),
+    ("{t: {1x3", "{u: {1x3", "'u' is not among the tasks of the grid"),
     ("[60.5, null]", "[sixty, null]", "number"),
     ("[60.5, null]", "[true, null]", "number"),
     ("[60.5, null]", "[150, null]", "at most 100"),
@@ -900,7 +900,7 @@ def test_a_huge_grid_is_refused(tmp_path):
     text = edited(
         "layers: [1]\n    units: [3]\n    task: [t]", f"layers: {numbers}\n    units: {numbers}\n    task: [t, t, t]"
     )
-    assert "6,144 models; a grid has at most 5,000" in refusal(tmp_path, text)
+    assert "the grid has 6,144 models; at most 5,000 are allowed" in refusal(tmp_path, text)
 
 
 def test_a_figure_is_an_accuracy_or_a_likelihood():

@@ -12,7 +12,7 @@ from . import configs, tensors
 from .references import Reference
 
 FILES = (tensors.FILE, configs.FILE, configs.VOCABULARY)
-"""The files of a checkpoint's folder. Only a network that reads text has the last."""
+"""The files in a checkpoint's folder. Only a network that reads text has a vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Checkpoint:
 
     reference: Reference
     config: Config
-    """Its config.json, which agrees with the registry if `entry` is set."""
+    """The content of config.json, which agrees with the registry if `entry` is set."""
     files: Mapping[str, Path]
     """Path of each file by its name. `model.safetensors` is listed even if a folder lacks it."""
     entry: Entry | None = None
-    """The registry's entry of a registered model."""
+    """The registry's entry of a registered model; None for other checkpoints."""
     repo: str | None = None
     """Repository on the Hub, as org/name; None for a folder."""
     revision: str | None = None
     """Commit on the Hub; None for a folder, or for a model that is only in the package."""
     verified: bool = False
-    """True if every byte is that of a pin in the registry."""
+    """True if all files have exactly the bytes that the registry pins."""
     downloaded: tuple[str, ...] = ()
     """Names of the files that were downloaded for this object."""
 
@@ -42,12 +42,12 @@ class Checkpoint:
 
     @cached_property
     def weights_sha256(self) -> str:
-        """Digest of model.safetensors: the pin's if the bytes were verified, else computed once. Raises OSError."""
+        """The sha256 of model.safetensors: the pinned one if the files were verified, else computed once. Raises OSError."""
         if self.verified and self.entry is not None and self.entry.weights is not None:
             return self.entry.weights.files[tensors.FILE].sha256
         return files.sha256(self.weights)
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return the paths of a checkpoint's files in `folder` by name. model.safetensors is listed even if it is missing."""
+    """Return the paths of a checkpoint's files in `folder`, by name. model.safetensors is listed even if it is missing."""
     return {name: folder / name for name in FILES if name == tensors.FILE or (folder / name).exists()}

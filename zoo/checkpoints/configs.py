@@ -1,4 +1,4 @@
-"""config.json: read strictly, and compared with the registry. No torch."""
+"""Reads config.json strictly, and compares it with the registry. Does not import torch."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ MAX_VOCABULARY_BYTES = 10_000_000
 
 
 def read(path: Path) -> Config:
-    """Read and validate a config.json. Raises CheckpointError."""
+    """Return the content of a config.json. Raises CheckpointError if the file is missing or invalid."""
     try:
         content = files.read_regular(path, MAX_BYTES)
         config = Config.model_validate_json(content)
@@ -36,13 +36,16 @@ def must_agree(config: Config, registered: Config, path: Path) -> None:
         return
     actual, expected = config.model_dump(), registered.model_dump()
     differences = [
-        f"{part}.{key} is {value!r} there and {expected[part].get(key)!r} in the registry"
+        f"{part}.{key} is {value!r} in the file and {expected[part].get(key)!r} in the registry"
         for part in ("architecture", "interface")
         for key, value in actual[part].items()
         if value != expected[part].get(key)
     ] or [
-        f"{key} is {actual[key]!r} there and {expected[key]!r} in the registry"
+        f"{key} is {actual[key]!r} in the file and {expected[key]!r} in the registry"
         for key in ("name", "task")
         if actual[key] != expected[key]
     ]
-    raise CheckpointError(f"{path} disagrees with the registry: {'; '.join(differences)}.")
+    raise CheckpointError(
+        f"{path} disagrees with the registry: {'; '.join(differences)}. Use files of the registered model, or correct "
+        "registry.yaml."
+    )

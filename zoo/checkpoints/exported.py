@@ -1,6 +1,6 @@
-"""cards/exports.json: what was measured of exported files, on whole test sets. `python -m benchmarks.exports` writes it.
+"""Reads and writes cards/exports.json, the measurements of exported files on whole test sets.
 
-Nothing here imports torch.
+`python -m benchmarks.exports` makes the measurements. Nothing here imports torch.
 """
 
 import json
@@ -18,20 +18,20 @@ FILE = ("cards", "exports.json")
 
 
 class Row(Spec):
-    """One model as one kind of file, in its own runtime, beside the network in torch."""
+    """The measurements of a model in one export format, run in that format's runtime and compared with torch."""
 
     model: Key
     format: Key
     quantize: Literal["int8"] | None = None
     graphs: Seq[Text]
-    """The graphs that the format holds of the model; `bytes` is the size of the first."""
+    """The model's graphs in this format; `bytes` is the size of the first graph's file."""
     bytes: int
     n: Annotated[int, Field(ge=1)]
-    """Examples of the test set."""
+    """Number of examples in the test set."""
     difference: float
-    """The largest difference of a logit from torch's in float32."""
+    """The largest difference between a logit and torch's in float32."""
     different: int
-    """Examples, or steps of examples, of which the largest logit is another."""
+    """Number of examples, or of their time steps, whose largest logit belongs to another output than in torch."""
     metric: Metric
     value: float
     step_us: float | None = None
@@ -43,7 +43,7 @@ class Row(Spec):
     date: Text
 
     def text(self) -> str:
-        """The row in words."""
+        """Return the row in words."""
         value = METRICS[self.metric].text(self.value)
         return f"{self.bytes:,} bytes, difference {self.difference:.1e}, {self.different} of {self.n:,} differ, {value}"
 
@@ -52,7 +52,7 @@ _ROWS = TypeAdapter(list[Row])
 
 
 def read() -> list[Row]:
-    """Return the rows, in the order of models, formats and rounding; none if there is no file. Raises RegistryError."""
+    """Return all rows, sorted by model, format and rounding; empty if there is no file. Raises RegistryError."""
     path = paths.path(*FILE)
     try:
         return _ROWS.validate_json(path.read_bytes()) if path.exists() else []
@@ -61,7 +61,7 @@ def read() -> list[Row]:
 
 
 def record(row: Row) -> None:
-    """Put a row in the place of an older one of the same model, format and rounding. Raises RequestError and OSError."""
+    """Store a row, in place of an older row of the same model, format and rounding. Raises RequestError and OSError."""
     path = paths.writable(*FILE)
     with files.exclusive_lock(path.parent):
         others = [r for r in read() if _key(r) != _key(row)]
@@ -69,7 +69,7 @@ def record(row: Row) -> None:
 
 
 def write(rows: Sequence[Row]) -> None:
-    """Replace the file."""
+    """Replace the content of cards/exports.json by `rows`."""
     content = [row.model_dump(mode="json", exclude_none=True) for row in rows]
     files.atomic_write(paths.path(*FILE), (json.dumps(content, indent=1) + "\n").encode())
 

@@ -1,6 +1,7 @@
-"""The recorded test figure of a registered model, read from the end of its results.json. For lists of many models; no pydantic.
+"""Reads the recorded test figure of a registered model from the end of its results.json, without pydantic.
 
-results.json holds the history of training too, which is many times as long as the evaluations after it.
+This keeps lists of many models fast: results.json also holds the history of training, which is many times as long as the
+evaluations after it.
 """
 
 import json

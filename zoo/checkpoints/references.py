@@ -1,6 +1,6 @@
-"""What names a checkpoint: a model of the registry, a folder, or hf://org/name[@revision].
+"""Parses the name of a checkpoint: a model of the registry, a folder, or hf://org/name[@revision].
 
-`Reference.parse` is the one place that decides which of the three a text is. Nothing here imports torch or the Hub's client.
+Only `Reference.parse` decides which of the three a text names. Nothing here imports torch or the Hub's client.
 """
 
 import os
@@ -13,7 +13,7 @@ from ..errors import RequestError
 from ..registry.schema import base
 
 SCHEME = "hf://"
-"""What the address of a repository on the Hub begins with."""
+"""The beginning of the address of a repository on the Hub."""
 REPO = re.compile(base.REPO)
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./+-]{0,199}")
 
@@ -23,11 +23,11 @@ class Reference:
     """A parsed name of a checkpoint. Exactly one of `model`, `folder` and `repo` is set."""
 
     text: str
-    """As the user wrote it."""
+    """The name as the user wrote it."""
     model: str | None = None
     """A model of the registry."""
     folder: Path | None = None
-    """A local checkpoint folder, which exists."""
+    """An existing folder with a checkpoint."""
     repo: str | None = None
     """org/name of a repository on the Hub."""
     revision: str | None = None
@@ -37,7 +37,7 @@ class Reference:
     def parse(
         cls, text: str | os.PathLike[str], revision: str | None = None, *, bare_repo: bool = False
     ) -> "Reference":
-        """Decide what `text` names.
+        """Return the reference to the checkpoint that `text` names.
 
         A registered name is a model, even if a folder has that name. bare_repo: org/name without hf:// is a repository too,
         unless there is such a folder.
@@ -54,7 +54,7 @@ class Reference:
             return cls(text, model=text, revision=revision)
         if os.path.isdir(text):
             if revision is not None:
-                raise RequestError(f"{text} is a folder, and folders have no revisions. Leave out the revision.")
+                raise RequestError(f"{text} is a folder, which has no revisions. Leave out the revision.")
             return cls(text, folder=Path(text))
         if bare_repo and REPO.fullmatch(text):
             return cls._repository(text, text, revision)
@@ -74,20 +74,22 @@ class Reference:
         if not at:
             return cls(text, repo=repo, revision=revision)
         if revision not in (None, check_revision(own_revision)):
-            raise RequestError(f"{text} and the revision {revision} disagree. Give one revision.")
+            raise RequestError(f"{text} and the revision {revision} contradict each other. Give only one revision.")
         return cls(text, repo=repo, revision=own_revision)
 
 
 def check_repo(repo: str) -> str:
-    """Return `repo`; raise RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
+    """Return `repo`. Raises RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
     if not REPO.fullmatch(repo) or "--" in repo or ".." in repo or repo.endswith((".git", ".")):
-        raise RequestError(f"{repo[:120]!r} is not the name of a repository, which looks like org/name.")
+        raise RequestError(f"{repo[:120]!r} is not the name of a repository. Such a name has the form org/name.")
     return repo
 
 
 def check_revision(revision: str) -> str:
-    """Return `revision`; raise RequestError unless it is a valid branch, tag or commit, which cannot become a path out of a
-    folder."""
+    """Return `revision`. Raises RequestError unless it is a valid branch, tag or commit.
+
+    A valid revision cannot become a path out of a folder.
+    """
     if not REVISION.fullmatch(revision) or ".." in revision or "//" in revision or revision.endswith(("/", ".lock")):
         raise RequestError(f"{revision[:120]!r} is not a revision. Give a branch, a tag or a commit.")
     return revision

@@ -1,6 +1,6 @@
-"""results.json: how a checkpoint was trained and what was measured. Training and evaluation write it; cards read it.
+"""Reads and writes results.json: how a checkpoint was trained and what was measured.
 
-Nothing here imports torch.
+Training and evaluation write the file; cards read it. Nothing here imports torch.
 """
 
 import json
@@ -22,7 +22,7 @@ MAX_BYTES = 50_000_000
 
 
 class Evaluation(Spec):
-    """One metric of one checkpoint on one split, with everything needed to measure it again."""
+    """One metric of one checkpoint on one split, with everything that is needed to measure it again."""
 
     model: Text
     task: Text
@@ -31,7 +31,7 @@ class Evaluation(Spec):
     metric: Metric
     value: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     loss: float
-    """Mean of the loss that the task minimises, see zoo.registry.metrics."""
+    """Mean of the loss that training minimises, see zoo.registry.metrics."""
     n: Annotated[int, Field(ge=1)]
     """Number of examples."""
     dataset_sha256: dict[str, Sha256]
@@ -96,7 +96,7 @@ class Training(Spec):
     versions: dict[str, str]
     command: Text
     checkpoint_sha256: Sha256 | None = None
-    """Digest of the best weights so far, if known."""
+    """The sha256 of the best weights so far, if known."""
     diverged: int | None = None
     """The epoch in which the loss or its gradient became infinite or NaN, if that ended the run."""
     history: Seq[Epoch] = ()
@@ -107,7 +107,7 @@ class Training(Spec):
         return min(self.history, key=lambda row: row.validation_loss, default=None)
 
     def produced(self, sha256: str) -> bool:
-        """Return True if this training produced the weights with that digest, or may have, if its digest is unknown."""
+        """Return whether this training produced the weights with the digest `sha256`, or may have if its digest is unknown."""
         return bool(self.history) and self.checkpoint_sha256 in (None, sha256)
 
     @property
@@ -117,7 +117,7 @@ class Training(Spec):
 
 
 class Results(Spec):
-    """All of results.json."""
+    """The content of results.json."""
 
     training: Training | None = None
     evaluations: Seq[Evaluation] = ()
@@ -134,12 +134,15 @@ class Results(Spec):
         return self.model_copy(update={"evaluations": (*kept, evaluation)})
 
     def measured(self, split: str = "test") -> Evaluation | None:
-        """Return the first evaluation on a split, or None."""
+        """Return the first evaluation on `split`, or None if there is none."""
         return next((e for e in self.evaluations if e.split == split), None)
 
 
 def read(folder: Path) -> Results:
-    """Return the results in a checkpoint's folder, empty if it has no results.json. Raises CheckpointError for a damaged one."""
+    """Return the results in a checkpoint's folder, empty if there is no results.json.
+
+    Raises CheckpointError if the file is damaged.
+    """
     path = folder / FILE
     return parse(path) if path.exists() else Results()
 
@@ -158,7 +161,7 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
 
 
 def parse(path: Path) -> Results:
-    """Read a results.json. Raises CheckpointError if it is missing or damaged."""
+    """Return the content of a results.json. Raises CheckpointError if the file is missing or damaged."""
     try:
         return Results.model_validate_json(files.read_regular(path, MAX_BYTES))
     except OSError as error:
@@ -168,10 +171,10 @@ def parse(path: Path) -> Results:
 
 
 def for_model(name: str) -> Results:
-    """Return the results in cards/NAME of this installation, empty if there are none."""
+    """Return the results of a registered model from cards/NAME, empty if there are none. Raises CheckpointError."""
     return read(paths.path("cards", name))
 
 
 def write(folder: Path, results: Results) -> None:
-    """Replace results.json in a checkpoint's folder atomically."""
+    """Replace results.json in a checkpoint's folder by `results`, atomically."""
     files.atomic_write(folder / FILE, (json.dumps(results.model_dump(mode="json"), indent=1) + "\n").encode())

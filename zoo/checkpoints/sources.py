@@ -1,7 +1,7 @@
-"""Decide where a checkpoint's files come from: a folder, or the cache of the Hub's client, the package's cards/, the Hub.
+"""Decides where a checkpoint's files come from: a folder, or the cache of the Hub's client, the package's cards/, the Hub.
 
-The registry pins every published file by sha256 and size, so any copy with those bytes will do. A file without a pin (of
-another revision, or another repository) must have the digest that the Hub gives, and config.json is read as strictly.
+The registry pins every published file by sha256 and size, so any copy with these bytes is good. A file without a pin (of
+another revision, or of another repository) must have the digest that the Hub gives; its config.json is read as strictly.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from .hub.digests import damage, mismatch
 from .references import Reference
 
 LIMITS = {configs.FILE: configs.MAX_BYTES, configs.VOCABULARY: configs.MAX_VOCABULARY_BYTES}
-"""Maximum bytes of a file whose size is not pinned; MAX_BYTES for others."""
+"""Maximum size in bytes of files that are not pinned. The limit of other such files is MAX_BYTES."""
 
 
 @dataclass(frozen=True)
 class PullOptions:
-    """How to get files that are not on this machine."""
+    """Options for getting files that are not on this machine."""
 
     force: bool = False
     """Download even if the files are on this machine, and overwrite files in the folder to copy to."""
@@ -37,7 +37,7 @@ class PullOptions:
     """Seconds to keep trying while the Hub fails (default: settings.TIMEOUT)."""
     log: Log = LOG
     report: Callable[[str, int, int], None] = lambda name, done, size: None
-    """Called with a file's name, the bytes of it so far, and its size."""
+    """Called with a file's name, the number of bytes received so far, and the file's size."""
 
     def connect(self) -> Connection:
         return Connection(self.timeout, self.log)
@@ -48,11 +48,12 @@ class PullOptions:
 
 
 def resolve(reference: Reference, options: PullOptions | None = None) -> Checkpoint:
-    """Return the checkpoint that a reference names, downloading the files that are not on this machine.
+    """Return the checkpoint that a reference names, after downloading the files that are not on this machine.
 
-    No request is made if the pinned bytes are on this machine. Pinned bytes are verified; the weights of a folder are not
-    opened. Raises CheckpointError for a file that is missing, invalid, or not the pinned one, for a config.json that
-    disagrees with the registry, and for a model without published weights; HubError for failures of the Hub; StorageError.
+    No request is made if the pinned files are on this machine. Pinned files are verified; the weights in a folder are not
+    opened. Raises CheckpointError for a file that is missing, invalid, or differs from its pin, for a config.json that
+    disagrees with the registry, and for a model without published weights; HubError for failures of the Hub; and
+    StorageError.
     """
     options = options or PullOptions()
     if reference.folder is not None:
@@ -63,11 +64,12 @@ def resolve(reference: Reference, options: PullOptions | None = None) -> Checkpo
     if entry.weights is None:
         if entry.task.absent:
             raise CheckpointError(
-                f"{entry.name} has no weights, because its data cannot be had. See: rnnzoo compare {entry.name}"
+                f"{entry.name} has no weights, because its training data are not available. The figures that papers report: "
+                f"rnnzoo compare {entry.name}"
             )
         raise CheckpointError(
-            f"{entry.name} has no published weights. Train some with `rnnzoo train {entry.name}`, then load or evaluate the "
-            f"folder runs/{entry.name}."
+            f"{entry.name} has no published weights. Train the model with `rnnzoo train {entry.name}`, then load or evaluate "
+            f"the folder runs/{entry.name}."
         )
     if reference.revision in (None, entry.weights.revision):
         return _pull_pinned(reference, entry, entry.weights, options)
@@ -75,9 +77,10 @@ def resolve(reference: Reference, options: PullOptions | None = None) -> Checkpo
 
 
 def pull(reference: Reference, options: PullOptions | None = None, *, to: Path | None = None) -> Checkpoint:
-    """As `resolve`, but refuse a folder with RequestError, and weights of another digest than `options.sha256`.
+    """Return the checkpoint of a model or of a repository on the Hub, as `resolve` does.
 
-    to: a folder to copy the files into.
+    to: a folder to copy the files into; None for no copy. Raises RequestError for a folder, CheckpointError if the weights
+    do not have the digest `options.sha256`, and the errors of `resolve`.
     """
     options = options or PullOptions()
     if reference.folder is not None:
@@ -85,13 +88,14 @@ def pull(reference: Reference, options: PullOptions | None = None, *, to: Path |
     checkpoint = resolve(reference, options)
     if options.sha256 not in (None, checkpoint.weights_sha256):
         raise CheckpointError(
-            f"{reference.text}: {tensors.FILE} has the sha256 {checkpoint.weights_sha256} instead of {options.sha256}; do not use it."
+            f"{reference.text}: {tensors.FILE} has the sha256 {checkpoint.weights_sha256} instead of {options.sha256}. Do not "
+            "use these weights."
         )
     return checkpoint if to is None else replace(checkpoint, files=cache.copy(checkpoint.files, to, options.force))
 
 
 def read_config(reference: Reference) -> Config:
-    """Return a checkpoint's config: the registry's for a model, else that of its config.json. Needs no weights."""
+    """Return a checkpoint's config: the registry's for a model, else the content of its config.json. Needs no weights."""
     if reference.model is not None:
         return registry.find(reference.model).config
     if reference.folder is not None:
@@ -100,9 +104,9 @@ def read_config(reference: Reference) -> Config:
 
 
 def dataset_file(repo: str, name: str) -> Path:
-    """Return the path of a file of a dataset repository on the Hub, downloaded if needed and not verified.
+    """Return the path of a file of a dataset repository on the Hub, after downloading the file if needed.
 
-    Raises DataError.
+    The file is not verified. Raises DataError.
     """
     try:
         with Connection() as connection:
@@ -112,7 +116,7 @@ def dataset_file(repo: str, name: str) -> Path:
 
 
 def copies(model: str, pin: Weights, name: str) -> list[Path]:
-    """Return every copy of a pinned file on this machine, unverified: the cache's, then that of cards/MODEL."""
+    """Return the paths of all copies of a pinned file on this machine: in the cache, then in cards/MODEL. Verifies none."""
     cached, packaged = cache.find(pin.repo, name, pin.revision), paths.path("cards", model, name)
     return [path for path in (cached, packaged if packaged.is_file() else None) if path is not None]
 
@@ -152,9 +156,11 @@ def _fetch_missing(
     """Download the missing files of a pinned commit, and return their paths. damaged: what is wrong with the copies here."""
     failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
     if pin.revision is None:
-        raise CheckpointError(f"{failure}{'' if damaged else 'not found; '}it is not on the Hub yet.")
+        raise CheckpointError(f"{failure}{'' if damaged else 'not on this machine; '}the model is not on the Hub yet.")
     if not options.may_connect:
-        raise NetworkError(f"{failure}this is offline. With a network, and without HF_HUB_OFFLINE: rnnzoo pull {model}")
+        raise NetworkError(
+            f"{failure}rnnzoo is offline. Run, with a network and without HF_HUB_OFFLINE: rnnzoo pull {model}"
+        )
     for problem in damaged:
         options.log(f"{problem}; fetching it from the Hub.")
     # the Hub counts downloads by config.json, so config.json is fetched along with any other file
@@ -194,7 +200,9 @@ def _download(
         cache.discard(path)
         if not last_try:
             options.log(f"{repo}: the {name} that came {problem}; fetching it once more.")
-    raise CheckpointError(f"{repo} on the Hub: {name} {problem}. Nothing of it was kept; do not trust that server.")
+    raise CheckpointError(
+        f"{repo} on the Hub: {name} {problem}. The file was deleted. Do not trust {connection.endpoint}."
+    )
 
 
 @dataclass(frozen=True)
@@ -220,7 +228,7 @@ class _Unpinned:
         if known == revision and not options.force and (checkpoint := self.from_cache(known)):
             return checkpoint  # a commit never changes, so no request is needed
         options.log(
-            f"{self.reference.text}: {repo}@{revision} has no pin in the registry. Only the Hub vouches for it."
+            f"{self.reference.text}: {repo}@{revision} has no pin in the registry. Only the Hub vouches for its files."
         )
         if not options.may_connect:
             if checkpoint := self.from_cache(known):
@@ -228,7 +236,7 @@ class _Unpinned:
             names = [name for name in (configs.FILE, tensors.FILE) if cache.find(repo, name, known) is None]
             lacking = f"no {', no '.join(names)}" if names else "damaged"
             raise NetworkError(
-                f"{self.reference.text}: {repo}@{revision} is not, or not whole, in the cache ({lacking}), and this is "
+                f"{self.reference.text}: the cache has no complete copy of {repo}@{revision} ({lacking}), and rnnzoo is "
                 "offline. Run the same command with a network."
             )
         with options.connect() as connection:
@@ -274,7 +282,8 @@ class _Unpinned:
         path = _download(connection, self.repo, name, revision, damage, options, options.force, limit=limit)
         if commit not in path.parts:  # .../snapshots/COMMIT/config.json
             raise ChangedError(
-                f"{self.repo}: {self.revision} has moved on from {commit} meanwhile. Run the same command again."
+                f"{self.repo}: {self.revision} moved from commit {commit} to another one during the download. Run the same "
+                "command again."
             )
         return path
 

@@ -1,4 +1,4 @@
-"""Safetensors files: their headers and finite checks without torch, and strict reading and writing with it."""
+"""Reads safetensors files: the header and a check for finite values without torch, whole files with torch. Writes them."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FILE = "model.safetensors"
 MAX_HEADER_BYTES = 10_000_000
 NUMPY_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-"""numpy's name of each floating-point dtype that it has."""
+"""By the name of a floating-point dtype in safetensors: numpy's name, if numpy has the dtype."""
 DTYPES = {*NUMPY_FLOATS, "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
 """The dtypes that a checkpoint may have, as safetensors spells them."""
 
@@ -29,9 +29,10 @@ class Stored(NamedTuple):
 
 
 def header(path: Path) -> dict[str, Stored]:
-    """Return the tensors that a safetensors file lists, by name. Reads the header, not the values.
+    """Return the dtypes and shapes of a safetensors file's tensors, by name. Reads only the header of the file.
 
-    Raises CheckpointError for anything else, such as pickles, error pages, Git LFS pointers and damaged files.
+    Raises CheckpointError if the file is missing or is not a safetensors file but, for example, a pickle, an error page, a
+    Git LFS pointer or a damaged file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -58,12 +59,12 @@ def _check_names(path: Path) -> None:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-            raise ValueError("its header is longer than it can be")
+            raise ValueError("the length of its header is invalid")
         refuse_repeats(file.read(length))
 
 
 def not_finite(path: Path) -> list[str]:
-    """Return the names of the tensors that hold a NaN or an infinity. Raises what `header` raises."""
+    """Return the names of the tensors that have NaN or infinite values. Raises the errors of `header`."""
     import numpy
     from safetensors import deserialize
 
@@ -79,10 +80,7 @@ def not_finite(path: Path) -> list[str]:
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """Return the tensors of a safetensors file by name, on the CPU.
-
-    Raises CheckpointError for anything else, such as pickles, error pages and damaged files.
-    """
+    """Return the tensors of a safetensors file by name, on the CPU. Raises the errors of `header`."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -106,12 +104,12 @@ def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
 
 
 def differences(expected: "Mapping[str, Tensor]", tensors: "Mapping[str, Tensor]", finite: bool = False) -> str:
-    """Describe where `tensors` differ from `expected` in names, shapes or dtypes; "" if nowhere.
+    """Return in words where `tensors` differ from `expected` in names, shapes or dtypes; "" if nowhere.
 
     finite: also report NaN and infinite values. The text lists at most five differences.
     """
     problems = [f"{name} is missing" for name in expected if name not in tensors]
-    problems += [f"{name} is not of this architecture" for name in tensors if name not in expected]
+    problems += [f"{name} does not belong to this architecture" for name in tensors if name not in expected]
     for name in expected.keys() & tensors.keys():
         wanted, tensor = expected[name], tensors[name]
         if (tensor.shape, tensor.dtype) != (wanted.shape, wanted.dtype):
@@ -119,6 +117,6 @@ def differences(expected: "Mapping[str, Tensor]", tensors: "Mapping[str, Tensor]
                 f"{name} is {tensor.dtype} {tuple(tensor.shape)} instead of {wanted.dtype} {tuple(wanted.shape)}"
             )
         elif finite and not tensor.isfinite().all():
-            problems.append(f"{name} has values that are not finite")
+            problems.append(f"{name} has values that are infinite or NaN")
     more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
     return "; ".join(sorted(problems)[:5]) + more

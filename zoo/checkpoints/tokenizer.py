@@ -1,4 +1,4 @@
-"""Text to tokens and back. A checkpoint has its vocabulary in vocabulary.txt: line n, counted from 0, is token n."""
+"""Turns text into tokens and back. A checkpoint's vocabulary is in vocabulary.txt: line n, counted from 0, is token n."""
 
 import re
 from collections import Counter
@@ -28,21 +28,23 @@ def split_words(text: str) -> list[str]:
 class Tokenizer:
     """Turns texts into the input of a network: tokens, (batch, time), padded with 0, and lengths, (batch,).
 
-    words: word of each token; the first two are RESERVED. max_words: later words of a text are cut off. Raises RequestError
-    for a vocabulary without the reserved words or with a word twice.
+    words: the word of each token; the first two are RESERVED. max_words: texts are cut off after this many words. Raises
+    RequestError for a vocabulary without the reserved words or with a word twice.
     """
 
     def __init__(self, words: Sequence[str], max_words: int):
         self.words, self.max_words = tuple(words), max_words
         self.tokens = {word: token for token, word in enumerate(self.words)}
         if self.words[:2] != RESERVED or len(self.tokens) != len(self.words):
-            raise RequestError(f"A vocabulary begins with {' and '.join(RESERVED)} and has no word twice.")
+            raise RequestError(
+                f"A vocabulary must begin with {' and '.join(RESERVED)}, and must not have a word twice."
+            )
 
     @classmethod
     def learn(cls, texts: Iterable[Sequence[str]], size: int, max_words: int) -> "Tokenizer":
-        """Return a tokenizer of `size` tokens for the most frequent words of texts, ties in alphabetical order.
+        """Return a tokenizer of at most `size` tokens for the most frequent words of `texts`; ties are in alphabetical order.
 
-        texts: each a list of words.
+        texts: a list of words for each text.
         """
         counts = Counter(word for text in texts for word in text)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -50,7 +52,7 @@ class Tokenizer:
 
     @classmethod
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
-        """Read a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
+        """Return the tokenizer of a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
         try:
             words = files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
             if len(words) != size:
@@ -63,7 +65,7 @@ class Tokenizer:
 
     @property
     def neutral_token(self) -> int:
-        """The token of "the", which stands in for removed words (Chen 2022, 4.2.1 and 4.4.1)."""
+        """The token of "the", which replaces removed words (Chen 2022, 4.2.1 and 4.4.1)."""
         return self.tokens.get("the", UNKNOWN)
 
     def content(self) -> bytes:
@@ -94,27 +96,27 @@ class Tokenizer:
     def ask(self, stories: str | Sequence[str], questions: str | Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return the input of a StoryReader for one story and its question, or several.
 
-        Returns tokens, (batch, time), of each story followed by its question, and the lengths of both, (batch, 2). Raises
-        RequestError for different numbers of stories and questions, and what `batch_pairs` raises.
+        The result is the tokens, (batch, time), of each story followed by its question, and the lengths of the two,
+        (batch, 2). Raises RequestError for different numbers of stories and questions, and the errors of `batch_pairs`.
         """
         stories = [stories] if isinstance(stories, str) else list(stories)
         questions = [questions] if isinstance(questions, str) else list(questions)
         if len(stories) != len(questions):
             raise RequestError(
-                f"Every story has a question: these are {len(stories)} stories and {len(questions)} questions."
+                f"Every story needs one question: got {len(stories)} stories and {len(questions)} questions."
             )
         pairs = zip(stories, questions, strict=True)
         return self.batch_pairs([(split_words(story), split_words(question)) for story, question in pairs])
 
     def batch_pairs(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
-        """As `ask`, for stories and questions that are lists of words.
+        """Return the same as `ask`, for stories and questions that are lists of words.
 
         If a pair is longer than `max_words`, the beginning of its story is cut off. Raises RequestError for a question that
         leaves no room for its story.
         """
         filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]  # "" is an unknown word
         if any(len(question) >= self.max_words for _, question in filled):
-            raise RequestError(f"A question has at most {self.max_words - 1} words.")
+            raise RequestError(f"A question can have at most {self.max_words - 1} words.")
         parts = [(story[len(question) - self.max_words :], question) for story, question in filled]
         tokens, _ = self.batch([[*story, *question] for story, question in parts])
         return tokens, torch.tensor([[len(story), len(question)] for story, question in parts])

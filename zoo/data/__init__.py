@@ -12,10 +12,10 @@ from .originals import Recording, read_verified
 
 
 def task_data(task: Task, dataset: Dataset) -> TaskData:
-    """Return the data of a task; files are read when a split is asked for.
+    """Return the data of a task. Files are read only when a split is asked for.
 
-    Modules in the folder of a zoo of the user's own can be imported, after those of Python's path. Raises DataError if the
-    task's family is neither in TASKS nor a class that can be imported, and RequestError if it does not have the task's layout.
+    A task's family may be a class in a module of the zoo's folder, which is searched after Python's path. Raises DataError if
+    the family is neither in TASKS nor a class that can be imported, and RequestError if the family lacks the task's layout.
     """
     if ":" in task.family and str(paths.ROOT) not in sys.path:
         sys.path.append(str(paths.ROOT))
@@ -24,17 +24,22 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
     except (ImportError, AttributeError) as error:
         if task.family in TASKS:
             raise
-        raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}).") from error
+        raise DataError(
+            f"The task family {task.family} cannot be imported ({first_line(error)}). Correct `family` in registry.yaml, or "
+            "install its module."
+        ) from error
     return family(task, dataset)
 
 
 def examples(name: str, split: SplitName = "test") -> Split:
-    """Return the examples that a model, or a task, is trained on ("train", "validation") or measured on ("test").
+    """Return the examples that a model or task is trained on ("train"), validated on ("validation") or measured on ("test").
 
-    `x, y, lengths = split.batch(indices, device)` gives some of them as the network reads them. `split.prepare(raw)` makes
-    x of your own examples, a tensor like `split.raw`; for text, the network's `tokenizer` does.
+    `x, y, lengths = split.batch(indices, device)` returns some examples as the network reads them. `split.prepare(raw)`
+    turns your own examples into x; `raw` is a tensor of the same form as `split.raw`. For text, use the network's
+    `tokenizer` instead.
 
-    Raises UnknownNameError if `name` is neither a model nor a task, and DataError if files are missing or not the locked ones.
+    Raises UnknownNameError if `name` is neither a model nor a task, and DataError if a file is missing or differs from the
+    locked one.
     """
     known = registry.load_registry()
     task = known.all_tasks[name] if name in known.all_tasks else registry.find(name).task
@@ -42,7 +47,7 @@ def examples(name: str, split: SplitName = "test") -> Split:
 
 
 def digests_of(name: str) -> dict[str, str]:
-    """Return the digests of a dataset's files on this machine, by reading every split of each of its tasks.
+    """Return the digests, by file name, of a dataset's files on this machine. Reads every split of each of its tasks.
 
     Raises UnknownNameError, and DataError if files are missing.
     """

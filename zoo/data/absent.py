@@ -1,4 +1,4 @@
-"""Data that papers report figures on but that nobody may redistribute: their tasks exist to hold those figures."""
+"""Tasks whose data nobody may redistribute. The registry has these tasks for the figures that papers report on them."""
 
 from typing import NoReturn
 
@@ -7,12 +7,12 @@ from .base import SplitName, TaskData
 
 
 class Absent(TaskData):
-    """A task whose data rnnzoo cannot read, with any layout."""
+    """A task whose data rnnzoo cannot read. Any layout is allowed."""
 
     def read(self, name: SplitName) -> NoReturn:
-        """Raise DataError."""
+        """Raise DataError, because there are no data to read."""
         where = f" See {self.dataset.url}." if self.dataset.url else ""
         raise DataError(
-            f"{self.dataset.title}: not freely available, and rnnzoo has no reader for it. {self.task.title} is here only for "
-            f"the figures that papers report.{where}"
+            f"{self.dataset.title} is not freely available, and rnnzoo cannot read it. The task {self.task.title} is here only "
+            f"for the figures that papers report.{where}"
         )

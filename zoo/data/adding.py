@@ -1,8 +1,8 @@
 """The adding problem (Hochreiter & Schmidhuber 1997), generated: the target is the sum of the two marked numbers.
 
 Hu et al. 2018, section 3.1: uniform numbers in [0, 1] and a mask that marks two random positions; 100,000 training and
-10,000 test sequences. numpy's RandomState, whose stream is frozen, generates the same bytes everywhere, and their digests
-are locked.
+10,000 test sequences. numpy's RandomState, whose stream is frozen, generates the same numbers on every machine. The lock
+has their digests.
 """
 
 import numpy

@@ -10,14 +10,14 @@ from ..registry.schema import Affine, Augmentation
 
 
 def augmented(images: Tensor, augmentation: Augmentation) -> Tensor:
-    """Rotate, scale and shear, and then shift, each of the images by random amounts within the recipe's bounds."""
+    """Return the images, each rotated, scaled, sheared and then shifted by random amounts within the recipe's bounds."""
     if augmentation.affine is not None:
         images = transformed(images, augmentation.affine)
     return images if augmentation.shift is None else shifted(images, augmentation.shift)
 
 
 def transformed(images: Tensor, affine: Affine) -> Tensor:
-    """Apply to each image its own random affine map about the centre, bilinear; pixels from outside are zero."""
+    """Return the images after a random affine map of each about its centre, bilinear; pixels from outside are zero."""
     n, height, width = images.shape
     angle, scale, shear = 2 * torch.rand(3, n) - 1
     angle, scale = angle * math.radians(affine.degrees or 0), 1 + scale * (affine.scale or 0)
@@ -32,7 +32,7 @@ def transformed(images: Tensor, affine: Affine) -> Tensor:
 
 
 def shifted(images: Tensor, largest: int) -> Tensor:
-    """Move each image down and right by -largest to largest pixels, drawn uniformly; pixels from outside are zero."""
+    """Return the images, each moved down and right by -largest to largest pixels (uniform); pixels from outside are zero."""
     n, *size = images.shape
     rows, columns = (torch.randint(2 * largest + 1, (n, 1)) + torch.arange(length) for length in size)
     padded = functional.pad(images, [largest] * 4)

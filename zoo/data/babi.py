@@ -1,6 +1,6 @@
 """The bAbI tasks (Weston et al. 2015), 1,000 English questions each: a story, a question, and one word that answers it.
 
-Each task has a training file and a test file. In each story, lines are numbered from 1. The line of a question goes on with a
+Each task has a training file and a test file. The lines of each story are numbered from 1. After a question, its line has a
 tab, the answer, another tab, and the numbers of the supporting lines. The story of a question is all statements before it.
 """
 
@@ -22,7 +22,7 @@ LAYOUTS = (
     "qa14-time-reasoning", "qa15-basic-deduction", "qa16-basic-induction", "qa17-positional-reasoning",
     "qa18-size-reasoning", "qa19-path-finding", "qa20-agents-motivations",
 )  # fmt: skip
-"""Names of the tasks' files, with hyphens."""
+"""Names of the tasks' files, with hyphens in place of underscores."""
 
 
 class Question(NamedTuple):
@@ -38,9 +38,9 @@ class Question(NamedTuple):
 class Babi(TaskData):
     """Layouts are the names of the files, such as `qa1-single-supporting-fact`.
 
-    A class is the token of an answer; several answers, such as `milk,football`, are one word. Tokens are the words and the
-    answers of both files, sorted. The validation split is the last stories of the training file, with as many questions as
-    the dataset's `validation`.
+    The class of a question is the token of its answer; several answers, such as `milk,football`, are one word. Tokens are the
+    words and the answers of both files, sorted. The validation split is the last stories of the training file; the dataset's
+    `validation` is its number of questions.
     """
 
     layouts = LAYOUTS
@@ -55,12 +55,13 @@ class Babi(TaskData):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the words and the answers of both files."""
+        """The tokenizer for the words and the answers in both files. Raises DataError."""
         both = [q for part in self._questions.values() for q in part]
         words = sorted({word for q in both for word in (*q.story, *q.question, q.answer)})
         if len(words) + len(RESERVED) != self.task.vocabulary:
             raise DataError(
-                f"{self.task.title} has {len(words) + len(RESERVED)} tokens, not the {self.task.vocabulary} of the registry."
+                f"{self.task.title}: the files have {len(words) + len(RESERVED)} tokens, but the registry's `vocabulary` is "
+                f"{self.task.vocabulary}. Use the original files, or correct registry.yaml."
             )
         return Tokenizer([*RESERVED, *words], self.task.steps)
 
@@ -93,7 +94,9 @@ def questions(text: str, name: str) -> list[Question]:
         sentence, *answer = rest.split("\t")  # and the supporting lines, which nobody reads
         words = split_words(sentence)
         if not index.isdigit() or not story_number or len(answer) not in (0, 2) or not words:
-            raise DataError(f"{name}, line {line_number}: neither a statement nor a question of the bAbI tasks.")
+            raise DataError(
+                f"{name}, line {line_number}: the line is neither a statement nor a question of the bAbI tasks."
+            )
         if answer:
             parsed.append(Question(list(story), words, answer[0], story_number))
         else:

@@ -1,4 +1,4 @@
-"""The data of a task: splits of raw examples, which become a network's input a batch at a time."""
+"""The data of a task: splits of raw examples, which are turned into a network's input batch by batch."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -18,9 +18,9 @@ from .augmentation import augmented
 
 SplitName = Literal["train", "validation", "test"]
 SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
-"""Seeds of the splits of generated data."""
+"""Seeds that generate the splits of generated data."""
 IGNORED = -100
-"""The class of a time step without a target."""
+"""The class that marks a time step without a target."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Split:
     """The examples of one split, in the compact form in which they are stored."""
 
     raw: Tensor
-    """(n, ...), any dtype."""
+    """The examples as they are stored, (n, ...), any dtype."""
     targets: Tensor
     """Classes, (n,), or (n, time) with IGNORED at steps without a target; values, (n, outputs) or (n, time, outputs), with
     NaN where there is no target; or binary, the same shapes of 0 and 1 in int8, with IGNORED at steps without a target."""
     digests: dict[str, str]
-    """sha256 of each original file that the split comes from."""
+    """The sha256 of each original file that the split comes from."""
     prepare: Callable[[Tensor], Tensor] = lambda raw: raw
-    """Turns a batch of raw examples into x, (batch, time, *input). By default, x is the raw examples."""
+    """Turns a batch of raw examples into x, (batch, time, *input). By default, x equals the raw examples."""
     lengths: Tensor | None = None
-    """(n,), or (n, 2) of story and question."""
+    """Lengths in time steps, (n,), or (n, 2) of story and question; None if all sequences have the same length."""
     image: tuple[int, int] | None = None
-    """(height, width) if the raw examples are images, (n, height * width)."""
+    """(height, width) if the raw examples are images, (n, height * width); None for other examples."""
     per_step: bool = False
     """True if sequences of different lengths have a target at every step."""
 
@@ -79,7 +79,7 @@ class Split:
             raw, y = raw[:, :longest], y[:, :longest] if self.per_step else y
         if augment is not None and augment.augments:
             if self.image is None:
-                raise RequestError("Only images can be augmented, and these examples are not images.")
+                raise RequestError("These examples are not images, so they cannot be augmented.")
             raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
         return self.prepare(raw.to(device)), y.to(device), lengths
 
@@ -87,7 +87,7 @@ class Split:
 class TaskData(ABC):
     """The data of one task. Each dataset family is a subclass, which is constructed with a task and its dataset.
 
-    layouts: names of the layouts that the family has; None allows any. Raises RequestError if the task's layout is not one of them.
+    layouts: names of the family's layouts; None allows any. Raises RequestError if the task's layout is not in `layouts`.
     """
 
     layouts: Collection[str] | None = None
@@ -95,20 +95,22 @@ class TaskData(ABC):
     def __init__(self, task: Task, dataset: Dataset):
         self.task, self.dataset = task, dataset
         if self.layouts is not None and task.layout not in self.layouts:
-            raise RequestError(f"{dataset.title} has no layout {task.layout!r}; it has: {', '.join(self.layouts)}.")
+            raise RequestError(
+                f"{dataset.title} has no layout {task.layout!r}; its layouts: {', '.join(self.layouts)}."
+            )
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """What turns text into x; None if the data are not text."""
+        """The tokenizer that turns text into x; None if the data are not text."""
         return None
 
     def prepare_network(self, network: Network) -> None:  # noqa: B027
-        """Give a fresh network what it takes from the data before training: its tokenizer and pretrained vectors, for text."""
+        """Give a new network what it takes from the data before training, such as a tokenizer and pretrained vectors."""
 
     def split(self, name: SplitName) -> Split:
-        """Read and verify a split.
+        """Return the split called `name`, after reading and verifying its files.
 
-        Raises UnknownNameError for another name, and DataError if a file is missing or is not the locked one.
+        Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one.
         """
         if name not in (names := get_args(SplitName)):
             raise UnknownNameError("split", name, names, f"The splits are {', '.join(names)}.")
@@ -116,14 +118,15 @@ class TaskData(ABC):
 
     @abstractmethod
     def read(self, name: SplitName) -> Split:
-        """As `split`, whose name is already checked."""
+        """Return the split called `name`. `split` calls this method after checking the name."""
 
 
 def split_by_hash(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
-    """Split data that come without splits; return the indices of each split's examples, in pseudo-random order.
+    """Split data that come without splits, and return the indices of each split's examples, in pseudo-random order.
 
-    keys: one per example; examples with the same key stay together. Keys are sorted by their sha256: the first
-    `dataset.test` of them are the test split, the next `dataset.validation` the validation split.
+    keys: one per example; examples with the same key stay together. The keys are sorted by their sha256. The first
+    `dataset.test` keys are the test split, the next `dataset.validation` keys the validation split, the others the training
+    split.
     """
     members: dict[str, list[int]] = {}
     for index, key in enumerate(keys):

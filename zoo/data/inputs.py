@@ -1,4 +1,4 @@
-"""One example of one's own as a network reads it: an image, a text, or a table of numbers."""
+"""Turns a user's file into the input of a network: an image, a text, or a table of numbers."""
 
 import csv
 import io
@@ -14,15 +14,17 @@ from . import examples
 
 MAX_BYTES = 20_000_000
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
-"""How files of images begin."""
+"""The first bytes of image files."""
 
 
 def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | None]:
-    """Return x, (1, time, *input), tokens (1, time) or features (1, *input), and lengths or None, of a file's content.
+    """Return x and lengths of the example in a file with this content.
 
-    An image is read as a task of images reads its own; dark strokes on white are inverted, as MNIST has them. A text goes
-    through the network's tokenizer; the last line that a StoryReader gets is the question. Numbers stand in lines of
-    comma-separated values, a line for each time step. Raises RequestError for content that does not fit the network.
+    x is (1, time, *input), tokens (1, time) or features (1, *input). lengths is None unless the example is a text.
+
+    An image is resized and prepared like the images of the network's task; dark strokes on white are inverted to match
+    MNIST. A text goes through the network's tokenizer; for a StoryReader, its last line is the question. Numbers are
+    comma-separated, with a line for each time step. Raises RequestError for content that does not fit the network.
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
@@ -38,13 +40,13 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     try:
         lines = [line for line in content.decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise RequestError(f"{name} reads text in UTF-8; this file is not UTF-8.") from error
+        raise RequestError(f"{name} reads text in UTF-8, but this file is not UTF-8.") from error
     if not lines:
-        raise RequestError(f"{name} reads text; this one is empty.")
+        raise RequestError(f"{name} reads text, but this file is empty.")
     if not isinstance(network, StoryReader):
         return network.tokenizer(" ".join(lines))
     if len(lines) < 2:
-        raise RequestError(f"{name} reads a story, and a question on the last line; this has one line.")
+        raise RequestError(f"{name} reads a story and, on the last line, a question, but this file has only one line.")
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
 
 
@@ -61,7 +63,7 @@ def _image(network: Network, content: bytes) -> Tensor:
     try:
         picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
     except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise RequestError(f"This image cannot be read: {error}") from error
+        raise RequestError(f"The image cannot be read: {error}") from error
     if sum(picture.tobytes()) > 128 * height * width:
         picture = ImageOps.invert(picture)
     return split.prepare(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)[None])
@@ -71,19 +73,21 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     name, shape = network.config.name, network.interface.input
     if len(shape) != 1:
         raise RequestError(
-            f"{name} reads {' x '.join(map(str, shape))} numbers at each step; a table cannot hold them."
+            f"{name} reads {' x '.join(map(str, shape))} numbers at each step, which a table cannot hold."
         )
     try:
         rows = [[float(cell) for cell in row] for row in csv.reader(io.StringIO(content.decode())) if row]
         x = torch.tensor(rows)
     except ValueError as error:  # of decoding, too
-        raise RequestError(f"{name} reads comma-separated numbers, as many in every line: {error}.") from error
+        raise RequestError(
+            f"{name} reads comma-separated numbers, with the same number of values in every line: {error}."
+        ) from error
     if x.shape[1:] != shape or not x.isfinite().all():
         raise RequestError(
-            f"{name} reads lines of {shape[0]} finite numbers; this has {len(rows)} lines of {x.shape[-1]}."
+            f"{name} reads lines of {shape[0]} finite numbers, but this file has {len(rows)} lines of {x.shape[-1]} numbers."
         )
     if network.interface.readout != "none":
         return x[None]
     if len(x) > 1:
-        raise RequestError(f"{name} reads one line of numbers; this has {len(rows)}.")
+        raise RequestError(f"{name} reads one line of numbers, but this file has {len(rows)} lines.")
     return x

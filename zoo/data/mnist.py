@@ -1,8 +1,8 @@
 """MNIST (LeCun, Cortes & Burges), read pixel by pixel, in a fixed permutation of the pixels, or row by row.
 
 The test images come with the package. The training images come from `data_folder`, as the original IDX files, gzipped or
-not, or as the parquet file of the Hub's ylecun/mnist; or from the Hub. All must decode to exactly the values of the original
-IDX files, whose sha256 is locked.
+not, or as the parquet file of the Hub's ylecun/mnist; if the folder has none of these, they come from the Hub. All must
+decode to exactly the values of the original IDX files, whose sha256 is locked.
 """
 
 import hashlib
@@ -64,10 +64,10 @@ class MNIST(TaskData):
             if path.exists():
                 content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
                 if not is_locked(self.dataset, name, hashlib.sha256(content).hexdigest()):
-                    raise DataError(f"{path}: its values are not those of MNIST's {name} (sha256 differs).")
+                    raise DataError(f"{path}: its values differ from those of MNIST's {name} (sha256 differs).")
                 return self._files.setdefault(name, _values(content))
         folder = candidates[0].parent if candidates else data_folder(self.dataset)
-        raise DataError(f"MNIST's {name} was not found in {folder}.")
+        raise DataError(f"MNIST's {name} was not found in {folder}. Put the file there, or set RNNZOO_DATA.")
 
     def _candidates(self, name: str) -> list[Path]:
         """Paths where an original file, or the parquet file with its values, may be; downloaded if there is none."""
@@ -85,7 +85,7 @@ class MNIST(TaskData):
 
 @cache
 def permutation() -> Tensor:
-    """Return the pixel read at each step of permuted MNIST, (784,), int64, as JANET's and STAR's authors used it."""
+    """Return the index of the pixel that permuted MNIST reads at each step, (784,), int64, as in the code of JANET and STAR."""
     content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
         raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")

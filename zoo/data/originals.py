@@ -1,4 +1,4 @@
-"""The original files of datasets: where they lie, how they are unpacked, and the digests that they must have."""
+"""Reads the original files of datasets: finds and unpacks them, and compares their digests with the locked ones."""
 
 import glob
 import gzip
@@ -23,7 +23,7 @@ ARCHIVE = "archive"
 
 
 class Recording(dict[str, str]):
-    """In place of a dataset's digests while it is being locked: `is_locked` adds the digest of every file that is read."""
+    """A dictionary that replaces a dataset's digests while they are being locked: `is_locked` adds each file's digest to it."""
 
 
 def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
@@ -41,24 +41,24 @@ def data_folder(dataset: Dataset) -> Path:
 
 
 def read_verified(dataset: Dataset, name: str) -> bytes:
-    """Return the content of an original file of a dataset, verified against its digest.
+    """Return the content of an original file of a dataset, verified against the locked digest.
 
-    The file lies in `data_folder`, as it is, gzipped, or in a .tar.gz; if its name has a folder, it may also lie one folder
-    deeper, where unpacking an archive puts it. If it is missing, an archive on the Hub is downloaded.
+    The file is in `data_folder`, as it is, gzipped, or in a .tar.gz. If its name has a folder, the file may also be one
+    folder deeper, where unpacking an archive puts it. If it is missing, the dataset's archive on the Hub is downloaded.
 
-    Raises DataError if the file is missing, unreadable, or has another digest or none.
+    Raises DataError if the file is missing or unreadable, if its digest differs from the locked one, or if none is locked.
     """
     folder = data_folder(dataset)
     unpacked_archives = sorted(folder.glob(f"*/{glob.escape(name)}")) if "/" in name else []
     for path in (folder / f"{name}.gz", folder / name, *unpacked_archives, *sorted(folder.glob("*.tar.gz"))):
         if path.exists() and (content := _content(path, name)) is not None:
             return _verified(content, path, dataset, name)
-    source = f" It is at {dataset.url}." if dataset.url else ""
+    source = f" It is available at {dataset.url}." if dataset.url else ""
     if dataset.derived:
         source = f" It is {dataset.derived}; see {dataset.url}."
     missing = (
-        f"{dataset.title}: {name} was not found in {folder}.{source} Put it there, or set RNNZOO_DATA to the folder "
-        f"that has {dataset.folder}."
+        f"{dataset.title}: {name} was not found in {folder}.{source} Put the file into that folder, or set RNNZOO_DATA to the "
+        f"folder that contains {dataset.folder}."
     )
     if dataset.hub is None or ARCHIVE not in dataset.hub_files:
         raise DataError(missing)
@@ -78,7 +78,7 @@ def _content(path: Path, name: str) -> bytes | None:
 
 def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
     if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
-        raise DataError(f"{path}: not the {name} of {dataset.title} (sha256 differs).")
+        raise DataError(f"{path} is not the original {name} of {dataset.title} (sha256 differs).")
     return content
 
 
@@ -93,7 +93,7 @@ def read_arrays(dataset: Dataset, *names: str) -> list[NDArray[Any]]:
 
 
 def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict[str, str]:
-    """Return the digest of generated numbers by `name`. Raises DataError if it is not the locked digest."""
+    """Return {name: digest} for generated numbers. Raises DataError if the digest differs from the locked one."""
     digest = hashlib.sha256(numbers.tobytes()).hexdigest()
     if not is_locked(dataset, name, digest):
         raise DataError(
@@ -111,7 +111,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def from_archive(path: Path, name: str) -> bytes | None:
-    """Return the content of the file `name`, in any folder of a .tar.gz, or None if the archive does not contain the file."""
+    """Return the content of the file `name` from any folder of a .tar.gz; None if the archive does not have the file."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:

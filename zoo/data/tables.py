@@ -8,16 +8,16 @@ from .base import SEEDS, Split, SplitName, TaskData, split_by_hash
 from .originals import read_verified, verify_generated
 
 RADII = (1.0, 0.8)
-"""Of class 0 and class 1: the defaults of scikit-learn's make_circles, which the thesis calls."""
+"""Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which the thesis uses."""
 NOISE = 0.1
-"""Largest noise, uniform, on each coordinate. make_circles adds none by default."""
+"""Largest noise on each coordinate; the noise is uniform. make_circles adds none by default."""
 
 
 class Pima(TaskData):
-    """Layout `rows`: eight measurements of a person, as they are; class 1 is diabetes.
+    """Layout `rows`: eight measurements of a person, unchanged; class 1 is diabetes.
 
-    A row of pima-indians-diabetes.csv is nine numbers; there is no header. Zeros in columns 2 to 6 stand for missing values
-    and are kept. Equal rows are in the same split.
+    A row of pima-indians-diabetes.csv has nine numbers; there is no header. Zeros in columns 2 to 6, which stand for missing
+    values, are kept. Equal rows are in the same split.
     """
 
     layouts = ("rows",)

@@ -32,18 +32,18 @@ class Example(NamedTuple):
 
 
 class Text(TaskData):
-    """Texts of any length. A subclass reads them and selects those of a layout."""
+    """Texts of any length. A subclass reads the texts and selects those that belong to a layout."""
 
     @abstractmethod
     def examples(self) -> list[Example]:
-        """Return all texts, no two with the same words."""
+        """Return all texts; no two have the same words."""
 
     def select(self, examples: list[Example]) -> list[Example]:
-        """Return those of the examples, which are all of one split, that belong to the layout."""
+        """Return the examples that belong to the layout. examples: all examples of one split."""
         return examples
 
     def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the tokens, (n, time), with those replaced that the layout hides; lengths: (n,)."""
+        """Return `tokens`, (n, time), in which the neutral token replaces those that the layout hides. lengths: (n,)."""
         return tokens
 
     @cached_property
@@ -54,7 +54,7 @@ class Text(TaskData):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the most frequent words of the training split."""
+        """The tokenizer for the most frequent words in the training split."""
         learned = Tokenizer.learn((e.words for e in self._splits["train"]), self.task.vocabulary or 0, self.task.steps)
         missing = (self.task.vocabulary or 0) - len(learned)  # small data have fewer words than tokens
         return Tokenizer([*learned.words, *(f"<{n}>" for n in range(missing))], self.task.steps)
@@ -69,7 +69,7 @@ class Text(TaskData):
     def prepare_network(self, network: Network) -> None:
         """Give the network its tokenizer, and its embedding the pretrained vectors.
 
-        A word without a pretrained vector keeps its random one, scaled to the standard deviation of the pretrained ones.
+        A word without a pretrained vector keeps its random vector, scaled to the standard deviation of the pretrained vectors.
         """
         network.tokenizer = self.tokenizer
         spec = network.config.architecture.embedding
@@ -83,13 +83,17 @@ class Text(TaskData):
 
 
 def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tensor]:
-    """Return the vectors, (size,), of those words that a dataset in GloVe's format has: a word and its numbers per line."""
+    """Return, by word, the vector, (size,), of each of `words` that the dataset contains; other words are left out.
+
+    The dataset is in GloVe's format: each line holds a word and its numbers. Raises DataError if the dataset contains none
+    of the words, or if a vector has another size.
+    """
     (name,) = dataset.files
     wanted = set(words) - set(RESERVED)
     lines = (line.split(" ") for line in read_verified(dataset, name).decode().splitlines())
     known = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}
     if not known or any(len(vector) != size for vector in known.values()):
-        raise DataError(f"{dataset.title}: no vectors of {size} numbers for these words.")
+        raise DataError(f"{dataset.title}: {name} has no vectors of {size} numbers for the words of the vocabulary.")
     return known
 
 
@@ -109,12 +113,12 @@ class Spooky(Text):
 
 
 class Layout(NamedTuple):
-    """Which comments a layout has, and how many words at their end are replaced by the neutral one."""
+    """The lengths of the comments in a layout, and how many words at their end are replaced by the neutral word."""
 
     min_words: int = 1
     max_words: int | None = None
     masked_share: float = 0.0
-    """Share of the words that are masked, besides `masked_words`."""
+    """Share of the words that is masked, in addition to `masked_words`."""
     masked_words: int = 0
 
 

@@ -25,9 +25,9 @@ PARTS = ("x", "y", "p", "t_us", "offsets", "label", "file_id")
 class NMNIST(TaskData):
     """Layout `frames`: events are counted in equal parts of the clip's time and of the sensor; x is log(1 + count).
 
-    The task's `steps` is the number of parts of the time, its `input` is (polarities, parts of the height, parts of the
-    width). The .npz has, for train and test, x, y, p and t_us of all events, the `offsets` of the clips in them, and label
-    and file_id of each clip. The validation clips are taken from train.
+    The task's `steps` is the number of parts of the time; its `input` is (polarities, parts of the height, parts of the
+    width). For train and test, the .npz has x, y, p and t_us of all events, the `offsets` of each clip's events, and the
+    label and file_id of each clip. The validation clips are taken from train.
     """
 
     layouts = ("frames",)
@@ -64,7 +64,7 @@ class Jester(TaskData):
     The files are laid out as they are distributed: a folder `20bn-jester-v1` with a folder of 00001.jpg, 00002.jpg ... for each
     clip; lists of `clip;label` in `jester-v1-train.csv` and `jester-v1-validation.csv`; and the labels in
     `jester-v1-labels.csv`. The official test clips have no labels, so the test split is the official validation, and the
-    validation split is taken from train. A clip with too few frames repeats its last one.
+    validation split is taken from train. A clip with too few frames repeats its last frame.
     """
 
     layouts = ("frames",)
@@ -75,7 +75,9 @@ class Jester(TaskData):
         clips = [line.split(";") for line in lines]
         wrong = next((row for row in clips if len(row) != 2 or not row[0].isdigit() or row[1] not in labels), None)
         if wrong is not None:
-            raise DataError(f"{self.dataset.title}: the list of {part} has the line {';'.join(wrong)!r}.")
+            raise DataError(
+                f"{self.dataset.title}: the list of {part} has the line {';'.join(wrong)!r}; a line is `clip;label`."
+            )
         keys = [number for number, _ in clips]
         selected = range(len(clips)) if name == "test" else split_by_hash(keys, self.dataset)[name]
         # the frames of all clips do not fit into memory, so the raw example is the clip's number
@@ -91,8 +93,8 @@ class Jester(TaskData):
             return path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise DataError(
-                f"{self.dataset.title}: {path} was not found. The data are available on request at {self.dataset.url}; put "
-                "the lists and the folder 20bn-jester-v1 there."
+                f"{self.dataset.title}: {path} was not found. The data are available on request at {self.dataset.url}. Put "
+                f"the lists and the folder 20bn-jester-v1 into {path.parent}."
             ) from error
 
     def _prepare(self, raw: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ class Jester(TaskData):
         """Return the frames of one clip, (time, 3, height, width)."""
         paths = sorted(folder.glob("*.jpg"))
         if not paths:
-            raise DataError(f"{self.dataset.title}: no frames in {folder}.")
+            raise DataError(f"{self.dataset.title}: {folder} has no frames (*.jpg).")
         first = max(len(paths) - self.task.steps, 0) // 2
         paths = paths[first : first + self.task.steps]
         frames = torch.stack([_image(path) for path in paths])

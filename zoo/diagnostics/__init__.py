@@ -1,6 +1,6 @@
-"""Why a recurrent network trains or does not: the analyses of the papers, for any network and any cell.
+"""The papers' analyses of why a recurrent network trains or does not, for any network and any cell.
 
-ANALYSES lists them. Each returns arrays with named axes (zoo.diagnostics.base), and zoo.diagnostics.drawing draws those.
+ANALYSES lists the analyses. Each returns arrays with named axes (zoo.diagnostics.base), which zoo.diagnostics.drawing draws.
 """
 
 from collections.abc import Callable
@@ -33,13 +33,13 @@ class Analysis:
     plot: str
     """Key of zoo.diagnostics.drawing.PLOTS."""
     epoch: bool = False
-    """True if training can record it after every epoch: the module has `per_epoch(network, x, y, lengths, target)`."""
+    """True if training can record the analysis after every epoch: its module has `per_epoch(network, x, y, lengths, target)`."""
     feedforward: bool = False
-    """True if the function takes feed-forward networks; all others take recurrent ones."""
+    """True if the function takes feed-forward networks; all other functions take recurrent networks."""
 
     @property
     def function(self) -> "Callable[..., Result]":
-        """The function, imported on first use."""
+        """The analysis function. Its module is imported at the first use."""
         function: Callable[..., Result] = import_object(self.path, __name__)
         return function
 
@@ -67,7 +67,7 @@ ANALYSES: dict[str, Analysis] = {
 
 
 def analysis(name: str) -> Analysis:
-    """Return the row of ANALYSES called `name`; raise UnknownNameError with near matches if there is none."""
+    """Return the row of ANALYSES called `name`. Raises UnknownNameError, whose message suggests similar names."""
     if name not in ANALYSES:
         raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
     return ANALYSES[name]
@@ -81,6 +81,6 @@ def recorder(name: str) -> "Recorder":
     row = analysis(name)
     if not row.epoch:
         recordable = ", ".join(key for key, other in ANALYSES.items() if other.epoch)
-        raise RequestError(f"{name!r} cannot be recorded while training. Choose from: {recordable}.")
+        raise RequestError(f"The analysis {name!r} cannot be recorded while training. Choose from: {recordable}.")
     per_epoch: Recorder = import_object(f"{row.path.partition('.')[0]}.per_epoch", __name__)
     return per_epoch

@@ -32,8 +32,8 @@ class Axis:
 class Array:
     """Numbers with named axes.
 
-    values: float64, one dimension for each axis. unit: of the values, "" for pure numbers. log: True if the values span
-    decades and should be drawn on a logarithmic scale. Raises ValueError if the values do not fit the axes.
+    values: float64, one dimension for each axis. unit: the unit of the values, "" for pure numbers. log: True if the values
+    span decades and should be drawn on a logarithmic scale. Raises ValueError if the values do not fit the axes.
     """
 
     values: NDArray[np.float64]
@@ -44,14 +44,14 @@ class Array:
     def __post_init__(self) -> None:
         sizes = tuple(len(axis.ticks) for axis in self.axes)
         if self.values.shape != sizes:
-            raise ValueError(f"values of shape {self.values.shape} do not fit axes of {sizes}")
+            raise ValueError(f"values of shape {self.values.shape} do not fit axes of the sizes {sizes}")
 
     def axis(self, name: str) -> Axis:
-        """Return the axis called `name`; raise KeyError if the array has no such axis."""
+        """Return the axis called `name`. Raises KeyError if the array has no such axis."""
         return {axis.name: axis for axis in self.axes}[name]
 
     def at(self, **ticks: Tick) -> "Array":
-        """Return the slice at one tick of each axis named, such as `lattice.mean.at(loss="last", step=10)`.
+        """Return the slice at one tick of each named axis, such as `lattice.mean.at(loss="last", step=10)`.
 
         Raises KeyError for an axis or a tick that the array does not have.
         """
@@ -65,7 +65,7 @@ class Array:
         return Array(values, tuple(axes), self.unit, self.log)
 
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
-        """Return every slice along the last `dimensions` axes, with a title: its ticks on the other axes."""
+        """Return every slice along the last `dimensions` axes, each with a title that names its ticks on the other axes."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
         names, places = [axis.name for axis in outer], product(*(axis.ticks for axis in outer))
         chosen = [dict(zip(names, ticks, strict=True)) for ticks in places]
@@ -106,10 +106,10 @@ def histograms(
 
 @dataclass(frozen=True)
 class Result:
-    """What an analysis returns: arrays by name, which are attributes too, such as `result.mean`.
+    """What an analysis returns: arrays by name. The arrays are attributes too, such as `result.mean`.
 
     setting: what was analysed and how, as short names and values for a caption. lines: a summary of the numbers, one
-    sentence a line. summarised: names of the arrays whose every number is in `lines`.
+    sentence per line. summarised: the names of the arrays whose numbers are all in `lines`.
     """
 
     setting: Mapping[str, Any]
@@ -120,7 +120,7 @@ class Result:
     def __getattr__(self, name: str) -> Array:
         arrays: Mapping[str, Array] = self.__dict__.get("arrays", {})
         if name not in arrays:
-            raise AttributeError(f"There is no array {name!r}; there are: {', '.join(arrays)}.")
+            raise AttributeError(f"The result has no array {name!r}; it has: {', '.join(arrays)}.")
         return arrays[name]
 
     @property
@@ -133,7 +133,7 @@ class Result:
         return replace(self, arrays={name: self.arrays[name] for name in names})
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data from which `from_json` makes the result again."""
+        """Return JSON data from which `from_json` restores the result."""
         arrays = {name: array.to_json() for name, array in self.arrays.items()}
         return {"setting": dict(self.setting), "lines": list(self.lines), **arrays}
 
@@ -145,9 +145,9 @@ class Result:
 
 
 def read_results(path: Path) -> dict[str, Result]:
-    """Return the results in a JSON file by title: those of its list "shown", or its only result, titled "".
+    """Return, by title, the results in a JSON file: those in its list "shown", or its only result with the title "".
 
-    Raises StorageError if the file cannot be read or holds something else.
+    Raises StorageError if the file cannot be read or does not contain results.
     """
     try:
         data = json.loads(path.read_bytes())

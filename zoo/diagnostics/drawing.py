@@ -1,4 +1,4 @@
-"""Draw the results of analyses: legible in greyscale, axes and units named, the setting below. Needs the extra `plots`."""
+"""Draws the results of analyses: legible in greyscale, axes and units named, the setting below. Needs the extra `plots`."""
 
 import hashlib
 import json
@@ -36,16 +36,16 @@ COLOUR_MAP = "cividis"
 """A colour map whose lightness rises evenly, so that a picture reads the same in grey."""
 
 TitledResults = Sequence[tuple[str, Result]]
-"""What one picture shows: results of one analysis, each with a title."""
+"""The content of one picture: results of one analysis, each with a title."""
 Panel = tuple[str, Array]
-"""A title and an array of as many dimensions as one pair of axes can show."""
+"""A title, and an array with as many dimensions as one panel can show."""
 
 
 def draw(results: TitledResults, plot: str, path: Path) -> None:
-    """Draw results side by side to `path`, whose ending decides the format. `plot` is a key of PLOTS.
+    """Draw results side by side, and write the picture to `path`, whose ending decides the format.
 
-    An SVG or PNG carries `digest(results)`, by which a stale picture is found. Raises RequestError for a format that
-    matplotlib does not have, and MissingExtraError without matplotlib.
+    plot: a key of PLOTS. An SVG or PNG carries `digest(results)`, which shows whether the picture is out of date. Raises
+    RequestError for a format that matplotlib does not have, and MissingExtraError without matplotlib.
     """
     picture_format(path)
     import matplotlib
@@ -63,13 +63,13 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
 
 
 def digest(results: TitledResults) -> str:
-    """Return sixteen hexadecimal digits that change with the content of a picture of these results."""
+    """Return a digest, 16 hexadecimal digits, of the content of a picture of `results`."""
     text = "\n".join(f"{title}: {json.dumps(result.to_json(), sort_keys=True)}" for title, result in results)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_stale(path: Path, results: TitledResults) -> bool:
-    """Return whether `path` is not a picture of these results."""
+    """Return True unless `path` is an up-to-date picture of `results`."""
     return not path.exists() or digest(results).encode() not in path.read_bytes()
 
 
@@ -112,10 +112,10 @@ def _figure(
 
 
 def maps(results: TitledResults) -> "Figure":
-    """Draw heat maps over the last two axes, the first of them upwards.
+    """Draw heat maps over the last two axes, of which the first points upwards.
 
-    There is a column for each result and a row for each array and tick of its other axes. The maps of a row share one
-    colour scale. The maps of a single result stand two in a row.
+    There is a column for each result, and a row for each array and each tick of its other axes. The maps in a row share one
+    colour scale. The maps of a single result are placed two in a row.
     """
     columns = [_panels({k: v for k, v in result.arrays.items() if len(v.axes) >= 2}, 2) for _, result in results]
     rows = _in_pairs(columns[0]) if len(results) == 1 else _side_by_side(results, columns)
@@ -161,10 +161,11 @@ LinePanel = tuple[str, str | None, list[tuple[str | None, Array, dict[str, Any]]
 
 
 def curves(results: TitledResults) -> "Figure":
-    """Draw lines along the last axis, a panel for each array and tick of its other axes but the last two.
+    """Draw lines along the last axis, with a line for each tick of the axis before it.
 
-    The panels of a single result stand two in a row. Several results stand side by side, a column each, on one scale in
-    every row. If each of them has one line in every panel, they share the panels instead, a line each.
+    There is a panel for each array and each tick of its other axes. The panels of a single result are placed two in a row.
+    Several results have a column each, and the panels in a row share one scale; but if every panel has a single line, the
+    results share the panels, with a line each.
     """
     columns = [_curve_panels(result) for _, result in results]
     titles = [title for title, _ in results]

@@ -1,4 +1,4 @@
-"""Many random networks at once: parameters with a leading dimension of runs, for `torch.func.vmap`.
+"""Runs many random networks at once: their parameters have a leading dimension of runs, for `torch.func.vmap`.
 
 This works for any cell, because vmap runs the cell's own `step` with the parameters of every run.
 """
@@ -39,7 +39,7 @@ class Ensemble:
     """Random networks of one architecture, with their inputs and the errors at their outputs."""
 
     nodes: list[Node]
-    """One for each layer, bottom to top, with parameters on the meta device."""
+    """A node for each layer, bottom to top, with parameters on the meta device."""
     weights: list[Weights]
     """The parameters of each layer."""
     x: Tensor
@@ -48,7 +48,7 @@ class Ensemble:
     """Gradient of the loss at every output of the top layer, (runs, time, channels, ...), each of length 1."""
 
     def zero_state(self, node: Node) -> State:
-        """Return zero states of a layer, (runs, 1, channels, ...) each."""
+        """Return the zero states of a layer, each (runs, 1, channels, ...)."""
         like = torch.empty(1, *self.x.shape[2:], device="meta")
         return tuple(
             self.x.new_zeros(len(self.x), *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
@@ -57,7 +57,10 @@ class Ensemble:
 
 
 def layers_of(config: Config) -> list[Node]:
-    """Return layers on the meta device in eval mode. Raise RequestError for two directions, SizeError for many weights."""
+    """Return the layers of a config on the meta device, in eval mode.
+
+    Raises RequestError for a bidirectional network, and SizeError for too many parameters.
+    """
     require_one_direction(config)
     network = meta_network(config).eval()
     refuse_large(network)
@@ -73,11 +76,11 @@ def require_one_direction(config: Config) -> None:
 def draw(
     config: Config, runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype, correlation: float = 0.5
 ) -> Ensemble:
-    """Draw random networks and inputs as in "Gating revisited", section 3.1.
+    """Return random networks and inputs as in "Gating revisited", section 3.1.
 
-    Weights are orthogonal, each gate's matrix drawn on its own; biases and states are zero; inputs are those of
-    `random_inputs`. A cell's own start values hold for its recurrent maps (`init` of its row in CELLS) and for parameters
-    of no map (`Cell.reset_parameters`). Raises as `layers_of`.
+    Weights are orthogonal, each gate's matrix drawn independently; biases and states are zero; inputs come from
+    `random_inputs`. A cell's own initial values are used for its recurrent maps (`init` of its row in CELLS) and for
+    parameters that belong to no map (`Cell.reset_parameters`). Raises the errors of `layers_of`.
     """
     nodes = layers_of(config)
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
@@ -95,7 +98,7 @@ def _initialisers(config: Config) -> dict[str, str]:
 
 
 def start_values(config: Config) -> str:
-    """Return the start values of `draw` in words."""
+    """Return the initial values that `draw` gives the parameters, in words."""
     roles = _initialisers(config)
     same = len(set(roles.values())) == 1
     names = roles["input"] if same else ", ".join(f"{role} {name}" for role, name in roles.items())

@@ -1,4 +1,4 @@
-"""How large a gradient each layer's parameters get, now and through training.
+"""Measures the gradient of each layer's parameters, now and during training.
 
 Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with learning curves and hidden outputs: Chen
 2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
@@ -33,8 +33,9 @@ def gradients(
 ) -> Result:
     """Compute the gradient norm of each layer on one batch, in eval mode: "Gating revisited", Fig. 3 (a).
 
-    Split.batch of zoo.data makes such batches. norm: (layer,), the norm of the gradient of the mean loss with respect to
-    all parameters of a layer, summed over time as in training; in units of the loss per unit of the parameters.
+    x, y, lengths: a batch, such as Split.batch of zoo.data returns. norm: (layer,), the norm of the gradient of the mean loss
+    with respect to all parameters of a layer, summed over time as in training; in units of the loss per unit of the
+    parameters.
     """
     norms = per_epoch(network, x, y, lengths, target)
     setting = {"of": describe(network.config), "sequences": len(x), "steps": x.shape[1]}
@@ -52,7 +53,7 @@ def compare_ends(norms: Sequence[float]) -> str:
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
-    """Return the norm of each layer, bottom to top; leave the network's gradients and mode as they are."""
+    """Return the gradient norm of each layer, bottom to top. The network's gradients and mode do not change."""
     parameters = [[p for p in layer.parameters() if p.requires_grad] for layer in network.layers]
     with torch.enable_grad():
         loss, _, targets = score(target, network(x, lengths), y)
@@ -71,10 +72,10 @@ def evolution(
     network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
-    """Train a network, which changes it, and record every `every`-th update and the last: Fig. 3 (b) and (c).
+    """Train a network, and record every `every`-th update and the last: Fig. 3 (b) and (c). This changes the network.
 
     Optimizer, batch size and clipping are the recipe's, and the learning rate is its full rate throughout. The order of
-    the examples is drawn from the recipe's seed. report: called with the updates done and their total.
+    the examples is drawn from the recipe's seed. report: called with the number of updates done and of all updates.
 
     norm: (layer, update), gradient norms as in `gradients`, before clipping. loss: (update,), the mean loss of the batch.
     """
@@ -114,10 +115,11 @@ def feedforward(
     network: Network, data: Split, recipe: Recipe, target: Target = "class",
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
-    """Train a feed-forward classifier, which changes it, and record diagnostics A, B and C after every epoch: Chen 2022.
+    """Train a feed-forward classifier, and record diagnostics A, B and C after every epoch: Chen 2022.
 
-    The learning rate is the recipe's full rate throughout. The order of the examples is drawn from the recipe's seed, and
-    a last incomplete batch is used too. report: called with the epochs done and their total.
+    This changes the network. The learning rate is the recipe's full rate throughout. The order of the examples is drawn from
+    the recipe's seed, and a last incomplete batch is used too. report: called with the number of epochs done and of all
+    epochs.
 
     A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
     averaged over the examples. B, loss and accuracy: (epoch,), on the training data, in nats and as a fraction.
@@ -127,7 +129,9 @@ def feedforward(
     Raises RequestError for other networks.
     """
     if not isinstance(network, FeedForward) or target != "class":
-        raise RequestError(f"{network.config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
+        raise RequestError(
+            f"{network.config.name} is no feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
+        )
     updater = Updater(network, recipe.optimizer, target)
     generator = torch.Generator().manual_seed(recipe.seed)
     x, y, _ = data.batch(torch.arange(len(data)), network.device)

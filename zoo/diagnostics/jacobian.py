@@ -51,10 +51,10 @@ def jacobian(config: Config, *, seed: int = 0) -> Result:
 
 @requires_recurrent
 def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, step: int = -1) -> Result:
-    """Compute what `jacobian` computes, for a network with its weights, at the states that it has at one time step.
+    """Compute the same as `jacobian` for a network with its own weights, at its states at one time step of x.
 
     step: index of the time step, from the end of the shortest sequence if negative. The singular values of each sequence
-    are sorted before their mean over the batch is taken. Of a bidirectional network, the forward direction is analysed.
+    are sorted before their mean over the batch is taken. In a bidirectional network, the forward direction is analysed.
     """
     t = step % (x.shape[1] if lengths is None else int(lengths.min()))
     layers = []
@@ -119,7 +119,9 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
         for label, matrix in _square_blocks(direction, f"{depth}{side}")
     }
     if not matrices:
-        raise RequestError(f"{network.config.name} has no recurrent map that is a matrix of square blocks.")
+        raise RequestError(
+            f"{network.config.name} has no recurrent map that is a matrix of square blocks, which this analysis needs."
+        )
     width = max(map(len, matrices.values()))
     generator = torch.Generator().manual_seed(seed)
     modulus, powers = np.full((len(matrices), width), np.nan), np.empty((len(matrices), steps))

@@ -1,4 +1,4 @@
-"""How large a gradient every node of the unrolled network gets: "Gating revisited", section 3.1, Fig. 2, 6 and 7.
+"""Measures the gradient at every node of the unrolled network: "Gating revisited", section 3.1, Fig. 2, 6 and 7.
 
 A node is one layer at one time step. Two backward passes, one for each loss, compute the gradients of all nodes of all
 networks, because every tensor has a leading dimension of runs.
@@ -22,7 +22,7 @@ from .ensemble import Ensemble, Node, Weights, draw, layers_of, start_values
 from .subject import describe, without_task
 
 BYTES = 30_000_000
-"""Memory for the parameters drawn at a time. More is no faster; changing it changes the random numbers."""
+"""Memory in bytes for the parameters that are drawn at a time. More is no faster; another value draws other numbers."""
 LOSSES = ("last", "all")
 """The loss on the output at the last step, and on the outputs at all steps."""
 
@@ -35,7 +35,7 @@ def lattice(
 
     Weights and inputs are those of ensemble.draw; inputs are as wide as the layers. The loss is v_T h_T ("last") or the
     sum of v_t h_t ("all") with random v of length 1, so that every output gets an error of length 1 whatever the cell.
-    biases: True to count them among the parameters. report: called with the runs done and their total.
+    biases: True to count them among the parameters. report: called with the number of runs done and of all runs.
 
     mean: (loss, layer, step), the mean over the runs of |g_w|, g_w = (dh_t^l / dw)^T g_{h_t^l} (eq. 3). This is the
     gradient with respect to the node's own copy of the parameters, not the sum over time.
@@ -43,7 +43,7 @@ def lattice(
     ratio: (loss,), the mean at layer 1 and step 1 divided by the mean at the last layer and step.
     depth: (loss,), the mean at layer 1 and the last step divided by the mean at the last layer and step.
 
-    Raises RequestError for networks without time steps or with two directions, and for less than two runs or one step.
+    Raises RequestError for networks without time steps or with two directions, and for fewer than two runs or one step.
     """
     if runs < 2 or steps < 1:
         raise RequestError(f"A lattice needs at least two runs and one step; got {runs} and {steps}.")
@@ -77,7 +77,7 @@ def lattice(
 
 
 def summarise(arrays: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return a sentence for each loss that compares layer 1 with the last layer and step."""
+    """Return, for each loss, a sentence that compares the gradient at layer 1 with that at the last layer and step."""
     layers, steps = (len(arrays["mean"].axis(name).ticks) for name in ("layer", "step"))
     lines = []
     for loss, text in zip(LOSSES, ("on the last output", "on all outputs"), strict=True):
@@ -103,7 +103,7 @@ def _times(ratio: float) -> str:
 def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool = True) -> Tensor:
     """Return |dL/dw| for every node's own copy of the parameters w, (runs, loss, layer, step), float64.
 
-    layers_inside: True for a cell that has all layers inside; a number in a parameter's name then tells its layer.
+    layers_inside: True for a cell that has all layers inside. A number in a parameter's name then names its layer.
     biases: True to count them among the parameters.
     """
     places = {  # layer of every parameter
@@ -194,7 +194,7 @@ def _add_taps(node: Node) -> dict[str, Tap]:
 
 
 class NormRecorder:
-    """Adds up squared gradient norms during a backward pass; drops each gradient at once, so that two never coexist."""
+    """Adds up squared gradient norms during a backward pass. Each gradient is freed at once, so that two never coexist."""
 
     def __init__(self, runs: int, layers: int, steps: int):
         self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)
@@ -211,7 +211,7 @@ class NormRecorder:
         parameter.register_post_accumulate_grad_hook(add)
 
     def backward(self, outputs: Sequence[Tensor], errors: Sequence[Tensor], retain_graph: bool = False) -> Tensor:
-        """Return the sums, (runs, layers, steps), for errors that arrive at outputs."""
+        """Return the sums of squared norms, (runs, layers, steps), for `errors` that arrive at `outputs`."""
         self.squares.zero_()
         torch.autograd.backward(outputs, errors, retain_graph=retain_graph)
         return self.squares.clone()

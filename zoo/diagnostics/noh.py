@@ -1,4 +1,4 @@
-"""How much the memory depends on its start, on each gate's weights, and on either end of the sequence: Chen 2022.
+"""Measures how much the memory depends on its start, on each gate's weights, and on either end of the sequence: Chen 2022.
 
 Noh's indicator: sections 4.2.2 and 5.1. Gradients of gates: section 5.2, after Rehmer & Kroll 2020. The long-term
 dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is c if the cell has one, else h.
@@ -38,9 +38,9 @@ from .subject import (
 )  # fmt: skip
 
 POINTS = 60
-"""Time steps at which the indicator is computed, evenly spread over longer sequences."""
+"""Maximum number of time steps at which the indicator is computed, evenly spread over longer sequences."""
 GATE_POINTS = 20
-"""Time steps at which the gradients of gates are computed, likewise."""
+"""Maximum number of time steps at which the gradients of gates are computed, evenly spread over longer sequences."""
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 """Shares of a sequence's steps that the dependency test replaces."""
 Probe = Literal["ones", "signs"]
@@ -58,7 +58,9 @@ def history(folder: Path) -> Result:
     """
     training = results.read(folder).training
     if training is None or not training.history or not all("noh" in epoch.diagnostics for epoch in training.history):
-        raise RequestError(f"{folder} has no run that recorded noh in every epoch: rnnzoo train NAME --diagnose noh.")
+        raise RequestError(
+            f"{folder} has no run that recorded noh in every epoch. To record it: rnnzoo train NAME --diagnose noh"
+        )
     epochs = training.history
     indicator = np.array([[np.nan if v is None else v for v in epoch.diagnostics["noh"]] for epoch in epochs]).T
     axes = (Axis.counted("layer", len(indicator)), Axis("epoch", tuple(epoch.epoch for epoch in epochs)))
@@ -81,8 +83,9 @@ def noh(
 ) -> Result:
     """Compute Noh's indicator, how much the memory depends on its start, of every layer at up to `points` steps.
 
-    probe: v. "ones" is what the thesis uses: the gradient of the sum of s_t. In a sum, derivatives of different signs
-    cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional networks.
+    probe: the vector v. "ones" is the thesis's choice: the gradient of the sum of s_t. In a sum, derivatives of different
+    signs cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional
+    networks.
 
     indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t; NaN
     if every derivative is zero. end: (layer,), the same at every sequence's own last step. The network is in eval mode.
@@ -227,7 +230,7 @@ def dependency(
     """
     if network.config.interface.readout == "every":
         raise RequestError(
-            f"{network.config.name} answers at every step, so that no answer depends on the whole sequence."
+            f"{network.config.name} answers at every step, but this analysis needs a network with one answer per sequence."
         )
     steps = torch.arange(x.shape[1])
     ends = sequence_lengths(x, lengths)[:, None]

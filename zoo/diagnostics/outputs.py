@@ -1,4 +1,4 @@
-"""What the outputs of the layers look like: how they approach their end, how they are spread, and what saturates.
+"""Analyses of the layers' outputs: how they approach their last value, how they are distributed, and which gates saturate.
 
 Average estimation error: "Overcoming the vanishing gradient problem in plain recurrent networks", eq. 1 and 3, Fig. 1
 and 4. Histograms and saturation: Chen 2022, section 3.3, diagnostic C, Fig. 3.6 and 3.9, here for every layer of a
@@ -22,7 +22,7 @@ from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent
 
 AGAINST = ("last", "previous")
 SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
-"""Functions that saturate, and the two values at which they do."""
+"""Functions that saturate, and the two values at which they saturate."""
 NEAR = 0.05
 """A value is saturated if it is within this part of the range of either end."""
 
@@ -32,9 +32,10 @@ NEAR = 0.05
 def estimation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) -> Result:
     """Compute the average estimation errors of every layer's outputs, in eval mode.
 
-    They are differences of outputs, over sequences and units, in the units of the activations. mean: (against, layer,
+    The errors are differences of outputs, over sequences and units, in the units of the activations. mean: (against, layer,
     step), E[h_t - h_T] ("last", eq. 1) and E[h_t - h_{t-1}] ("previous", eq. 3, with h_0 = 0). variance: (against, layer,
-    step), of the same differences. With lengths, T is each sequence's own last step, and later steps do not count.
+    step), the variance of the same differences. With lengths, T is each sequence's own last step, and later steps do not
+    count.
     """
     ends, valid = sequence_lengths(x, lengths) - 1, valid_steps(x, lengths)
     moments = []
@@ -63,7 +64,7 @@ def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], ND
 
 
 class SquashingRecorder(TorchFunctionMode):
-    """Keeps, while it is entered, the result of every sigmoid and tanh, in the order of the calls."""
+    """Keeps the results of all calls of sigmoid and tanh within the block, in the order of the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,13 +81,14 @@ class SquashingRecorder(TorchFunctionMode):
 @requires_recurrent
 @torch.no_grad()
 def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bins: int = 40) -> Result:
-    """Compute shares of the values at all steps of all sequences, in eval mode; padding is left out.
+    """Compute histograms of the outputs, and how often gates saturate, over all steps of all sequences, in eval mode.
 
-    outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is its left edge.
+    outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is the bin's left edge.
     saturated: (layer, function), the share of the values of each sigmoid and tanh within 5 % of its range of either end.
-    Functions are numbered in the order in which a step calls them; names of those of the input alone begin with x.
+    Functions are numbered in the order in which a step calls them; the names of functions of the input alone begin with x.
+    Padding is left out.
 
-    Of a bidirectional network, the functions are those of the forward direction, the outputs those of both.
+    In a bidirectional network, the functions are those of the forward direction, the outputs those of both directions.
     """
     valid = valid_steps(x, lengths)
     outputs = [h.cpu()[valid].flatten() for h in network.features(x, lengths)]

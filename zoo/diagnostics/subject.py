@@ -1,4 +1,4 @@
-"""What an analysis is given: the config, the network, the data and the states of a model, a checkpoint or a CELL-LxH."""
+"""Prepares what an analysis needs: the config, network, data and states of a model, a checkpoint or a CELL-LxH."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,10 +42,10 @@ IMAGE_SIDE = 8
 
 
 def config_of(name: str) -> Config:
-    """Return the config of a checkpoint, as Reference.parse takes it, or of `[bi][block][conv]CELL-LxH`, which needs no entry.
+    """Return the config of the checkpoint that `name` refers to, or of the architecture that it spells.
 
-    Raises UnknownNameError with near matches, RequestError for sizes that no network can have, and CheckpointError for
-    an invalid config.json.
+    name: as for Reference.parse, or `[bi][block][conv]CELL-LxH`. Raises UnknownNameError, whose message suggests similar
+    names, RequestError for sizes that no network can have, and CheckpointError for an invalid config.json.
     """
     found = _parse(name)
     return sources.read_config(found) if isinstance(found, Reference) else without_task(found, name=name)
@@ -67,13 +67,15 @@ def _parse(name: str) -> Reference | Architecture:
 
 
 def without_task(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:
-    """Return a config of an architecture without a task, whose first layer reads as many numbers as the others.
+    """Return a config of an architecture without a task, in which the first layer has as many inputs as the other layers.
 
-    Then all nodes of its lattice are alike. Embedding, standardisation and convolutional head are left out. Raises
+    All nodes of its lattice are then alike. Embedding, standardisation and convolutional head are left out. Raises
     RequestError for a feed-forward architecture.
     """
     if architecture.cell in FEEDFORWARD:
-        raise RequestError(f"{name} has no time steps. To analyse feed-forward networks, use `feedforward`.")
+        raise RequestError(
+            f"{name} has no time steps. To analyse feed-forward networks, use the analysis `feedforward`."
+        )
     plain: dict[str, Any] = {"embedding": None, "standardize": False, "head": None}
     cell = cell_class(architecture.cell)
     image = () if architecture.kernel is None else (IMAGE_SIDE, IMAGE_SIDE)
@@ -91,7 +93,7 @@ def describe(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """A network, sequences with which to analyse it, and a description of both in words."""
+    """A network, the sequences on which it is analysed, and a description of both in words."""
 
     network: RecurrentNetwork
     x: Inputs
@@ -101,7 +103,7 @@ class Sample:
     description: str
 
     def arguments(self, needs: str) -> list[Any]:
-        """Return the arguments of an analysis with these needs, see Analysis.needs."""
+        """Return the arguments for an analysis with these needs, see Analysis.needs."""
         data: dict[str, list[Any]] = {
             "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
         }  # fmt: skip
@@ -119,7 +121,7 @@ def sample(
     the head fits the task, and "network" reads no data.
 
     A network without a task reads random_inputs over `steps` (default: 10) steps, and its targets are random classes.
-    Raises RequestError unless the network reads one sequence, DataError if the data are missing, and what `load` raises.
+    Raises RequestError unless the network reads one sequence, DataError if the data are missing, and the errors of `load`.
     """
     _require_recurrent(config)
     found = _parse(name)
@@ -162,26 +164,26 @@ def require_network_of(analysis: Analysis, config: Config) -> None:
     """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes."""
     if analysis.feedforward:
         if not issubclass(network_class(config), FeedForward):
-            raise RequestError(f"{config.name} is no feed-forward classifier, such as mlp-3x8-pima.sigmoid.")
+            raise RequestError(f"{config.name} is no feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid.")
     elif analysis.needs != "architecture":  # analyses of those check it themselves
         _require_recurrent(config)
 
 
 def _require_recurrent(config: Config) -> None:
     if not issubclass(network_class(config), RecurrentNetwork):
-        raise RequestError(f"{config.name} does not read one sequence. This analysis takes networks that do.")
+        raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
 
 
 def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
     """Return the arguments of an analysis that trains: a fresh network, the training split, the recipe and the target.
 
-    Raises RequestError for a name that is not in the registry and for networks that read a question too, and DataError if
+    Raises RequestError for a name that is not in the registry and for networks that also read a question, and DataError if
     the data are missing.
     """
     if config.interface.form != "sequence":
-        raise RequestError(f"{config.name} does not read one sequence. This analysis takes networks that do.")
+        raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
     if name not in registry.models():
-        raise RequestError(f"{name} is not in the registry, so it has no recipe to be trained by.")
+        raise RequestError(f"{name} is not in the registry, so there is no recipe to train it. Use a registered model.")
     entry = registry.find(name)
     data = task_data(entry.task, entry.dataset)
     network = build(config, device="cpu", seed=seed)
@@ -191,7 +193,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
 
 
 def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
-    """Return the first state and those after every step of x, (time, batch, channels, ...): time + 1 in all."""
+    """Return the states before the first step and after every step of x, (time, batch, channels, ...): time + 1 in all."""
     prepared = [part.unbind(0) for part in direction.cell.prepare(direction.input(x))]
     states = [state]
     with direction.hold_projections(x[0]):
@@ -202,7 +204,7 @@ def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
 
 @torch.no_grad()
 def layer_inputs(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) -> list[Tensor]:
-    """Return the input of every layer, bottom to top, (time, batch, channels, ...) each; x and lengths as in `forward`."""
+    """Return the input of every layer, bottom to top, each (time, batch, channels, ...). x, lengths: as in `forward`."""
     return [layer_input for layer_input, _ in network.trace(x, lengths)[1]]
 
 
@@ -222,6 +224,6 @@ def evenly_spread(steps: int, points: int) -> list[int]:
 
 
 def memory_index(direction: Direction) -> int:
-    """Return the index of the state that carries the memory: c if the cell has one (Chen 2022, for the LSTM), or its like."""
+    """Return the index of the state that carries the memory: c (Chen 2022, for the LSTM) or the state that plays its part."""
     names = direction.cell.states
     return next((names.index(name) for name in ("c", "C", "S", "x", "h") if name in names), 0)

@@ -1,6 +1,7 @@
-"""The pages of docs/diagnostics: what each figure of a paper claims, our numbers, and whether they agree. No torch.
+"""Writes the pages of docs/diagnostics: what each figure of a paper claims, our numbers, and whether they agree.
 
-The claims are written here by hand, each with a check from zoo.publishing.claims. The numbers come from zoo.publishing.studies.
+The claims are written here by hand, each with a check from zoo.publishing.claims. The numbers come from
+zoo.publishing.studies. The module does not import torch.
 """
 
 from dataclasses import dataclass
@@ -22,11 +23,11 @@ FOLDER = ("docs", "diagnostics")
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a paper, computed again."""
+    """A figure of a paper that we computed again."""
 
     paper: str
     name: str
-    """Ending of the picture's file name."""
+    """What follows the paper's key in the picture's file name."""
     title: str
     study: str
     """Key of zoo.publishing.studies.STUDIES."""
@@ -38,7 +39,7 @@ class Figure:
     parts: tuple[str, ...] | None = None
     """Titles of the study's parts to show; None for all."""
     arrays: tuple[str, ...] | None = None
-    """Names of the arrays to show; None for all with an axis."""
+    """Names of the arrays to show; None for all arrays that have an axis."""
 
 
 SMALL = "12 layers of 32 units, 10 steps (the paper does not give its sizes)"
@@ -191,13 +192,13 @@ _read = cache(read_results)
 
 
 def study(name: str) -> dict[str, Result] | None:
-    """Return the stored parts of a study by title, or None if the study was not computed."""
+    """Return the stored parts of the study `name` by title, or None if the study was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _read(path) if path.exists() else None
 
 
 def pictures() -> dict[Path, tuple[TitledResults, str]]:
-    """Return the content and the kind of plot of every picture on the pages, by path."""
+    """Return, by path, the content and the kind of plot of every picture on the pages."""
     wanted: dict[Path, tuple[TitledResults, str]] = {}
     for figure in FIGURES:
         results = study(figure.study)
@@ -213,7 +214,7 @@ def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
 
 
 def pages() -> dict[Path, str]:
-    """Return the content of every page by path."""
+    """Return the text of every page, by path."""
     papers = dict.fromkeys(figure.paper for figure in FIGURES)
     return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
 

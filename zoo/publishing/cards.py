@@ -1,4 +1,7 @@
-"""Model cards and summaries: registry entry, recorded results and counts in, text out. No torch, no Hub."""
+"""Writes model cards and summaries from registry entries, recorded results and counts.
+
+The module does not use the Hub, and imports torch only to count a model that the lock does not list.
+"""
 
 import textwrap
 from typing import Any
@@ -19,11 +22,11 @@ LICENSE = "apache-2.0"
 STORY = ("Mary went to the hall.", "Where is Mary?")
 """An example of a story and a question."""
 LOSS = 0.003
-"""The accuracy that a model may lose in another runtime or with 8-bit weights before its card warns of it."""
+"""A card warns of a larger loss of accuracy in another runtime or with 8-bit weights (a fraction: 0.003 is 0.3 points)."""
 
 
 def counts(name: str) -> Counts:
-    """Return the size of a registered model. It is in the lock; if it is not, count, which imports torch."""
+    """Return the size of a registered model: from the lock or, if the lock lacks the model, by counting with torch."""
     if (locked := load_lock().counts.get(name)) is not None:
         return locked
     from ..networks import sizes
@@ -39,7 +42,10 @@ def render(entry: Entry) -> str:
 
 
 def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "") -> str:
-    """Return the README.md of a model's repository. gradients: what `lattices.section` returns."""
+    """Return the text of README.md in a model's repository on the Hub.
+
+    gradients: the section about gradients, from `lattices.section`; "" for none.
+    """
     parts = [
         f"---\n{_front_matter(entry, recorded)}---",
         f"# {entry.name}\n\n{_title(entry)}",
@@ -83,7 +89,7 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
 
 
 def source(figure: Reported, paper: Paper) -> str:
-    """Return the table and the paper of a reported figure, and the split unless that is the test set."""
+    """Return in words the table and the paper of a reported figure, and its split if that is the training set."""
     split = ", on the training set" if figure.split == "train" else ""
     return f'{figure.table} of {paper.citation}, "{paper.title}"{split}'
 
@@ -91,8 +97,8 @@ def source(figure: Reported, paper: Paper) -> str:
 def _front_matter(entry: Entry, recorded: Results) -> str:
     """Return the metadata that the Hub reads.
 
-    PyYAML writes them, because `rnnzoo verify` compares cards byte by byte, and what huggingface_hub's ModelCardData
-    writes depends on its version.
+    PyYAML writes the metadata, because `rnnzoo verify` compares cards byte by byte, and the output of huggingface_hub's
+    ModelCardData depends on its version.
     """
     dataset = entry.dataset
     front: dict[str, Any] = {

@@ -1,7 +1,6 @@
-"""Checks of the papers' claims. Each takes the parts of a study, and returns our numbers and whether they agree.
+"""Checks of the papers' claims. Each check takes the parts of a study and returns a Verdict.
 
-The first sentence of a check's docstring is the question that it answers. Where a paper prints no number, the
-thresholds are ours.
+A check's docstring says when the verdict is True. Where a paper prints no number, we chose the threshold.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from ..diagnostics.base import Result
 Results = Mapping[str, Result]
 """The parts of a study by title."""
 Verdict = tuple[str, bool | None]
-"""Our numbers in words, and whether they agree with the paper; None if they cannot decide that."""
+"""Our numbers in words, and whether they agree with the paper; None if the numbers cannot decide."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,10 @@ class Claim:
     text: str
     check: Callable[..., Verdict]
     arguments: tuple[Any, ...] = ()
-    """Arguments of the check after the results."""
+    """Arguments that `check` takes after the results."""
 
     def cells(self, results: Results) -> tuple[str, str, str]:
-        """Return a row of a table: the paper's claim, our numbers, and whether they agree."""
+        """Return a row of a table: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
         numbers, agrees = self.check(results, *self.arguments)
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]
 
@@ -43,14 +42,17 @@ def _corner(results: Results, cell: str, loss: str) -> float:
 
 
 def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
-    """Both losses: is layer 1's gradient at step 1, over the last layer's at the last step, within `low` and `high`?"""
+    """Return whether a ratio of gradients lies between `low` and `high` for both losses.
+
+    The ratio is the gradient of layer 1 at step 1 divided by that of the last layer at the last step.
+    """
     pair = [_corner(results, cell, loss) for loss in ("last", "all")]
     text = "bottom left over top right: {:.3g} (loss on the last output), {:.3g} (on all)".format(*pair)
     return text, all(low < v < high for v in pair)
 
 
 def lstm_through_time(results: Results) -> Verdict:
-    """LSTM: is the gradient at step 1 of the top layer over 100 times that of layer 1 at the last step?"""
+    """Return whether the LSTM's gradient in the top layer at step 1 is over 100 times that in layer 1 at the last step."""
     mean = results["lstm"].mean.at(loss="last").values
     back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
     text = f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}"
@@ -58,31 +60,34 @@ def lstm_through_time(results: Results) -> Verdict:
 
 
 def mitigated(results: Results) -> Verdict:
-    """Are the ratios of GRU and of LSTM w/f both over twice the LSTM's?"""
+    """Return whether the ratios (see `ratio`) of GRU and of LSTM w/f are both over twice the LSTM's."""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
     return f"bottom left over top right: {_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
 
 def much_spread(results: Results) -> Verdict:
-    """Are the largest spreads of GRU and of LSTM w/f both over one and a half times STAR's?"""
+    """Return whether the largest spreads of GRU and of LSTM w/f are both over one and a half times STAR's."""
     values = {c: float(results[c].spread.values.max()) for c in ("lstm-f", "gru", "star")}
     return f"largest spread: {_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
 def singular(results: Results, cell: str, expected: float) -> Verdict:
-    """Are all singular values within 1e-6 of the expected one?"""
+    """Return whether all singular values of `cell` are within 1e-6 of `expected`."""
     v = results[cell].values.values
     return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
 
 
 def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict:
-    """First update: is the gradient norm of layer 1, divided by that of the last layer, between `low` and `high`?"""
+    """Return whether a ratio of gradient norms in the first update lies between `low` and `high`.
+
+    The ratio is the norm of layer 1 divided by that of the last layer.
+    """
     norm = results[cell].norm.values[:, 0]
     return f"layer 1 over layer {len(norm)}: {norm[0] / norm[-1]:.3g}", bool(low < norm[0] / norm[-1] < high)
 
 
 def between(results: Results) -> Verdict:
-    """First update: is STAR's norm of layer 1, divided by that of the last layer, between the LSTM's and the vRNN's?"""
+    """Return whether STAR's ratio (see `first_norms`) lies between the LSTM's and the vRNN's."""
     norms = {c: r.norm.values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
     return f"layer 1 over the last: {_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
@@ -95,23 +100,26 @@ def _drift(result: Result) -> np.ndarray:
 
 
 def explodes(results: Results, cell: str) -> Verdict:
-    """Is a layer's norm over ten times larger in the last ten updates than in the first ten?
+    """Return whether some layer's norm is over ten times larger in the last ten updates than in the first ten.
 
-    Undecided if not, since the norm may explode later.
+    If not, the verdict is None, because the norm may explode later.
     """
     growth = 10 ** float(_drift(results[cell]).max())
     return f"last ten updates over first ten: {growth:.3g}", True if growth > 10 else None
 
 
 def stable_norms(results: Results) -> Verdict:
-    """Do STAR's norms change by the smallest factor from the first ten updates to the last ten?"""
+    """Return whether STAR's norms change by the smallest factor from the first ten updates to the last ten."""
     changes = {cell: 10 ** float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
     text = f"change of the norms, mean factor over the layers: {_text(changes)}"
     return text, min(changes, key=changes.__getitem__) == "star"
 
 
 def early_loss(results: Results) -> Verdict:
-    """Is STAR's mean loss over the last ten updates the lowest? Undecided unless some loss is a tenth below chance."""
+    """Return whether STAR has the lowest mean loss over the last ten updates.
+
+    The verdict is None unless some cell's loss is a tenth below chance.
+    """
     last = {c: float(r.loss.values[-10:].mean()) for c, r in results.items()}
     best = min(last, key=last.__getitem__)
     text = f"mean loss of the last ten updates: {_text(last)} (chance {np.log(10):.3g})"
@@ -119,9 +127,9 @@ def early_loss(results: Results) -> Verdict:
 
 
 def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> Verdict:
-    """After step 1: are the means of all differences below half of their standard deviations?
+    """Return whether, after step 1, the means of all differences are below half of their standard deviations.
 
-    parts: titles of the parts to look at; empty for all.
+    parts: titles of the parts to check; empty for all.
     """
     sizes, spreads = {}, {}
     for part in parts or results:
@@ -132,9 +140,9 @@ def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> 
 
 
 def learnt(results: Results, name: str, chance: float, check: Callable[..., Verdict], *arguments: Any) -> Verdict:
-    """Does `check` hold? Undecided unless the recorded test error of the model `name` is a tenth below `chance`.
+    """Return the verdict of `check`, or None as verdict unless the model `name` has learnt.
 
-    chance: the mean squared error of a constant answer.
+    The model has learnt if its recorded test error is a tenth below `chance`, the mean squared error of a constant answer.
     """
     (text, agrees), evaluation = check(results, *arguments), recorded.for_model(name).measured()
     if evaluation is None:
@@ -146,7 +154,7 @@ def learnt(results: Results, name: str, chance: float, check: Callable[..., Verd
 
 
 def late_variance(results: Results) -> Verdict:
-    """RIN: is the variance of h_t - h_(t-1) in the last third of the steps over one and a half times that before?"""
+    """Return whether RIN's variance of h_t - h_(t-1) is over 1.5 times as large in the last third of the steps as before."""
     v = results["rin-1x100-mnist-rows"].variance.at(against="previous").values[0]
     third = len(v) // 3
     early, late = float(v[1:-third].mean()), float(v[-third:].mean())
@@ -154,16 +162,16 @@ def late_variance(results: Results) -> Verdict:
 
 
 def larger(results: Results, suffix: str) -> Verdict:
-    """Is the plain RNN's indicator at the last step above the LSTM's and the GRU's?
+    """Return whether the plain RNN's indicator at the last step is above the LSTM's and the GRU's.
 
-    suffix: end of the titles of the parts to compare, after the cell.
+    suffix: what follows the cell's name in the titles of the parts to compare.
     """
     values = {c: float(results[f"{c}{suffix}"].indicator.values[0, -1]) for c in ("rnn", "lstm", "gru")}
     return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
 def throughout(results: Results) -> Verdict:
-    """Is the RNN's indicator the largest, and the GRU's the smallest, each at over 90 % of the steps?"""
+    """Return whether the RNN's indicator is the largest, and the GRU's the smallest, each at over 90 % of the steps."""
     rnn, lstm, gru = (results[f"{c}, trained"].indicator.values[0] for c in ("rnn", "lstm", "gru"))
     above, least = np.mean(rnn > np.maximum(lstm, gru)), np.mean(gru < np.minimum(lstm, rnn))
     text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
@@ -171,7 +179,10 @@ def throughout(results: Results) -> Verdict:
 
 
 def over_epochs(results: Results) -> Verdict:
-    """Is the RNN's median over the epochs above the others'? Undecided if any accuracy is at most 0.55, near chance."""
+    """Return whether the median of the RNN's indicator over the epochs is above the LSTM's and the GRU's.
+
+    The verdict is None if a network's accuracy is at most 0.55, which is near chance.
+    """
     medians = {c: np.nanmedian(results[c].indicator.values[0]) for c in ("rnn", "lstm", "gru")}
     accuracies = {c: float(results[c].metric.values[-1]) for c in medians}
     above = bool(medians["rnn"] > max(medians["lstm"], medians["gru"]))
@@ -180,9 +191,9 @@ def over_epochs(results: Results) -> Verdict:
 
 
 def gates(results: Results, other: str, below: bool) -> Verdict:
-    """Is every norm of the cell `other` at most the RNN's norm of the same kind, input or recurrent weights?
+    """Return whether the norms of the cell `other` are all at most the RNN's; with below=False, whether they are not.
 
-    The claim holds if the answer is `below`.
+    Norms of input weights are compared with the RNN's input weights, those of recurrent weights with its recurrent weights.
     """
     norms = {cell: results[cell].norm for cell in ("rnn", other)}
     ticks = {c: map(str, norm.axis("weights").ticks) for c, norm in norms.items()}
@@ -193,20 +204,23 @@ def gates(results: Results, other: str, below: bool) -> Verdict:
 
 
 def inputs(results: Results, tag: str, check: Callable[[Result], Verdict]) -> Verdict:
-    """Does `check` hold on unscaled features? The text also has its result on standardised ones."""
+    """Return whether `check` holds on unscaled features.
+
+    The verdict's text also gives the result of `check` on standardised features.
+    """
     (raw, agrees), (other, other_agrees) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
     return f"{raw}. Standardised: {other} ({'yes' if other_agrees else 'no'})", agrees
 
 
 def lower_vanish(sigmoid: Result) -> Verdict:
-    """Median over the epochs: is layer 1's gradient less than a tenth of the output layer's?"""
+    """Return whether the median gradient of layer 1 over the epochs is less than a tenth of the output layer's."""
     medians = np.median(sigmoid.gradient.values, axis=1)
     text = ", ".join(f"{v:.2g}" for v in medians)
     return f"median |dy/dW|, layers 1 to 3 and output: {text}", bool(medians[0] < 0.1 * medians[-1])
 
 
 def little(sigmoid: Result) -> Verdict:
-    """Do the first 60 epochs bring less than a quarter of the whole improvement of the loss (plus 0.02)?"""
+    """Return whether the loss falls in the first 60 epochs by less than a quarter of its whole fall, plus 0.02."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     curves = {"loss": loss, "accuracy": accuracy}
     text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())
@@ -214,7 +228,7 @@ def little(sigmoid: Result) -> Verdict:
 
 
 def saturated(sigmoid: Result) -> Verdict:
-    """Layers 1 and 2: are over 30 % of the outputs within a tenth of 0 or 1, and more than in layer 3?"""
+    """Return whether over 30 % of the outputs of layers 1 and 2 are within 0.1 of 0 or 1, and more than in layer 3."""
     last = sigmoid.last
     edges = np.array(last.axes[-1].ticks, dtype=float)
     ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
@@ -223,26 +237,26 @@ def saturated(sigmoid: Result) -> Verdict:
 
 
 def means(results: Results) -> Verdict:
-    """Are the mean outputs of layers 1 and 2 both over 10 in size?"""
+    """Return whether the mean outputs of layers 1 and 2 both exceed 10 in absolute value."""
     values = results["prelu-tuned"].means.values
     return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in values), bool(np.abs(values[:2]).min() > 10)
 
 
 def significant(results: Results) -> Verdict:
-    """Is the gradient of the PReLU network's layer 1 over three times that of the sigmoid network's?"""
+    """Return whether the median gradient of layer 1 is over three times larger in the PReLU than in the sigmoid network."""
     values = {tag: np.median(results[tag].gradient.values[0]) for tag in ("sigmoid", "prelu-tuned")}
     return f"layer 1, median: {_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
 def quick(prelu: Result) -> Verdict:
-    """Do 20 epochs bring more than half of the improvement of the loss over all 150?"""
+    """Return whether the loss falls in the first 20 epochs by more than half of its fall in all 150."""
     loss = prelu.loss.values
     share = (loss[0] - loss[19]) / (loss[0] - loss[-1])
     return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(share > 0.5)
 
 
 def stable(prelu: Result) -> Verdict:
-    """Does every layer's mean |output| change by less than a quarter after epoch 20?"""
+    """Return whether every layer's mean |output| changes by less than a quarter after epoch 20."""
     h = prelu.outputs.values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
     text = "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift)
@@ -250,7 +264,10 @@ def stable(prelu: Result) -> Verdict:
 
 
 def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: float = 0.05) -> Verdict:
-    """Recorded test accuracy: is every model of `higher` more than `margin` above every model of `lower`?"""
+    """Return whether the recorded test accuracy of every model in `higher` exceeds that of every model in `lower`.
+
+    margin: the accuracy by which it must exceed. The verdict is None if a model was not measured.
+    """
     evaluations = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
     values = {name: e.value for name, e in evaluations.items() if e is not None}
     if len(values) < len(evaluations):
@@ -268,15 +285,15 @@ def _lengths(stored: Result) -> str:
 
 
 def grows(results: Results, part: str, up: bool) -> Verdict:
-    """Does a random vector grow at each of the last ten products with the matrix? With up=False: does it shrink?"""
+    """Return whether a random vector grows in each of the last ten products with the matrix; with up=False, shrinks."""
     steps = np.diff(results[part].powers.values[0, -10:])
     return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
 
 def bounded(results: Results) -> Verdict:
-    """Norm 0.9: does every product shrink a vector at least by the norm?
+    """Return whether every product with the matrix of norm 0.9 shrinks a vector by that factor or more.
 
-    The text also has a trained network's norm, which is above 1, so that its errors may grow or shrink.
+    The verdict's text also gives the norm of a trained network. It is above 1, so its errors may grow or shrink.
     """
     part = results["norm 0.9"]
     powers = np.concatenate([[1.0], part.powers.values[0]])

@@ -1,4 +1,7 @@
-"""Reported figures beside measured ones: registry and recorded results in, rows out. No torch."""
+"""Compares the figures that papers report with the figures that we measured.
+
+Reads the registry and the recorded results, and returns rows. Does not import torch.
+"""
 
 import hashlib
 import json
@@ -15,7 +18,7 @@ from ..registry.schema import Model
 from .training_text import base_recipe
 
 ResultsOf = Callable[[str], Sequence[results.Results]]
-"""The results of a model by its name, one for each of its training runs."""
+"""A function that returns the results of a model by the model's name, one for each training run."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Row:
     runs: int = 0
     """Number of runs that were measured."""
     seeds: tuple[int, ...] = ()
-    """Seeds of those runs, as far as they are known."""
+    """Known seeds of the measured runs."""
     split: str | None = None
     n: int | None = None
     """Number of examples that were measured."""
@@ -53,13 +56,13 @@ class Row:
     paper_epochs: int | None = None
     """Epochs of the paper's recipe, if `recipe` is a paper's or is based on one."""
     recipe_paper: str | None = None
-    """The paper whose recipe that is."""
+    """Key of the paper that `paper_epochs` comes from."""
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
     diverged: int | None = None
-    """The epoch in which training ended because a number was infinite or NaN."""
+    """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
     stand_in: str | None = None
-    """The paper's dataset that ours stands in for, if it does; the two figures are then of different test sets."""
+    """The paper's dataset, if ours stands in for it. The two figures then come from different test sets."""
 
     @property
     def unit(self) -> Measure:
@@ -67,7 +70,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Measured minus reported; None if a figure is missing or the two are of different test sets."""
+        """The measured figure minus the reported one; None if one is missing or they come from different test sets."""
         known = self.reported is not None and self.measured is not None and not self.stand_in
         return self.measured - self.reported if known else None  # type: ignore[operator]
 
@@ -90,7 +93,7 @@ class Row:
 
     @property
     def seed(self) -> int | None:
-        """The seed, if there is one run and its seed is known."""
+        """The seed of the measured run; None if there are several runs or the seed is unknown."""
         return self.seeds[0] if len(self.seeds) == self.runs == 1 else None
 
     @property
@@ -99,7 +102,7 @@ class Row:
 
     @property
     def training_text(self) -> str | None:
-        """Recipe, epochs trained, and the epochs of the paper's recipe if that has another number."""
+        """The recipe, the epochs trained and, if they differ from the recipe's, the epochs of the paper's recipe."""
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         author = registry.load_registry().papers[other].citation if other else "paper"
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
@@ -111,10 +114,12 @@ def rows(
     pattern: str = "*", *, task: str | None = None, cell: str | None = None, paper: str | None = None,
     measured: bool = False, results_of: ResultsOf = lambda name: [results.for_model(name)],
 ) -> list[Row]:  # fmt: skip
-    """Return a row for each reported figure of the models that match, and one for each model that only we measured.
+    """Return a row for each reported figure, and a row for each model that has only a measured figure.
 
-    paper: return only figures of this paper. measured: return only models that were measured. The rows are sorted by paper,
-    table, task, cell, units and layers. Raises UnknownNameError for an unknown paper, task or cell.
+    pattern, task, cell: select models, as in `registry.list_models`. paper: return only the figures of this paper.
+    measured: return only models that were measured. results_of: gives the results to show; by default those in cards/.
+    The rows are sorted by paper, table, task, cell, units and layers. Raises UnknownNameError for an unknown paper, task
+    or cell.
     """
     papers = registry.load_registry().papers
     if paper is not None and paper not in papers:
@@ -164,7 +169,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
 
 @dataclass(frozen=True)
 class Mean:
-    """Mean figures of one architecture over the tasks of one dataset, with equal weights."""
+    """The unweighted means of one architecture's figures over the tasks of one dataset."""
 
     table: str | None
     kind: str
@@ -204,9 +209,10 @@ def _kind(spec: Model) -> str:
 
 
 def in_folder(folder: Path) -> ResultsOf:
-    """Return a function that returns a model's results among all runs below `folder`. Each results.json names its model.
+    """Read every results.json below `folder`; return a function that gives the results of a model by the model's name.
 
-    Raises RequestError if there is no such folder, and CheckpointError for a damaged results.json.
+    Each results.json names its model. Raises RequestError if there is no such folder, and CheckpointError for a damaged
+    results.json.
     """
     if not folder.is_dir():
         raise RequestError(f"There is no folder {folder}.")
@@ -225,7 +231,7 @@ def documents() -> list[str]:
 
 
 def digest(rows: Sequence[Row]) -> str:
-    """Return sixteen hexadecimal digits that change with the content of a plot of these rows."""
+    """Return a digest, 16 hexadecimal digits, of the values that a plot of `rows` shows."""
     shown = [
         (
             r.model,

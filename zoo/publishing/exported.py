@@ -1,4 +1,7 @@
-"""The table of docs/export.md: exported files beside their networks, as cards/exports.json has them. No torch."""
+"""The table of docs/export.md, which compares exported files with their networks.
+
+Reads the measurements in cards/exports.json. Does not import torch.
+"""
 
 from ..checkpoints import exported as rows
 from ..registry.metrics import METRICS
@@ -7,7 +10,7 @@ from .speed import significant
 
 
 def section() -> str | None:
-    """The generated part of docs/export.md; None if nothing was measured."""
+    """Return the generated part of docs/export.md, or None if nothing was measured."""
     measured = rows.read()
     if not measured:
         return None

@@ -1,8 +1,8 @@
-"""Every file, and every part of a page, that is generated from the registry and the recorded results.
+"""Writes every file, and every part of a page, that is generated from the registry and the recorded results.
 
-`python -m zoo.publishing.generated` writes all of them. With --check, the program only names the stale files, and exits
-with 1 if there are any. In a page that people write, generated parts stand between `<!-- generated: NAME -->` and
-`<!-- end of generated -->`.
+Run it with `python -m zoo.publishing.generated`. With --check, it writes nothing, names the files that are out of date,
+and exits with 1 if there are any. In pages that people write, the generated parts stand between
+`<!-- generated: NAME -->` and `<!-- end of generated -->`.
 """
 
 import re
@@ -24,7 +24,7 @@ MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
 def outputs() -> dict[Path, str]:
-    """Return the content of every generated text by path."""
+    """Return the content of every generated text file, by path."""
     counts = {name: sizes.counts(name) for name in registry.models()}
     models = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
     locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
@@ -82,19 +82,25 @@ def _replaced(text: str, mark: str, content: str) -> str:
     if not found_mark:
         return text
     if not found_end or re.search(MARK.format(r"\w+"), old):
-        raise ValueError(f"{mark} is not followed by {END}, so the text after it would be lost.")
+        raise ValueError(
+            f"{mark} is not followed by {END}, so the text after it would be lost. Add {END} after the part."
+        )
     return f"{before}{mark}\n{content}\n{END}{after}"
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return the rows of every comparison plot by path."""
+    """Return the rows of every comparison plot, by path; empty outside the repository."""
     if not _is_repository():
         return {}
     return {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return the comparison plots that lack the digest of their rows. matplotlib's version decides the other bytes."""
+    """Return the rows of every comparison plot that is missing or out of date, by path.
+
+    A plot is out of date if its file lacks the digest of its rows. Nothing else in the file is compared, because the
+    other bytes depend on matplotlib's version.
+    """
     return {
         path: rows
         for path, rows in drawings().items()
@@ -103,7 +109,10 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 
 def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
-    """Return the pictures of analyses, on pages and on cards, that lack the digest of what they should show."""
+    """Return the content and the kind of plot of every picture of an analysis that is missing or out of date, by path.
+
+    Pages and cards have such pictures. A picture is out of date if its file lacks the digest of its content.
+    """
     pictures = analysis_pages.pictures() if _is_repository() else {}
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
@@ -112,7 +121,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 
 
 def stale() -> list[Path]:
-    """Return the generated files that are missing or out of date."""
+    """Return the paths of the generated files that are missing or out of date."""
     texts = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     return [*texts, *stale_drawings(), *stale_pictures()]
 

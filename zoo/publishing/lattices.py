@@ -1,4 +1,4 @@
-"""The gradient lattice on a published checkpoint's card: its stored numbers, and the picture and text made from them.
+"""The gradient lattice on a published checkpoint's card: computing it, and making a picture and a text from its numbers.
 
 Only `write`, which computes a lattice, imports torch.
 """
@@ -15,7 +15,7 @@ from ..utils import files, paths
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
-"""Random networks and time steps of a card's lattice. The lattice has fewer steps if the task has fewer."""
+"""The number of random networks and of time steps in a card's lattice. It has fewer steps if the task has fewer."""
 
 
 def write(entry: Entry, folder: Path) -> None:
@@ -42,13 +42,13 @@ _read = cache(read_results)
 
 
 def picture(name: str) -> TitledResults | None:
-    """Return what the picture on a card shows, the means over networks for both losses, or None without a lattice."""
+    """Return the content of the picture on a card, the mean gradients for both losses; None if the card has no lattice."""
     lattice = stored(name)
     return None if lattice is None else [(name, lattice.only("mean"))]
 
 
 def section(name: str) -> str:
-    """Return the section of a card about the gradients of the model's architecture, or "" without a lattice."""
+    """Return a card's section about the gradients of the model's architecture, or "" if the card has no lattice."""
     lattice = stored(name)
     if lattice is None:
         return ""

@@ -1,4 +1,4 @@
-"""A new zoo: a folder with a registry that works, to begin from."""
+"""Creates a new zoo: a folder with a small, working registry to start from."""
 
 from pathlib import Path
 
@@ -8,16 +8,16 @@ from ..utils import files
 TEMPLATE = Path(__file__).parent / "template"
 FILES = ("registry.yaml", "waves.py")
 MODEL = "gru-1x32-waves"
-"""A model of the template's registry."""
+"""A model in the template's registry."""
 
 
 def create(folder: Path) -> list[Path]:
-    """Write the template's files and an empty cards/ to `folder`, and return the paths of the files.
+    """Write the template's files and an empty folder cards/ to `folder`, and return the paths of the files.
 
-    Raises RequestError if one of the files is there already; then nothing is written. Raises OSError.
+    Raises RequestError, before anything is written, if one of the files exists already; and OSError.
     """
-    if there := [str(folder / name) for name in FILES if (folder / name).exists()]:
-        raise RequestError(f"{' and '.join(there)} is there already, so nothing was written. Choose another folder.")
+    if there := [name for name in FILES if (folder / name).exists()]:
+        raise RequestError(f"Nothing was written: {folder} has {' and '.join(there)} already. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)
     for name in FILES:
         files.atomic_write(folder / name, (TEMPLATE / name).read_bytes())

@@ -1,4 +1,7 @@
-"""What a push sends: the pinned files of cards/NAME, the card and the results, checked before any request to the Hub."""
+"""Collects what a push sends, and checks it before any request to the Hub.
+
+A push sends the files of cards/NAME that the lock pins, the card and the results.
+"""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from . import cards
 
 @dataclass(frozen=True)
 class Package:
-    """The content of a checkpoint's repository."""
+    """Everything that a push sends to a checkpoint's repository."""
 
     entry: Entry
     pin: Weights
@@ -25,27 +28,29 @@ class Package:
 
 
 def pack(entry: Entry) -> Package:
-    """Read and check everything that a push of a model sends, and return it.
+    """Return everything that a push of a model sends, after checking it.
 
     Raises CheckpointError for a model without weights; for a file that differs from its pin, from the registry or from the
-    generated card; for values that are not finite; for a text that contains a token; and for symbolic links.
+    generated card; for weights that are infinite or NaN; for a text file that contains a token; and for symbolic links.
     """
     pin = entry.weights
     if pin is None:
         raise CheckpointError(f"{entry.name} has no weights to push. To train it: rnnzoo train {entry.name}")
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
-        raise CheckpointError(f"{entry.name}: no {configs.GOLDEN} is pinned. Release its training run's folder again.")
+        raise CheckpointError(
+            f"{entry.name}: the lock does not pin {configs.GOLDEN}. Release the model's training run again: rnnzoo release"
+        )
     pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.every_file}
     configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
     if names := tensors.not_finite(pinned[tensors.FILE]):
         first = ", ".join(names[:5])
-        raise CheckpointError(f"{entry.name}: {first} has values that are not finite; nothing was pushed.")
+        raise CheckpointError(f"{entry.name}: {first} has values that are infinite or NaN; nothing was pushed.")
     content = {name: path.read_bytes() for name, path in pinned.items()} | _card_and_results(entry)
     for name, data in content.items():
         if not name.endswith(".safetensors") and has_secret(data.decode(errors="replace")):
             raise CheckpointError(
-                f"{entry.name}: {name} seems to contain a token; nothing was pushed. Remove the token."
+                f"{entry.name}: {name} seems to contain a token; nothing was pushed. Remove the token from the file."
             )
     return Package(entry, pin, content)
 
@@ -55,7 +60,9 @@ def refuse_links(folder: Path) -> None:
     inside = [Path(at) / name for at, folders, names in os.walk(folder) for name in (*folders, *names)]
     for path in [folder, *inside]:
         if path.is_symlink():
-            raise CheckpointError(f"{path} is a symbolic link, and links are not pushed. Replace it by a copy.")
+            raise CheckpointError(
+                f"{path} is a symbolic link, and links are not pushed. Replace the link with its file."
+            )
 
 
 def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
@@ -65,10 +72,10 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
     """
     copies = sources.copies(model, pin, name)
     if not copies:
-        raise CheckpointError(f"{model}: {name} is not on this machine. Get it first: rnnzoo pull {model}")
+        raise CheckpointError(f"{model}: {name} is not on this machine. Download it first: rnnzoo pull {model}")
     if problem := mismatch(copies[-1], pin.every_file[name]):
         raise CheckpointError(
-            f"{copies[-1]} is not the pinned file: it {problem}; nothing was pushed. To pin a new checkpoint: rnnzoo release"
+            f"{copies[-1]} differs from the pinned file: it {problem}; nothing was pushed. To pin new files: rnnzoo release"
         )
     return copies[-1]
 
@@ -89,18 +96,18 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """Return what is wrong with a model's results or card, or None.
+    """Return in words what is wrong with a model's results or card, or None if nothing is.
 
-    Results must be of the pinned weights only, and the card must be the rendered one, byte for byte.
+    All recorded figures must be of the pinned weights, and the card must equal the rendered card byte for byte.
     """
     pinned = {pin.files[tensors.FILE].sha256} if (pin := entry.weights) else set()
     if {e.checkpoint_sha256 for e in results.for_model(entry.name).evaluations} - pinned:
-        return f"{results.FILE} has figures of other weights (run: rnnzoo eval {entry.name} --record)"
+        return f"{results.FILE} has figures of weights that are not pinned (run: rnnzoo eval {entry.name} --record)"
     path = paths.path("cards", entry.name, configs.CARD)
     try:
         content = path.read_bytes()
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})"
     if content != cards.render(entry).encode():
-        return f"{path} is not the card that the registry and the results give (run: make generated)"
+        return f"{path} differs from the card generated from the registry and the results (run: make generated)"
     return None

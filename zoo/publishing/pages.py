@@ -1,4 +1,4 @@
-"""The generated pages and tables of docs/ and of the README, except those of docs/diagnostics. No torch."""
+"""Writes the generated pages and tables of docs/ and of the README, except docs/diagnostics. Does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -26,7 +26,7 @@ def models_table(rows: Sequence[ModelRow], root: str) -> str:
 
 
 def starters_table(rows: Sequence[ModelRow], root: str) -> str:
-    """Return the table of those STARTERS that have weights."""
+    """Return the table of the models in STARTERS that are among `rows`. root: as in `models_table`."""
     by_name = {row[0].name: row for row in rows}
     cells = [_model_cells(by_name[name], root) for name in STARTERS if name in by_name]
     header = ("model", "task", "parameters", "measured", "in the paper")
@@ -44,7 +44,7 @@ def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
 
 
 def tasks_page() -> str:
-    """Return docs/tasks.md: the input, output and data of every task."""
+    """Return the text of docs/tasks.md, a table of every task's input, output and data."""
     known, rows = load_registry(), []
     for name, task in known.all_tasks.items():
         data = known.datasets[task.dataset]
@@ -70,7 +70,7 @@ def _origin(data: Dataset) -> str:
 
 
 def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
-    """Return a list of links to the papers' comparison pages."""
+    """Return a Markdown list of links to the papers' comparison pages. root: as in `models_table`."""
     papers = load_registry().papers
     return "\n".join(
         f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)}'
@@ -84,7 +84,7 @@ def _extent(rows: Sequence[Row]) -> str:
 
 
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """Return docs/KEY.md: every table of a paper with its figures beside ours, and the plot of both."""
+    """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both."""
     paper = load_registry().papers[key]
     short = [
         r for r in rows if r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0)
@@ -132,9 +132,10 @@ def _comparison_table(rows: Sequence[Row]) -> str:
 
 
 def measured_page(rows: Sequence[Row]) -> str:
-    """Return docs/measured.md: a table for each task. rows: models with a measured figure and no reported one.
+    """Return the text of docs/measured.md, with a table for each task.
 
-    If a task has networks of several depths, its table has a row for each depth and a column for each cell.
+    rows: models with a measured figure and no reported one. If a task has networks of several depths, its table has a row
+    for each depth and a column for each cell.
     """
     parts = [
         "# Measured here",

@@ -1,4 +1,4 @@
-"""Plots of the rows of zoo.publishing.comparison. Drawing needs matplotlib (the extra `plots`)."""
+"""Plots reported and measured figures, the rows of zoo.publishing.comparison. Needs matplotlib (the extra `plots`)."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ SOURCES: dict[str, dict[str, Any]] = {
     "measured": {"linestyle": "-"},
 }
 MAX_BARS = 4
-"""Panels of bars beside curves; more are left out."""
+"""A plot with curves shows its panels of bars only if there are at most this many."""
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
-    """Draw the metric against depth to `path`, whose suffix decides the format.
+    """Plot the metric against depth, and write the plot to `path`, whose suffix decides the format.
 
-    There is a panel for each table, task and width, with a curve for each cell: reported figures dashed with hollow
-    markers, measured figures solid with full markers. Models of one depth are bars, in up to MAX_BARS panels beside curves.
-    Raises RequestError
-    if there are no rows or matplotlib lacks the format, and MissingExtraError without matplotlib.
+    Each table, task and width has a panel with a curve for each cell: dashed with hollow markers for reported figures,
+    solid with full markers for measured ones. Models of a single depth are drawn as bars, in panels of their own (see
+    MAX_BARS). Raises RequestError if `rows` is empty or matplotlib lacks the format, and MissingExtraError without
+    matplotlib.
     """
     picture_format(path)
     import matplotlib

@@ -1,7 +1,7 @@
-"""Push checkpoints to the Hub: ask whether the user may write, then make one commit with known files on a known parent.
+"""Pushes checkpoints to the Hub.
 
-The files are compared with their pin first. Afterwards only the new commit is added to the pin, so no server can change
-the digests that it has.
+A push compares the files with their pin, asks the Hub whether the user may write, and makes one commit on a known parent.
+Afterwards it adds only the new commit to the pin, so that no server can change the pinned digests.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from .package import Package, pack
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push did, or with dry_run would do."""
+    """What a push did or, with dry_run, would have done."""
 
     name: str
     repo: str
     url: str
     commit: str | None
-    """The commit that has these files; None in a dry run that would make a commit."""
+    """The commit that has `files`; None if a dry run would have made it."""
     created: bool
-    """True if a commit was made, or would be; False if the remote had the same bytes."""
+    """True if the push made, or would have made, a commit; False if the repository already had the same files."""
     files: tuple[str, ...]
     pull_request: str | None = None
     pinned: bool = False
-    """True if cards/lock.json was changed to the commit."""
+    """True if cards/lock.json was changed to pin `commit`."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,23 @@ class _Target:
 
 
 def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushed]:
-    """Push registered models, each to its own repository in one commit. Nothing is sent unless all of them can be pushed.
+    """Push registered models, each to its own repository in one commit, and return what was done for each.
 
-    A remote that has the same bytes gets no commit. Afterwards cards/lock.json pins the commit, for review, unless it is a
-    pull request. Raises UnknownNameError, CheckpointError for what must not be pushed, AccessError, ChangedError if the
-    remote has commits that the pin does not know of, and other kinds of HubError. If a push fails or is interrupted
-    midway, `options.log` gets the models pushed so far.
+    Nothing is sent unless all models can be pushed. A repository that already has the same files gets no commit.
+    Afterwards cards/lock.json pins the commit, unless the push opened a pull request. If a push fails or is interrupted
+    midway, `options.log` lists the models pushed so far.
+
+    Raises UnknownNameError; CheckpointError for files that must not be pushed (see `pack`); AccessError; ChangedError if
+    the repository has commits that the pin does not know of; and other kinds of HubError.
     """
     options = options or PushOptions()
     packages = [pack(registry.find(name)) for name in names]
     with Connection(options.timeout, options.log) as hub:
         user = identity(hub)
         if not user.may_write:
-            raise AccessError(f"The token of {user.name} can only read. Make one with write access: hf auth login.")
+            raise AccessError(
+                f"The token of {user.name} can only read. Make a token with write access and log in with it: hf auth login"
+            )
         repos = [_repo(package, options) for package in packages]
         states = [remote_state(hub, repo, options, user) for repo in repos]
         targets = [
@@ -92,7 +96,7 @@ def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteS
     same = state.head is not None and has_files(hub, repo, state.head, files)
     if options.tag and state.tagged is not None and not (same and state.tagged == state.head):
         raise ChangedError(
-            f"{repo}: tag {options.tag} is at commit {state.tagged}, and tags never move. Choose another tag."
+            f"{repo}: the tag {options.tag} exists at commit {state.tagged}, and rnnzoo never moves a tag. Choose another tag."
         )
     any_parent = options.force or repo != pin.repo or options.branch != MAIN or options.create_pr
     if same or state.head is None or any_parent:
@@ -118,7 +122,7 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
         commit, created, pull_request = commit_files(hub, repo, files, state, options, title)
         if created and not has_files(hub, repo, commit, files, sizes_only=True):
             raise HubError(
-                f"{repo}: commit {commit} has other files than those that were sent. Do not trust that server."
+                f"{repo}: the files of commit {commit} differ from those that were sent. Do not trust {hub.endpoint}."
             )
     if options.tag and state.tagged is None:
         tag = options.tag

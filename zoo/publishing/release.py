@@ -1,4 +1,4 @@
-"""Publish a trained checkpoint in a zoo: its files and its card go to cards/NAME, its pin and counts to cards/lock.json."""
+"""Releases a trained checkpoint: its files and card go to cards/NAME, its pin and counts to cards/lock.json."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,15 +19,19 @@ from ..utils import files, paths
 from . import cards, lattices
 
 NAMESPACE = "rnnzoo"
-"""The organisation on the Hub that a first pin names."""
+"""The organisation on the Hub in the first pin of a model."""
 
 
 def release(folder: Path) -> str:
-    """Copy a checkpoint's files into cards/NAME, add golden outputs and a card, lock its pin and counts; return NAME.
+    """Copy the checkpoint in `folder` into cards/NAME, complete and pin it, and return its model's NAME.
 
-    Afterwards `verify` and `push` accept the model. Without matplotlib, its card has no picture. The weights must load, strictly, into the registry's architecture of NAME. An older pin is replaced, and the next push
-    replaces the older pin's commit on the Hub. Raises CheckpointError, also if there are no results of these weights;
-    UnknownNameError; and RequestError for an installed package.
+    The function adds golden outputs and a card to cards/NAME, and writes the digests of the files (the pin) and the counts
+    of parameters and multiply-adds to cards/lock.json. Afterwards `verify` and `push` accept the model. If the model was
+    pinned already, the new pin replaces the old one, and the next push adds its commit on top of the pinned one. Without
+    matplotlib the card has no picture.
+
+    Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME, or if `folder` has
+    no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
@@ -35,7 +39,9 @@ def release(folder: Path) -> str:
         source = sources.resolve(Reference.parse(folder))
         network = loading.assemble(source, device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
-            raise CheckpointError(f"{folder}: no {configs.VOCABULARY}, and without it the network cannot read text.")
+            raise CheckpointError(
+                f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. rnnzoo train writes this file."
+            )
         recorded = _results(folder)
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
         if find_spec("matplotlib") is not None:
@@ -55,9 +61,9 @@ def release(folder: Path) -> str:
 
 
 def release_exports(name: str, **options: Any) -> list[exports.Exported]:
-    """Export a registered model's weights into cards/NAME and pin the files, so that a push carries them.
+    """Export a registered model into cards/NAME, pin the exported files so that a push sends them, and return them.
 
-    options: those of zoo.export. A file of the same name is replaced. Raises what zoo.export raises, RequestError for an
+    options: as in zoo.export. A file of the same name is replaced. Raises the errors of zoo.export, RequestError for an
     installed package, and CheckpointError for a model without weights.
     """
     home = paths.writable("cards", name)
@@ -80,9 +86,10 @@ def release_exports(name: str, **options: Any) -> list[exports.Exported]:
 
 
 def write_card(name: str) -> Path:
-    """Write a model's card to cards/NAME, and its picture if it has a lattice but no picture of it; return the card's path.
+    """Write a model's card to cards/NAME and return the card's path.
 
-    Raises RequestError for an installed package, and MissingExtraError if a picture must be drawn without matplotlib.
+    If the model has a lattice and its picture is missing or out of date, the function draws the picture too. Raises
+    RequestError for an installed package, and MissingExtraError if a picture must be drawn without matplotlib.
     """
     path = paths.writable("cards", name, configs.CARD)
     content = lattices.picture(name)
@@ -93,9 +100,9 @@ def write_card(name: str) -> Path:
 
 
 def replaced(folder: Path) -> str | None:
-    """Describe what a release of `folder` would replace in cards/NAME by another run; None if there is nothing.
+    """Return a sentence that says which other run in cards/NAME a release of `folder` would replace.
 
-    Raises what `release` raises.
+    Return None if it would replace no other run. Raises the same errors as `release`.
     """
     entry, recorded = _entry(folder), _results(folder)
     before = results.for_model(entry.name)
@@ -105,9 +112,7 @@ def replaced(folder: Path) -> str | None:
     digests |= {entry.weights.files[tensors.FILE].sha256} if entry.weights else set()
     if not digests or sha256 in digests:
         return None
-    return (
-        f"{entry.name} has a released run already ({_run_text(before)}); this is another one ({_run_text(recorded)})."
-    )
+    return f"{entry.name} has a released run already ({_run_text(before)}); {folder} holds another run ({_run_text(recorded)})."
 
 
 def _run_text(recorded: results.Results) -> str:
@@ -122,20 +127,19 @@ def _run_text(recorded: results.Results) -> str:
 
 
 def release_results(folder: Path) -> str:
-    """Copy only the results of a run, with its recorded evaluations, into cards/NAME; return NAME.
+    """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
-    This keeps the figure of a model whose weights are not published; anyone can train the model again by its recipe. Raises
-    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that
-    has a pin and for an installed package.
+    This records the figure of a model whose weights are not published. Raises CheckpointError if the run has no weights or
+    no evaluation of them, UnknownNameError, and RequestError for a model that has a pin and for an installed package.
     """
     entry = _entry(folder)
     if entry.weights is not None:
         raise RequestError(
-            f"{entry.name} has published weights. To release both: rnnzoo release {folder}, without --results."
+            f"{entry.name} has published weights. Leave out --results to release weights and results: rnnzoo release {folder}"
         )
     recorded = _results(folder)
     if recorded.measured() is None:
-        raise CheckpointError(f"{folder}: no figure of these weights. First: rnnzoo eval {folder} --record")
+        raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
     home = paths.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
     results.write(home, recorded)
@@ -144,7 +148,7 @@ def release_results(folder: Path) -> str:
 
 
 def lock_dataset(name: str) -> dict[str, str]:
-    """Write the digests of a dataset's files on this machine to the lock, and return the digests.
+    """Write the digests of a dataset's files on this machine to cards/lock.json, and return the digests by file name.
 
     Raises UnknownNameError, DataError if files are missing, and RequestError for an installed package.
     """
@@ -159,12 +163,16 @@ def _results(folder: Path) -> results.Results:
     """Return the results in a folder. Raises CheckpointError unless they say how the weights there were trained."""
     recorded, weights_sha256 = results.read_current(folder)
     if weights_sha256 is None:
-        raise CheckpointError(f"{folder}: no {tensors.FILE}.")
+        raise CheckpointError(f"{folder} has no {tensors.FILE}. Give the folder of a finished training run.")
     if recorded.training is None:
-        raise CheckpointError(f"{folder}: no {results.FILE} that says how these weights were trained.")
+        raise CheckpointError(
+            f"{folder}: {results.FILE} is missing or does not describe how the weights were trained. Give a folder of "
+            "rnnzoo train."
+        )
     if not recorded.training.produced(weights_sha256):
         raise CheckpointError(
-            f"{folder}: {results.FILE} describes other weights. If a run was killed there, rnnzoo train continues that run."
+            f"{folder}: {results.FILE} describes other weights than those in {tensors.FILE}. If a training run was killed "
+            "in this folder, continue the run with rnnzoo train."
         )
     return recorded
 

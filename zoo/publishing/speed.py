@@ -1,4 +1,4 @@
-"""Tables of what the programs of benchmarks/ measured. No torch."""
+"""Writes tables of the times that the programs in benchmarks/ measured. Does not import torch."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from ..utils import paths
 from ..utils.text import markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
-"""For each pass of a benchmark: how many of its unit a second has, and the unit."""
+"""By pass of a benchmark: the factor from seconds to the unit that its times are shown in, and that unit."""
 PLOTS = {
     "stacks": "Seconds of a forward pass and a training step, by contender",
     "scaling": "Seconds against steps, batch size, layers and units, varied one at a time; the grey line is linear cost",
@@ -37,7 +37,7 @@ def section(root: str) -> str | None:
 
 
 def measurements(program: str) -> Any:
-    """Return the numbers that a program of benchmarks/ has stored, or None."""
+    """Return the content of benchmarks/PROGRAM.json, or None if the file does not exist."""
     path = paths.path("benchmarks", f"{program}.json")
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
@@ -77,7 +77,10 @@ def provenance(program: str, data: dict[str, Any]) -> str:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Return the header, without that of the first column, and the rows of a table of times with ratios to the first row."""
+    """Return the header and the rows of a table of times, with ratios to the first row.
+
+    The header lacks the title of the first column.
+    """
     passes = [name for name in UNITS if rows[0]["seconds"][name] is not None]
     times = [[_time(row, rows[0], name) for name in passes] for row in rows]
     memory = [_mebibytes(row["peak_memory_bytes"]) for row in rows]

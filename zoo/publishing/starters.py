@@ -1,4 +1,7 @@
-"""The models to begin with, and which weights a wheel leaves out. setup.py runs this file alone, so it imports nothing."""
+"""The models to start with, and the weights that a wheel leaves out.
+
+setup.py runs this file on its own, so it imports nothing from zoo.
+"""
 
 from typing import Any
 
@@ -11,13 +14,13 @@ STARTERS = (
 PICTURE = "lattice.png"
 """The picture on a card."""
 MAX_BYTES = 1_500_000
-"""Weights that a wheel carries although the Hub has them: those of STARTERS up to this size, so that it stays below 10 MB."""
+"""A wheel contains the weights of STARTERS up to this size, and stays below 10 MB."""
 
 
 def left_out(lock: dict[str, Any]) -> list[str]:
-    """Return the files below cards/ that a wheel leaves out because the Hub has them.
+    """Return the paths, relative to cards/, of the files that a wheel leaves out because the Hub has them.
 
-    lock: the content of cards/lock.json. A model without a commit there is in every wheel, whole.
+    lock: the content of cards/lock.json. If it has no commit for a model, a wheel contains all the model's files.
     """
     return [
         f"{name}/{file}"

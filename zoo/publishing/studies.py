@@ -1,7 +1,8 @@
-"""The numbers of the papers' figures: `python -m zoo.publishing.studies [NAME ...] [--runs DIR]` writes docs/diagnostics/*.json.
+"""Computes the numbers of the papers' figures and writes them to docs/diagnostics/*.json.
 
-The numbers are committed. zoo.publishing.analysis_pages makes pages and pictures from them without computing anything. DIR has
-runs of `rnnzoo train`, for networks whose weights are not published.
+Run it with `python -m zoo.publishing.studies [NAME ...] [--runs DIR]`. DIR/MODEL has the run of `rnnzoo train` for each
+model whose weights are not published. The numbers are committed; zoo.publishing.analysis_pages makes pages and pictures
+from them without computing anything.
 """
 
 import argparse
@@ -30,17 +31,17 @@ from .analysis_pages import FOLDER
 Parts = Iterator[tuple[str, str, Result]]
 """Title, key of ANALYSES and result of each part of a study."""
 Study = Callable[[Path | None], Parts]
-"""Computes a study. Its argument is the folder that has runs of models without published weights."""
+"""A function that computes a study. Its argument is the folder with the runs of models without published weights."""
 CELLS = ("rnn", "lstm", "gru")
 """The cells that Chen 2022 compares."""
 RUNS = 10_000
-"""Random networks of a lattice."""
+"""Number of random networks in a lattice."""
 DIGITS = 16
-"""Digits of a SHA-256 that a study keeps."""
+"""Number of hexadecimal digits of a SHA-256 digest that a study stores."""
 
 
 def write(name: str, parts: Parts) -> Path:
-    """Compute a study and write its numbers, with the date and the versions of the libraries."""
+    """Compute the parts of a study, write them with the date and the libraries' versions, and return the file's path."""
     shown = [{"title": title, "what": what, "result": result.to_json()} for title, what, result in parts]
     origin = {"date": provenance.today(), "versions": provenance.versions()}
     path = paths.path(*FOLDER, f"{name}.json")
@@ -77,7 +78,9 @@ def _run_without_pin(folder: Path | None, name: str) -> Path | None:
     if registry.find(name).weights is not None:
         return None
     if folder is None or not (folder / name).is_dir():
-        raise RequestError(f"{name} has no published weights, and the folder of --runs has no run of it.")
+        raise RequestError(
+            f"{name} has no published weights. Train it, and give the folder that has the run as {name}: --runs DIR"
+        )
     return folder / name
 
 
@@ -173,9 +176,9 @@ STUDIES: dict[str, Study] = {
 def main() -> int:
     """Run the program and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    help_text = "studies to compute, or cards for the lattices of the cards (default: all studies)"
+    help_text = "studies to compute; `cards` computes the lattices on the models' cards (default: all studies)"
     parser.add_argument("name", nargs="*", choices=[[], *STUDIES, "cards"], help=help_text)
-    parser.add_argument("--runs", type=Path, help="folder that has the runs of models without published weights")
+    parser.add_argument("--runs", type=Path, help="folder with the training runs of models without published weights")
     arguments = parser.parse_args()
     failed = 0
     for name in arguments.name or STUDIES:

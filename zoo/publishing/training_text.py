@@ -1,4 +1,4 @@
-"""Recipes and training runs in words: settings, the course of a run, and its departures from a paper's recipe."""
+"""Describes recipes and training runs in words: settings, course of a run, departures from a paper's recipe."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ..utils.text import markdown
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """Return a recipe in one line."""
+    """Return the settings of a recipe in one line of text."""
     clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later = f"; {_later_stages(recipe)}" if len(recipe.timeline) > 1 else ""
@@ -47,7 +47,10 @@ def _augmentation(settings: Augmentation) -> str:
 
 
 def training_text(entry: Entry, results: Results) -> str:
-    """Return a text about the run that trained a checkpoint, with a table of its departures from the paper's recipe."""
+    """Return a text about the training run in `results`, with a table of its departures from the paper's recipe.
+
+    If there was no run, the text only describes the recipe.
+    """
     training = results.training
     if training is None:
         return f"No checkpoint has been trained yet. The recipe is `{entry.model.recipe}`: {recipe_text(entry.recipe)}."
@@ -89,7 +92,10 @@ def _run_text(training: Training) -> str:
 
 
 def base_recipe(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
-    """Return the name of the recipe that a run's recipe is based on, or of its own recipe, and the registry's recipe of that name."""
+    """Return the name of the recipe that a run's recipe is based on, and that recipe in the registry.
+
+    If the run's recipe is based on no other, return its own name. The recipe is None if the registry has none of the name.
+    """
     name = entry.with_reasons(training.recipe).based_on or training.recipe_name
     return name, registry.load_registry().recipes.get(name)
 

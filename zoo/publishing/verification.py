@@ -1,4 +1,4 @@
-"""Checks of a published checkpoint against its pin: bytes, tensors, size, outputs, card, and its recorded figures."""
+"""Checks a published checkpoint against its pin: bytes, tensors, size, outputs, card and recorded figures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..networks.network import Network
 
 Report = Callable[[int, int], None]
-"""Called with the examples measured so far and their number."""
+"""Called with the number of examples measured so far, and the number of all examples."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,13 @@ def verify(
     name: str, *, metrics: bool = False, remote: bool = False, timeout: float | None = None, log: Log = LOG,
     report: Report = lambda done, total: None,
 ) -> Verified:  # fmt: skip
-    """Check a registered model's checkpoint and every copy of it on this machine; pull it if there is none.
+    """Check every copy of a registered model's checkpoint on this machine, and return the results of the checks.
 
-    metrics: measure its recorded figures again, each on its whole split (needs the data). remote: ask the Hub whether the
-    pinned commit has the pinned bytes. A failed check is a result and raises nothing. Raises UnknownNameError, and
-    CheckpointError for a model without weights.
+    If there is no copy, the checkpoint is pulled first. A failed check is a result, not an error.
+
+    metrics: measure the recorded figures again, each on its whole split, which needs the data. remote: ask the Hub whether
+    the pinned commit has the pinned files. timeout: seconds to wait for the Hub. report: called while figures are measured.
+    Raises UnknownNameError, and CheckpointError for a model without weights.
     """
     entry = registry.find(name)
     if entry.weights is None:
@@ -95,7 +97,7 @@ class _Checks:
 
     @cached_property
     def good_copies(self) -> dict[str, Path]:
-        """By file: the first copy that does not differ from the pin, if there is one."""
+        """By file: the path of the first copy that equals the pinned file. Files without such a copy are left out."""
         return {
             name: next(path for path, problem in copies.items() if problem is None)
             for name, copies in self.copies.items()
@@ -132,15 +134,15 @@ class _Checks:
             )
         if len(self.good_copies) < len(self.pin.files):
             _ = self.checkpoint  # pulls the rest and verifies it
-            return "sha256 and size of every file, as pulled"
-        return f"sha256 and size of {len(copies)} files"
+            return "sha256 and size of every pulled file agree with the pin"
+        return f"sha256 and size of {len(copies)} files agree with the pin"
 
     def config(self) -> str:
         _ = self.checkpoint  # raises unless the two agree
         return "config.json agrees with the registry"
 
     def tensors(self) -> str:
-        return f"{len(self.network.state_dict())} tensors of the right names, shapes and types, all finite"
+        return f"{len(self.network.state_dict())} tensors have the right names, shapes and types, and finite values"
 
     def parameters(self) -> str:
         from ..networks import sizes
@@ -159,30 +161,33 @@ class _Checks:
         from ..networks import golden
 
         if golden.FILE not in self.checkpoint.files:
-            raise CheckpointError(f"No {golden.FILE} is pinned. Release the folder of its training run again.")
+            raise CheckpointError(
+                f"{self.entry.name}: the lock does not pin {golden.FILE}. Release the model's training run again: rnnzoo release"
+            )
         deviation, allowed = golden.deviation(self.network, self.checkpoint.files[golden.FILE])
         device = self.network.device.type
-        text = f"deviation {deviation:.1e} from the recorded outputs on {device}; {allowed:.0e} is allowed"
+        text = f"the outputs on {device} deviate by {deviation:.1e} from the recorded outputs; {allowed:.0e} is allowed"
         if deviation <= allowed:  # False for NaN
             return text
-        raise CheckpointError(f"{text}.")
+        raise CheckpointError(f"The network computes something else: {text}.")
 
     def card(self) -> str:
         if problem := stale(self.entry):
             raise CheckpointError(f"{problem}.")
-        return f"{self.entry.name}/README.md is what the registry and the results give"
+        return f"{self.entry.name}/README.md agrees with the registry and the results"
 
     def remote(self) -> str:
         pin = self.pin
         if pin.revision is None:
-            raise CheckpointError("The registry pins no commit, so the model was never pushed. rnnzoo push pins one.")
+            name = self.entry.name
+            raise CheckpointError(f"{name} was never pushed, so no commit is pinned. Push it first: rnnzoo push {name}")
         if not self.options.may_connect:
-            raise CheckpointError("Offline, so the Hub was not asked. Unset HF_HUB_OFFLINE.")
+            raise CheckpointError("The Hub was not asked, because HF_HUB_OFFLINE is set. Unset it and try again.")
         with self.options.connect() as hub:
             problems = self._remote_problems(hub, pin.revision)
             head = hub.call(pin.repo, lambda: hub.api.model_info(pin.repo)).sha
         if problems:
-            raise CheckpointError(f"{pin.repo}@{pin.revision}: {', '.join(problems)}. Do not trust that server.")
+            raise CheckpointError(f"{pin.repo}@{pin.revision}: {', '.join(problems)}. Do not trust {hub.endpoint}.")
         moved = "" if head in (None, pin.revision) else f"; main has moved on to {head}, and the pin stays"
         return f"{pin.repo}@{pin.revision} has the pinned files{moved}"
 
@@ -209,11 +214,14 @@ class _Checks:
         """Measure every recorded figure again."""
         evaluations = results.for_model(self.entry.name).evaluations
         if not evaluations:
-            raise CheckpointError(f"No figure is recorded. rnnzoo eval {self.entry.name} --record")
+            name = self.entry.name
+            raise CheckpointError(
+                f"{name} has no recorded figure. To measure and record one: rnnzoo eval {name} --record"
+            )
         compared = [self._measured_again(recorded) for recorded in evaluations]
         text = "; ".join(text for text, _ in compared)
         if not all(same for _, same in compared):
-            raise CheckpointError(f"{text}.")
+            raise CheckpointError(f"Some figures differ from the recorded figures: {text}.")
         return text
 
     def _measured_again(self, recorded: results.Evaluation) -> tuple[str, bool]:
@@ -225,8 +233,8 @@ class _Checks:
         difference, allowed = abs(measured.value - recorded.value), metric.tolerance(recorded.value)
         text = (
             f"{recorded.split} {metric.title} {metric.text(measured.value)}, recorded {metric.text(recorded.value)}: "
-            f"a difference of {difference:.2g}, where {allowed:.2g} is allowed"
+            f"they differ by {difference:.2g}; {allowed:.2g} is allowed"
         )
         if measured.dataset_sha256 != recorded.dataset_sha256:
-            return f"{text}; measured on other data than recorded", False
+            return f"{text}; the data differ from those of the recorded figure", False
         return text, difference <= allowed

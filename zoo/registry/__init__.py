@@ -1,6 +1,6 @@
 """The registry: what registry.yaml may contain (schema/), how it is read, and cards/lock.json, which programs write.
 
-No module here imports torch. A name below imports its module when it is first used, so that importing
+No module here imports torch. The names in __all__ import their modules when they are first used, so that importing
 `zoo.registry.index`, which lists the models, does not import the schema and pydantic.
 """
 

@@ -1,4 +1,7 @@
-"""The registry in use: every model with the task, recipe, dataset and papers that it names. It is read once, when first used."""
+"""The registry in use: every model with the task, recipe, dataset and papers that the model names.
+
+The registry is read once, at its first use.
+"""
 
 import fnmatch
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model of the registry with everything that it refers to."""
+    """A model of the registry, with everything that the model refers to."""
 
     name: str
     model: Model
@@ -25,10 +28,10 @@ class Entry:
     dataset: Dataset
     recipe: Recipe
     documented: Recipe | None
-    """The paper's recipe that `recipe` departs from; None if it departs from none."""
+    """The paper's recipe that `recipe` departs from; None if there is none."""
     papers: dict[str, Paper]
     weights: Weights | None
-    """The pin of its published checkpoint; None if there is none."""
+    """The pin of the model's published checkpoint; None if there is none."""
 
     @property
     def config(self) -> Config:
@@ -36,7 +39,10 @@ class Entry:
         return Config(name=self.name, task=self.model.task, architecture=self.model.architecture, interface=interface)
 
     def with_reasons(self, recipe: Recipe) -> Recipe:
-        """Return the registry's recipe, which may give newer reasons, if its settings are those of `recipe`; else `recipe`."""
+        """Return the registry's recipe if it has the same settings as `recipe`, else `recipe`.
+
+        The registry's recipe may give newer reasons for its settings.
+        """
         return self.recipe if recipe.settings == self.recipe.settings else recipe
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
@@ -44,7 +50,7 @@ class Entry:
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
-            raise RequestError(f"The recipe cannot be changed like that: {faults(error)}.") from error
+            raise RequestError(f"The recipe of {self.name} cannot have these settings: {faults(error)}.") from error
 
 
 @cache
@@ -61,20 +67,23 @@ def models() -> dict[str, Model]:
 
 
 def clear_caches() -> None:
-    """Read the registry and the lock again at their next use, because a file or paths.ROOT has changed."""
+    """Forget the registry and the lock, so that their next use reads them again. Call this if a file or paths.ROOT changed."""
     for cached in (load_registry, lock.load_lock):
         cached.cache_clear()
 
 
 def summaries() -> dict[str, index.Summary]:
-    """Return the summary of every model by name, sorted. They come from the lock's index unless registry.yaml has changed since."""
+    """Return the summary of every model by name, sorted.
+
+    The summaries come from the lock's index or, if registry.yaml has changed since the index was made, from registry.yaml.
+    """
     if (indexed := index.read()) is not None:
         return indexed
     return index.summaries(lock.load_lock().model_copy(update={"index": build_index()}).model_dump())
 
 
 def build_index() -> lock.Index:
-    """Return the index of today's registry.yaml, for the lock."""
+    """Return a new index of registry.yaml, for the lock."""
     tasks = load_registry().all_tasks
     rows = {
         name: lock.IndexedModel(
@@ -87,9 +96,9 @@ def build_index() -> lock.Index:
 
 
 def find(name: str) -> Entry:
-    """Return the entry called `name`. Raises UnknownNameError, which suggests near names."""
+    """Return the entry of the model called `name`. Raises UnknownNameError, whose message suggests similar names."""
     if name not in models():
-        raise UnknownNameError("model", name, models(), "`rnnzoo list` shows them all.")
+        raise UnknownNameError("model", name, models(), "`rnnzoo list` shows every model.")
     model, registry = models()[name], load_registry()
     task, recipe = registry.all_tasks[model.task], registry.recipes[model.recipe]
     documented = registry.recipes[recipe.based_on] if recipe.based_on else None
@@ -104,10 +113,11 @@ def list_models(
     pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), task: str | None = None,
     cell: str | None = None, pretrained: bool | None = None,
 ) -> list[str]:  # fmt: skip
-    """Return the names of the models that match a shell-style pattern, or any of several, sorted.
+    """Return the names, sorted, of the models that match a shell-style pattern, or one of several patterns.
 
-    exclude: patterns of models to leave out. task, cell: only models of this task or cell; raise UnknownNameError if it
-    does not exist. pretrained: only models with (True) or without (False) published weights.
+    exclude: patterns of models to leave out. task, cell: return only models of this task or with this cell. pretrained:
+    return only models with (True) or without (False) published weights. Raises UnknownNameError for an unknown task or
+    cell.
     """
     tasks = load_registry().all_tasks
     if task is not None and task not in tasks:

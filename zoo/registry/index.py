@@ -1,7 +1,7 @@
-"""What `rnnzoo list` and a shell's completion need of every model, read from cards/lock.json without pydantic.
+"""Reads the facts about every model that `rnnzoo list` and shell completion need from cards/lock.json, without pydantic.
 
-Reading registry.yaml takes much longer, because the whole of it is validated. The lock's index carries the
-digest of the registry.yaml it was made from, and is ignored if that file has changed since.
+Reading registry.yaml takes much longer, because the whole file is validated. The lock's index carries the digest of the
+registry.yaml that it was made from, and is ignored if that file has changed since.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ class Summary:
     pretrained: bool
     """True if the lock pins published weights."""
     parameters: int | None = None
-    """None if the lock has not counted them yet."""
+    """Number of parameters; None if the lock does not have it yet."""
 
 
 def read() -> dict[str, Summary] | None:
-    """Return every model by name, sorted; None if the lock has no index of this registry.yaml."""
+    """Return the summary of every model by name, sorted; None if the lock has no index of the present registry.yaml."""
     try:
         lock = json.loads(paths.path("cards", "lock.json").read_bytes())
         return summaries(lock) if lock["index"]["registry_sha256"] == registry_sha256() else None
@@ -38,7 +38,7 @@ def read() -> dict[str, Summary] | None:
 
 
 def summaries(lock: dict[str, Any]) -> dict[str, Summary]:
-    """Return every model of a lock's content by name, sorted."""
+    """Return the summary of every model by name, sorted. lock: the content of cards/lock.json."""
     counts, pins = lock["counts"], lock["weights"]
     return {
         name: Summary(
@@ -50,5 +50,5 @@ def summaries(lock: dict[str, Any]) -> dict[str, Summary]:
 
 
 def registry_sha256() -> str:
-    """Return the digest of registry.yaml. Raises OSError."""
+    """Return the sha256 of registry.yaml in hexadecimal. Raises OSError."""
     return hashlib.sha256(paths.path("registry.yaml").read_bytes()).hexdigest()

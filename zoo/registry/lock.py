@@ -1,4 +1,7 @@
-"""cards/lock.json, which programs write: pins of weights, digests of datasets, counts of parameters, an index of models."""
+"""Reads and writes cards/lock.json: pins of weights, digests of datasets, counts of parameters, an index of models.
+
+Only programs write this file.
+"""
 
 import json
 from collections.abc import Callable
@@ -43,19 +46,19 @@ class Index(Spec):
 
 
 class Lock(Spec):
-    """All of cards/lock.json."""
+    """The content of cards/lock.json."""
 
     counts: dict[Key, Counts] = {}
     """By model: its size."""
     datasets: dict[Key, dict[str, Sha256]] = {}
-    """By dataset and file: the digest of the unpacked content, or of the decoded values where several containers hold them."""
+    """By dataset and file: the digest of the unpacked content, or of the decoded values if several file formats hold them."""
     weights: dict[Key, Weights] = {}
     """By model: the files of its published checkpoint."""
     index: Index | None = None
 
 
 def read(path: Path) -> Lock:
-    """Return the lock in a file, or an empty lock if there is no file. Raises RegistryError."""
+    """Return the content of the lock file at `path`, or an empty lock if there is no file. Raises RegistryError."""
     try:
         return Lock.model_validate_json(path.read_bytes()) if path.exists() else Lock()
     except OSError as error:
@@ -66,15 +69,15 @@ def read(path: Path) -> Lock:
 
 @cache
 def load_lock() -> Lock:
-    """Return the lock of the zoo in use, read once."""
+    """Return the lock of the zoo in use. The file is read once."""
     return read(paths.path(*FILE))
 
 
 def update(change: Callable[[Lock], Lock]) -> bool:
-    """Replace cards/lock.json by what `change` returns for it; return False if nothing changes.
+    """Replace the content of cards/lock.json by `change(content)`, and return whether the content changed.
 
-    The file is read again under an exclusive lock, so that no program overwrites what another has just written. Raises
-    OSError.
+    The file is read again under an exclusive lock, so that no program overwrites what another program has just written.
+    Raises OSError.
     """
     path = paths.path(*FILE)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,10 +92,10 @@ def update(change: Callable[[Lock], Lock]) -> bool:
 
 
 def dump(lock: Lock) -> bytes:
-    """Return the bytes of cards/lock.json, keys sorted."""
+    """Return a lock as the bytes of cards/lock.json, with sorted keys."""
     return (json.dumps(lock.model_dump(mode="json", exclude_none=True), indent=1, sort_keys=True) + "\n").encode()
 
 
 def pin(name: str, weights: Weights) -> bool:
-    """Pin a model's checkpoint, replacing an older pin; return False if the lock has this pin already."""
+    """Pin a model's checkpoint in cards/lock.json, replacing an older pin. Return False if the file has this pin already."""
     return update(lambda lock: lock.model_copy(update={"weights": {**lock.weights, name: weights}}))

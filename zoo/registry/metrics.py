@@ -1,4 +1,4 @@
-"""Targets of tasks, with the loss and the metric of each kind, in one table. No torch."""
+"""The kinds of targets that a task can have, with the loss and the metric of each kind. Does not import torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Measure:
         return f"{self.scale * value:.10g}{self.unit}"
 
     def difference(self, value: float) -> str:
-        """Return a signed difference of two values in the unit that people read: percentage points for accuracies."""
+        """Return the difference of two values as text, with its sign; for accuracies, in percentage points."""
         return f"{self.scale * value:+{self.digits}}"
 
 

@@ -1,7 +1,7 @@
-"""Reads registry.yaml, strictly: every fault is reported with file, line and column.
+"""Reads registry.yaml strictly: every fault is reported with file, line and column.
 
-Refused, besides what zoo.registry.schema and zoo.registry.yaml refuse: files over 1 MB, names that do not equal the name
-derived from the entry, and references to what is not there.
+Besides what zoo.registry.schema and zoo.registry.yaml refuse, it refuses files over 1 MB, models whose key differs from
+the name derived from their fields, and references to tasks, recipes, papers and datasets that do not exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +19,14 @@ from .schema.faults import Fault, all_faults
 
 MAX_BYTES = 1_000_000
 MAX_FAULTS = 20
-"""At most this many faults are listed."""
+"""Maximum number of faults that a message lists."""
 
 
 def read(path: Path) -> Registry:
-    """Read and validate a registry file. Papers of cells that it does not declare are those of the package's registry.
+    """Return the content of a registry file, validated.
 
-    Raises RegistryError with the file, line and column of every fault.
+    If the file does not declare the paper of a cell, the paper comes from the package's own registry. Raises RegistryError
+    with the file, line and column of every fault.
     """
     document = _parse(path)
     try:
@@ -44,14 +45,14 @@ def _parse(path: Path) -> yaml.Document:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise RegistryError(f"{path}: {size:,} bytes; a registry has at most {MAX_BYTES:,}.")
+            raise RegistryError(f"{path}: the file has {size:,} bytes; a registry may have at most {MAX_BYTES:,}.")
         return yaml.parse(files.read_regular(path, MAX_BYTES).decode("utf-8"))
     except FileNotFoundError as error:
-        raise RegistryError(f"{path}: there is no such file. `rnnzoo init` writes one.") from error
+        raise RegistryError(f"{path}: this file does not exist. `rnnzoo init` writes a registry.") from error
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise RegistryError(f"{path}: not UTF-8 at byte {error.start}.") from error
+        raise RegistryError(f"{path}: not UTF-8 text (see byte {error.start}).") from error
     except yaml.YamlError as error:
         raise RegistryError(f"{path}{error.where}: {error}.") from error
 
@@ -111,7 +112,7 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
     if model.task in registry.all_tasks and (problem := model.misfit(registry.all_tasks[model.task])):
         yield (*place, "task"), problem
     if place[2] == "models" and place[3] != model.name:
-        yield place, f"the name derived from this entry is {model.name!r}"
+        yield place, f"the name derived from this entry is {model.name!r}; use it as the key"
 
 
 def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:

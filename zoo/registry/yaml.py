@@ -1,7 +1,8 @@
-"""Read a strict subset of YAML 1.2, which can express what JSON can, and the line and column of every key and value.
+"""Reads a strict subset of YAML 1.2, and finds the line and column of every key and value.
 
-Refused: duplicate keys, anchors, aliases, tags, several documents, nesting deeper than MAX_DEPTH, and more values than MAX_VALUES. Scalars follow the
-core schema of YAML 1.2, so `1e-3` is a number and `no` a word. libyaml parses, where PyYAML was built with it.
+The subset can express what JSON can. Refused are duplicate keys, anchors, aliases, tags, several documents, nesting
+deeper than MAX_DEPTH, and more values than MAX_VALUES. Scalars follow the core schema of YAML 1.2, so `1e-3` is a number
+and `no` a word. The parser is libyaml if PyYAML was built with it.
 """
 
 import itertools
@@ -15,7 +16,7 @@ import yaml
 
 MAX_DEPTH = 20
 MAX_VALUES = 20_000
-"""At most this many keys, items and values: an event a value takes ten microseconds, in a file of any size."""
+"""Maximum number of keys, items and values. The limit bounds the time, because each takes ten microseconds to parse."""
 Path = tuple[str | int, ...]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,7 +33,7 @@ _WORDS: dict[str, Any] = {
 
 
 class YamlError(ValueError):
-    """A fault of a document. `where` is its `:line:column`, both from 1, or less if less is known."""
+    """A fault in a document. `where` is its `:line:column`, both counted from 1, or `:line`, or "" if the place is unknown."""
 
     def __init__(self, message: str, mark: Any = None, where: str = ""):
         super().__init__(message)
@@ -41,7 +42,7 @@ class YamlError(ValueError):
 
 @dataclass
 class Document:
-    """The content of a document, and the place of each part."""
+    """The content of a document, and the place of each of its parts."""
 
     content: Any
     marks: dict[Path, Any]
@@ -68,7 +69,7 @@ def parse(text: str) -> Document:
         while isinstance(event := next(events), yaml.StreamStartEvent | yaml.DocumentStartEvent):
             pass
         if isinstance(event, yaml.StreamEndEvent):
-            raise YamlError("empty")
+            raise YamlError("the file is empty")
         marks[()] = event.start_mark
         content = _node(event, events, (), marks)
         next(events)  # the end of the document
@@ -90,7 +91,7 @@ def _counted(events: Iterator[Any]) -> Iterator[Any]:
     """Yield events. Raises YamlError after the first MAX_VALUES."""
     for event in itertools.islice(events, MAX_VALUES):
         yield event
-    raise YamlError(f"more than {MAX_VALUES:,} values", event.start_mark)
+    raise YamlError(f"the file has more than {MAX_VALUES:,} values", event.start_mark)
 
 
 def _node(event: Any, events: Iterator[Any], path: Path, marks: dict[Path, Any]) -> Any:
@@ -125,7 +126,7 @@ def _refuse_anchor(event: Any) -> None:
 def _key(event: Any) -> str:
     _refuse_anchor(event)
     if not isinstance(event, yaml.ScalarEvent) or event.tag is not None:
-        raise YamlError("a key is a plain word, without a tag", event.start_mark)
+        raise YamlError("a key must be a plain word without a tag", event.start_mark)
     if event.implicit[0] and event.value == "<<":
         raise YamlError("the merge key << is not allowed; write the values out", event.start_mark)
     if event.implicit[0] and not isinstance(_scalar(event), str):

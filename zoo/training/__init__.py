@@ -1,6 +1,6 @@
-"""Train one model or many, and evaluate checkpoints."""
+"""Trains one model or many, and evaluates checkpoints."""
 
 from collections.abc import Callable, Sequence
 
 Recorder = Callable[..., Sequence[float | None]]
-"""Computes a diagnostic after every epoch: called with (network, x, y, lengths, target), it returns a number per layer."""
+"""A function that computes a diagnostic after every epoch: f(network, x, y, lengths, target) returns a number per layer."""

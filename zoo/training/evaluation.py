@@ -1,4 +1,4 @@
-"""Measure a checkpoint's metric on a split, and record the result with everything needed to measure it again."""
+"""Measures a checkpoint's metric on a split, and records the result with everything needed to measure it again."""
 
 import os
 import time
@@ -33,7 +33,7 @@ BATCH_SIZE = 500
 
 @dataclass(frozen=True)
 class Measured:
-    """Mean loss and metric over `n` examples; zoo.registry.metrics defines both."""
+    """The mean loss and the mean metric over `n` examples; zoo.registry.metrics defines both."""
 
     loss: float
     metric: float
@@ -45,18 +45,18 @@ def evaluate(
     batch_size: int = BATCH_SIZE, device: str | None = None, runtime: str | None = None, quantize: str | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> results.Evaluation:  # fmt: skip
-    """Measure the metric of a checkpoint's task on a split, or on the first `limit` examples of the split.
+    """Measure the metric of a checkpoint's task on a split, or on its first `limit` examples, and return the evaluation.
 
-    checkpoint: a resolved Checkpoint, or what `load` takes. report(done, n) is called after every batch.
-    runtime: a format of zoo.exports, to measure the logits that its own runtime computes from a file (default: torch).
-    quantize: "int8" to measure with 8-bit weights. With either, the result is a RuntimeEvaluation.
+    checkpoint: a resolved Checkpoint, or a name, folder or address as `load` takes it. report(done, n) is called after every
+    batch. runtime: a format of zoo.exports whose own runtime computes the logits from an exported file; None for torch.
+    quantize: "int8" for 8-bit weights. With `runtime` or `quantize`, the result is a RuntimeEvaluation.
 
-    Raises what `load` raises; CheckpointError if a training run replaced the weights meanwhile; DataError if the data are
-    missing or differ from the locked ones; and RequestError if the checkpoint does not fit its task, or for a batch size or
+    Raises the errors of `load`; CheckpointError if a training run replaced the weights meanwhile; DataError if the data are
+    missing or differ from the locked data; and RequestError if the checkpoint does not fit its task, or for a batch size or
     limit below 1.
     """
     if batch_size < 1 or (limit is not None and limit < 1):
-        raise RequestError("The batch size and the limit must be at least 1.")
+        raise RequestError(f"The batch size and the limit must be at least 1; got {batch_size} and {limit}.")
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = resolve(Reference.parse(checkpoint))
     config = checkpoint.config
@@ -65,11 +65,11 @@ def evaluate(
     network = loading.assemble(checkpoint, device="cpu" if runtime else resolve_device(device))
     sha256 = checkpoint.weights_sha256
     if _file_version(checkpoint.weights) != version:  # a training goes on there
-        raise CheckpointError(f"{checkpoint.weights} was replaced while it was read. Try again.")
+        raise CheckpointError(f"{checkpoint.weights} was replaced while rnnzoo read it. Try again.")
     source = task_data(task, load_registry().datasets[task.dataset])
     words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if words != expected_words:
-        raise RequestError(f"This checkpoint was trained with other words than those of {config.task}.")
+        raise RequestError(f"{checkpoint.reference.text} has another vocabulary than its task, {config.task}.")
     data = source.split(split)
     elsewhere: dict[str, Any] = {"runtime": runtime or "torch", "quantize": quantize} if runtime or quantize else {}
     with running(network, runtime or "torch", quantize) if elsewhere else nullcontext(network) as measured_network:
@@ -102,29 +102,31 @@ def _training_seed(checkpoint: Checkpoint) -> int | None:
 
 
 def task_of(config: Config, outputs: bool = True) -> Task:
-    """Return the registry's task of a network. Raises RequestError if the task is unknown or does not fit the network.
+    """Return the registry's task that a config names. Raises RequestError if the task is unknown or does not fit the config.
 
-    outputs: True to compare outputs, readout and classes too, not only the input.
+    outputs: True to compare the outputs, readout and classes too, not only the input.
     """
     tasks = load_registry().all_tasks
     if config.task not in tasks:
-        raise RequestError(f"The task {config.task!r} of this checkpoint is not in the registry, so it has no data.")
+        raise RequestError(
+            f"The task of {config.name}, {config.task!r}, is not in the registry, so there are no data for it."
+        )
     interface, task = config.interface, tasks[config.task]
     parts = ("input", "vocabulary", "form", *(("outputs", "readout") if outputs else ()))
     if any(getattr(interface, part) != getattr(task, part) for part in parts):
         shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
-        raise RequestError(f"This checkpoint does not fit {config.task}, which has {shape}.")
+        raise RequestError(f"The checkpoint of {config.name} does not fit {config.task}, which has {shape}.")
     if outputs and interface.classes and interface.classes != task.classes:
-        raise RequestError(f"This checkpoint does not fit {config.task}: its classes have other names.")
+        raise RequestError(f"The checkpoint of {config.name} does not fit {config.task}: its classes have other names.")
     return task
 
 
 def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
-    """Store an evaluation in the results.json of its checkpoint; return the path of that file.
+    """Store an evaluation in the results.json of its checkpoint, and return the path of that file.
 
-    Raises CheckpointError if the folder now has other weights than those evaluated, or if its results.json describes the
-    training of other weights; StorageError while a training run writes there; and RequestError for a repository on the Hub
-    or for a model in an installed package.
+    Raises CheckpointError if the folder now has other weights than the evaluated ones, or if its results.json describes the
+    training of other weights; StorageError while a training run writes to the folder; and RequestError for a repository on
+    the Hub or for a model in an installed package.
     """
     reference = Reference.parse(name_or_path)
     folder = results_folder(reference)
@@ -134,11 +136,13 @@ def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation)
     with files.exclusive_lock(folder, wait=False):
         current, sha256 = results.read_current(folder)
         if sha256 not in (None, evaluation.checkpoint_sha256):  # cards/NAME need not have the weights
-            raise CheckpointError(f"{folder} has other weights by now, so the result was not recorded. Try again.")
+            raise CheckpointError(
+                f"The weights in {folder} changed meanwhile, so the result was not recorded. Measure again."
+            )
         if current.training and not current.training.produced(evaluation.checkpoint_sha256):
             raise CheckpointError(
                 f"{folder}: {results.FILE} describes the training of other weights (the digests differ), so the result was "
-                "not recorded. Restore those weights, or remove `training` from that file."
+                f"not recorded. Restore those weights, or remove `training` from {results.FILE}."
             )
         results.write(folder, current.record(evaluation))
     return folder / results.FILE
@@ -191,7 +195,7 @@ def score(
     outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
     targets: Tensor,  # classes: (batch,) or (batch, time); values and binary: as outputs; zoo.data.base.Split has the rest
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three sums over the targets that count, as scalars: the loss, the metric, and the number of targets."""
+    """Return the loss, the metric and the number of targets, summed over all targets that are not missing; scalars."""
     if target == "class":
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
         counted = classes != IGNORED

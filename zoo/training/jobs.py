@@ -1,11 +1,11 @@
-"""Many training runs at once, each in its own process, on this machine or on a Ray cluster (the extra `ray`).
+"""Runs many training runs at once, each in its own process, on this machine or on a Ray cluster (the extra `ray`).
 
-A job is the command `rnnzoo train NAME --out FOLDER`; if a job is killed, the same command continues its run. The
-output of a job goes to train.log in its folder, and its progress is read from that file. If one job fails, the others
-go on. SIGINT and SIGTERM stop all jobs after each has saved its state.
+A job is the command `rnnzoo train NAME --out FOLDER`; if a job is killed, the same command continues its run. The output
+of a job goes to train.log in its folder, and its progress is read from that file. If one job fails, the others continue.
+SIGINT and SIGTERM stop all jobs, after each has saved its state.
 
-Ray repeats a task whose process or machine is lost, and the repeated job continues the run. So the folders must be on a
-disk that all machines share, and every machine needs the same version of rnnzoo. Nothing here imports torch.
+Ray repeats a task whose process or machine is lost, and the repeated job continues the run. Therefore the folders must be
+on a disk that all machines share, and every machine needs the same version of rnnzoo. Nothing here imports torch.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ Phase = Literal["waiting", "running", "done", "skipped", "failed", "stopped"]
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The command `rnnzoo ARGUMENTS`, which trains the model `name` into `folder`, an absolute path.
+    """The command `rnnzoo ARGUMENTS`, which trains the run `name` in `folder`, an absolute path.
 
     environment: variables to set in addition to those of the process that starts the job.
     host: the machine on which the job was requested.
@@ -58,7 +58,7 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """The phase of a job, the exit code if the job has ended, and the last line of its log or the reason of its failure."""
+    """The phase of a job, its exit code if it has ended, and the last line of its log or the reason of its failure."""
 
     phase: Phase = "waiting"
     exit_code: int | None = None
@@ -66,7 +66,7 @@ class JobState:
 
 
 class LocalProcesses:
-    """Run jobs on this machine, at most `slots` at a time.
+    """Runs jobs on this machine, at most `slots` at a time.
 
     start: start one job. Raises OSError if the job cannot be started.
     ended: return the job, the exit code and the reason for each job that ended since the last call. A negative exit code
@@ -119,7 +119,7 @@ class KilledError(Exception):
 
 
 class RayTasks:
-    """Run jobs as tasks of a Ray cluster, with the methods of LocalProcesses. slots=None: Ray keeps a queue."""
+    """Runs jobs as tasks of a Ray cluster, with the methods of LocalProcesses. With slots=None, Ray queues the jobs."""
 
     def __init__(self, ray: Any, slots: int | None, threads: int, gpus: float):
         self.ray, self.slots = ray, slots
@@ -154,12 +154,12 @@ def _run_task(job: TrainingJob) -> tuple[int, str]:
     """
     if not job.log.exists():
         raise TrainingError(
-            f"{job.folder} of {job.host} is not on this machine. Choose an --out that all machines share."
+            f"{job.folder} is on {job.host} but not on {socket.gethostname()}. Choose an --out that all machines share."
         )
     state = run([job], LocalProcesses(1))[job.name]
     code = INTERRUPTED if state.exit_code is None else state.exit_code
     if code < 0:
-        raise KilledError(f"{state.text} ({RETRIES} retries)")
+        raise KilledError(f"{state.text} (gave up after {RETRIES} retries)")
     return code, state.text
 
 
@@ -168,10 +168,10 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
     """Connect to a Ray cluster and yield a RayTasks for it.
 
     address: `auto`, `HOST:PORT`, `ray://HOST:PORT`, or `local` for a cluster on this machine that ends with the block.
-    slots: jobs at a time; None means as many as the cluster has room for.
-    threads, gpus: CPUs and GPUs that each job reserves.
+    slots: the number of jobs at a time; None lets Ray run as many jobs as fit the cluster.
+    threads, gpus: the number of CPUs and GPUs that each job reserves.
 
-    Raises MissingExtraError if ray is not installed, and TrainingError if no cluster answers.
+    Raises MissingExtraError if ray is not installed, and TrainingError if no cluster answers at `address`.
     """
     try:
         import ray
@@ -184,7 +184,9 @@ def ray_tasks(address: str, slots: int | None, threads: int, gpus: float) -> Ite
     try:
         ray.init(address, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise TrainingError(f"No Ray cluster answers at {address!r} ({first_line(error)}).") from error
+        raise TrainingError(
+            f"No Ray cluster answers at {address!r} ({first_line(error)}). Check --ray, or start one with --ray local."
+        ) from error
     try:
         with redirect_stdout(sys.stderr):  # Ray prints its retries to stdout, which is for data
             yield RayTasks(ray, slots, threads, gpus)
@@ -196,9 +198,10 @@ def run(
     jobs: Sequence[TrainingJob], workers: LocalProcesses | RayTasks,
     report: Callable[[dict[str, JobState]], None] = lambda states: None,
 ) -> dict[str, JobState]:  # fmt: skip
-    """Run all jobs; return the last state of each job by name. `report` gets the states of all jobs twice a second.
+    """Run all jobs, and return the last state of each job by name.
 
-    Each interruption is passed on to every running job. After the first interruption, no further job is started.
+    report: called with the states of all jobs twice a second. Each interruption is passed on to every running job. After the
+    first interruption, no further job is started.
     """
     states, start_sizes = {job.name: JobState() for job in jobs}, dict[str, int]()
     waiting, running, stops = deque(jobs), dict[str, TrainingJob](), 0
@@ -244,7 +247,7 @@ def last_line(job: TrainingJob) -> str:
 
 
 def stored_training(folder: Path) -> results.Training | None:
-    """Return what results.json says about the run in `folder`, or None if that file is missing or damaged."""
+    """Return the training that results.json in `folder` describes, or None if the file is missing or damaged."""
     try:
         return results.read(folder).training
     except CheckpointError:
@@ -252,7 +255,7 @@ def stored_training(folder: Path) -> results.Training | None:
 
 
 def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """Return whether `folder` holds the weights of this model, trained by this recipe to its last epoch."""
+    """Return whether `folder` has the weights of the model `entry`, trained by `recipe` to its end."""
     training = stored_training(folder)
     if training is None or not training.finished or not (folder / tensors.FILE).is_file():
         return False

@@ -1,6 +1,6 @@
 """One training step: a recipe's optimizer and learning rate, the processes of a run, and `Updater`, which makes the step.
 
-The trainer and the diagnostics that train networks share `Updater`; they choose the batches and set the learning rate.
+The trainer and the diagnostics that train networks use `Updater`. They choose the batches and set the learning rate.
 """
 
 import math
@@ -46,9 +46,9 @@ def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
 
 
 def schedule(spec: Schedule, step: int, total: int) -> float:
-    """Return the factor of the learning rate at a step (0-based) of `total`: a linear warm-up, then the decay.
+    """Return the factor on the learning rate at a step, counted from 0, of `total` steps: a linear warm-up, then a decay.
 
-    One-cycle (Smith & Topin 2018) rises and falls along a cosine; with a warm-up of 0 it rises for 30 % of the steps.
+    One-cycle (Smith & Topin 2018) rises and falls along a cosine; with a warm-up of 0, it rises for 30 % of the steps.
     """
     one_cycle = spec.name == "one-cycle"
     warmup = (spec.warmup or math.ceil(0.3 * total)) if one_cycle else spec.warmup
@@ -84,7 +84,10 @@ def make_accelerator(recipe: Recipe, device: str | None) -> Any:
     if precision != "no" and not accelerator.native_amp:  # accelerate would train in full precision
         raise TrainingError(f"Precision {precision!r} is not available on {chosen}. Choose another device or recipe.")
     if batch % processes:
-        raise TrainingError(f"A batch of {batch} cannot be shared equally by {processes} processes.")
+        raise TrainingError(
+            f"A batch of {batch} cannot be divided equally among {processes} processes. Change --batch-size or the number of "
+            "processes."
+        )
     return accelerator
 
 
@@ -109,7 +112,7 @@ class OneProcess:
 
 @dataclass(frozen=True)
 class Update:
-    """What an optimizer step measured before it changed the weights: scalars over the batch of all processes."""
+    """What an optimizer step measured before it changed the weights: scalars, over the batches of all processes."""
 
     loss: Tensor
     """Sum of the loss over the targets. The step minimises the mean, `loss / targets`."""
@@ -118,7 +121,7 @@ class Update:
     targets: Tensor
     """Number of targets."""
     gradient_norm: Tensor
-    """Global norm of the gradient before clipping. With fp16 it may be infinite: the step is then skipped."""
+    """Global norm of the gradient before clipping. With fp16 it may be infinite; such a step is skipped."""
 
 
 class Updater:
@@ -145,14 +148,14 @@ class Updater:
         self._fresh_scaler = None if scaler is None else scaler.state_dict()
 
     def reset_optimizer(self) -> None:
-        """Reset the optimizer's moments, and the gradient scaler of fp16, to their values at the start of a run."""
+        """Reset the optimizer's moments, and fp16's gradient scaler, to their values at the start of a run."""
         self.optimizer.state.clear()
         if self._fresh_scaler is not None:
             self.accelerator.scaler.load_state_dict(self._fresh_scaler)
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next update; at first the optimizer's own."""
+        """The learning rate of the next update. The first value is that of the optimizer's settings."""
         return self.optimizer.param_groups[0]["lr"]
 
     @lr.setter
@@ -167,7 +170,7 @@ class Updater:
         lengths: Tensor | None = None,  # (batch,)
         before_clipping: Callable[[], None] | None = None,
     ) -> Update:
-        """Make one optimizer step, in train mode, on the mean loss of a batch.
+        """Make one optimizer step, in train mode, on the mean loss of a batch, and return what the step measured.
 
         before_clipping: called after the backward pass, before the gradients are clipped.
         """

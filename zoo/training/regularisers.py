@@ -1,4 +1,4 @@
-"""The penalty that a recipe can add to the loss so that gradients neither vanish nor explode."""
+"""The penalty that a recipe can add to the loss to keep gradients from vanishing or exploding."""
 
 import torch
 from torch import Tensor

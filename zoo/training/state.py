@@ -1,4 +1,4 @@
-"""The state of a training run: one safetensors file with everything that is needed to continue the run exactly."""
+"""The state of a training run, stored in one safetensors file with everything that is needed to continue the run exactly."""
 
 import hashlib
 import json
@@ -22,26 +22,26 @@ PROCESSES = "number of processes"
 
 @dataclass(frozen=True)
 class State:
-    """A run after `step` updates of its weights."""
+    """The state of a run after `step` updates of the weights."""
 
     identity: Mapping[str, Any]
-    """The settings that a run must be continued with; see `changed_setting`."""
+    """The settings with which the run must be continued; see `changed_setting`."""
     step: int
     seconds: float
-    """Training time so far."""
+    """Training time so far, in seconds."""
     sums: Tensor
     """(4,), float64: loss, metric, targets and gradient norm, summed over the current epoch."""
     history: Sequence[results.Epoch]
     weights_sha256: str | None
-    """Digest of the best weights so far, in model.safetensors."""
+    """The sha256 of model.safetensors, the best weights so far; None before the first epoch ends."""
     scaler: Mapping[str, Any] | None
-    """State of fp16's gradient scaler."""
+    """State of fp16's gradient scaler; None for other precisions."""
     network: Mapping[str, Tensor]
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
 
     def write(self, path: Path) -> None:
-        """Replace the file `path` atomically."""
+        """Write the state to the file `path`, replacing it atomically."""
         facts = {
             "identity": self.identity, "step": self.step, "seconds": self.seconds, "scaler": self.scaler,
             "history": [row.model_dump() for row in self.history], "weights": self.weights_sha256,
@@ -60,7 +60,7 @@ class State:
         try:
             tensors = read_tensors(path)
             if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
-                raise CheckpointError(f"{path} is damaged: the digest of its content has changed since it was written.")
+                raise CheckpointError(f"{path} is damaged: its content does not have the stored digest.")
             facts = json.loads(bytes(tensors["facts"].tolist()))
             optimizer: dict[int, dict[str, Tensor]] = {}
             for key, value in _below("optimizer.", tensors).items():
@@ -78,7 +78,7 @@ class State:
 
 
 def write_with_digest(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors and their digest to `path`, atomically; State.read compares the digest."""
+    """Write tensors and their digest, which State.read checks, to `path` atomically."""
     content = {name: tensor for name, tensor in tensors.items() if name != "sha256"}
     write_tensors(path, {**content, "sha256": _digest(content)})
 
@@ -105,7 +105,7 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def identity(
     config: Config, recipe: Recipe, digests: Mapping[str, str], examples: int, processes: int
 ) -> dict[str, Any]:
-    """Return the settings that a run must be continued with, as JSON stores them."""
+    """Return the settings with which a run must be continued, as JSON values."""
     return {
         "config": config.model_dump(mode="json"), "recipe": recipe.settings, "data": {**digests, "examples": examples},
         PROCESSES: {"processes": processes},
@@ -115,8 +115,8 @@ def identity(
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """Return the name of the first setting in which two identities differ, or None if they are equal.
 
-    An older version of rnnzoo may have written `stored`. An option that it lacks had the default value then; a missing
-    number of processes counts as equal.
+    An older version of rnnzoo may have written `stored`. Options that are missing in `stored` had their default values; a
+    missing number of processes counts as equal.
     """
     validators: dict[str, Callable[[Any], Any]] = {"config": Config.model_validate, "recipe": Recipe.model_validate}
     stored = {PROCESSES: current[PROCESSES], **stored}

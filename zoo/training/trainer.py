@@ -1,8 +1,8 @@
-"""Train a model by its recipe. A run can be killed at any moment, and the same call then continues it to the same result.
+"""Trains a model by its recipe. A run can be killed at any moment; the same call then continues it to the same result.
 
-No random state is carried from step to step: the order of an epoch's examples comes from (seed, epoch), and everything
-else that is drawn in a step from (seed, step, process). So the state of a run is its weights, the optimizer's tensors and a
-few sums, which zoo.training.state writes atomically to one file.
+No random state is carried from step to step. The order of an epoch's examples depends on (seed, epoch), and everything else
+that a step draws on (seed, step, process). The state of a run is therefore its weights, the optimizer's tensors and a few
+sums, which zoo.training.state writes atomically to one file.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from .state import State
 
 SAVE_SECONDS = 60.0
 RECORDED_EXAMPLES = 64
-"""Number of validation examples that recorders get."""
+"""Number of validation examples on which recorders compute their diagnostics."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Progress:
     epochs: int
     step: int
     steps: int
-    """The last step of this call of `train`."""
+    """The last step that this call of `train` will make."""
     loss: float
     metric: float
-    """See zoo.registry.metrics."""
+    """The metric of the task, see zoo.registry.metrics."""
     rate: float
     """Steps per second since this process began."""
     finished: results.Epoch | None = None
-    """The epoch's row of the history, if the step ended an epoch."""
+    """The epoch's row of the history if the step ended an epoch, else None."""
 
     @property
     def remaining(self) -> float:
@@ -67,21 +67,22 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
     stop_after: int | None = None, recorders: Mapping[str, Recorder] = {},
 ) -> results.Training:  # fmt: skip
-    """Train `entry` by its recipe in the folder `out`, or continue the run in that folder; return the course of the run.
+    """Train `entry` by its recipe in the folder `out`, or continue the run in that folder, and return the run's course.
 
-    `out` gets model.safetensors and config.json (the weights with the lowest validation loss so far), results.json, and
-    the state from which a later call continues. The state is saved after every epoch and every `save_seconds`.
+    The function writes to `out` the weights with the lowest validation loss so far (model.safetensors and config.json),
+    results.json, and the state from which a later call continues. The state is saved after every epoch and every
+    `save_seconds`.
 
-    overrides: recipe fields to change, such as {"epochs": 3}. A run can only be continued with the settings it began with.
-    stop_after: the epoch to stop after. A later call without it continues the run.
-    recorders: diagnostics by name; after every epoch, their values on the first validation examples go into the history.
+    overrides: recipe fields to change, such as {"epochs": 3}. A run can be continued only with the settings of its start.
+    report: called after every step. stop_after: the epoch to stop after; a later call without `stop_after` continues the
+    run. recorders: diagnostics by name, computed on the first validation examples after every epoch, for the history.
 
     Raises TrainingError; RequestError if `out` cannot be a folder or a recorder refuses the network; StorageError if another
     process trains in `out`; and KeyboardInterrupt on SIGINT or SIGTERM, after saving.
     """
     torch.set_flush_denormal(True)  # before anything runs in parallel; see builder.build
     if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
-        raise RequestError(f"{out} is a file or lies below one. Choose a folder for the run.")
+        raise RequestError(f"{out} is a file or is below a file. Choose a folder for the run.")
     if stop_after is not None and stop_after < 1:
         raise RequestError(f"The epoch to stop after must be at least 1; got {stop_after}.")
     run = TrainingRun(entry, out, overrides or {}, device, recorders)
@@ -122,9 +123,15 @@ class TrainingRun:
         examples, processes = len(self.train), self.accelerator.num_processes
         self.steps_per_epoch = examples // recipe.batch_size
         if self.steps_per_epoch == 0:
-            raise TrainingError(f"A batch of {recipe.batch_size} is larger than the {examples} training examples.")
+            raise TrainingError(
+                f"{entry.name}: a batch of {recipe.batch_size} is larger than the {examples} training examples. Choose a "
+                "smaller --batch-size."
+            )
         if self.train.image is None and any(stage.augments for stage, _ in recipe.timeline):
-            raise TrainingError(f"{entry.name} does not read images, but its recipe augments images.")
+            raise TrainingError(
+                f"{entry.name} does not read images, but its recipe augments images. Remove `affine` and `shift` from the "
+                "recipe."
+            )
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
         self.step = 0
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
@@ -144,7 +151,7 @@ class TrainingRun:
         self, report: Callable[[Progress], None], save_seconds: float, interrupted: Callable[[], int],
         stop_after: int | None,
     ) -> None:  # fmt: skip
-        """Train to the last epoch, to `stop_after`, or until interrupted; save after every epoch and `save_seconds`."""
+        """Train to the last epoch, to `stop_after` or until interrupted. Save after every epoch and every `save_seconds`."""
         first_step, saved = self.step, time.monotonic()
         last_step = min(stop_after or self.recipe.epochs, self.recipe.epochs) * self.steps_per_epoch
         while self.step < last_step and not results.converged(self.history, self.recipe):
@@ -192,8 +199,8 @@ class TrainingRun:
         self._write_results()
         best = ", and so are the best weights so far" if self.history else ""
         return TrainingError(
-            f"{self.entry.name} diverged in step {self.step} (epoch {self.diverged_epoch}): {value} is not finite. "
-            f"The last good state is in {self.out}{best}."
+            f"{self.entry.name} diverged in step {self.step} (epoch {self.diverged_epoch}): {value} is infinite or NaN. "
+            f"The last good state is in {self.out}{best}. Try a lower learning rate or gradient clipping (max_grad_norm)."
         )
 
     def _means(self) -> tuple[float, float, float]:
@@ -222,7 +229,7 @@ class TrainingRun:
         return row
 
     def record_diagnostics(self) -> dict[str, tuple[float | None, ...]]:
-        """Return the values of each recorder for the present weights, one per layer."""
+        """Return the values of each recorder, by name, for the present weights: one value per layer."""
         if not self.recorders:
             return {}
         indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
@@ -231,13 +238,13 @@ class TrainingRun:
 
     @property
     def seconds(self) -> float:
-        """Training time so far, including that of earlier processes."""
+        """Training time so far in seconds, including that of earlier processes."""
         return self.earlier_seconds + time.monotonic() - self.began
 
     # saved and restored
 
     def save(self) -> None:
-        """Write the results, then the state. A run that is killed in between continues from the state before."""
+        """Write the results, then the state. A run that is killed in between continues from the previous state."""
         self._write_results()
         if self.is_main:
             scaler = self.accelerator.scaler
@@ -254,7 +261,7 @@ class TrainingRun:
             results.write(self.out, measured.model_copy(update={"training": self.summary()}))
 
     def resume(self) -> None:
-        """Continue the run in the folder, or save the first state of a new one. Raises TrainingError if neither can be."""
+        """Continue the run in the folder, or save the first state of a new run. Raises TrainingError if neither is possible."""
         for name in (*FILES, results.FILE, state.FILE) if self.is_main else ():
             files.remove_partials(self.out / name)
         path = self.out / state.FILE
@@ -265,12 +272,12 @@ class TrainingRun:
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
                 f"{self.out} has weights, but no state from which their training could continue. Choose another --out, or "
-                "remove that folder."
+                "remove the folder."
             )
         try:  # damaged results are better found now than after an epoch
             previous = results.read(self.out).training
         except CheckpointError as error:
-            raise TrainingError(f"{error} Remove that file to continue the run.") from error
+            raise TrainingError(f"{error} Remove the file to continue the run.") from error
         if self.step > 0 and previous is not None:
             self.diverged_epoch, self.threads = previous.diverged, previous.threads
             last_device = previous.device.rpartition(", then ")[2]
@@ -281,18 +288,20 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
         own_step = torch.tensor([self.step if path.exists() else -1], device=self.device)
         if self.accelerator.gather(own_step).unique().numel() > 1:
-            raise TrainingError(f"Not every process finds the state in {self.out}. Put that folder on a shared disk.")
+            raise TrainingError(f"Not every process finds the state in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
         """Continue from a stored state. Raises TrainingError if another run wrote it or the best weights are missing."""
         if setting := state.changed_setting(self.identity, stored.identity):
             raise TrainingError(
-                f"{self.out} holds a run with another {setting}. Choose another --out, or remove the folder."
+                f"{self.out} has a run that was started with another {setting}. Choose another --out, or remove the folder."
             )
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():
-            raise TrainingError(f"{self.out} lacks its best weights, {tensors.FILE}. Delete the folder to begin again.")
+            raise TrainingError(
+                f"{self.out} lacks {tensors.FILE}, the best weights of its run. Remove the folder to begin the run again."
+            )
         self.network.load_state_dict(stored.network)
         optimizer = self.updater.optimizer
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})
@@ -303,7 +312,7 @@ class TrainingRun:
         self.threads = None  # the state does not have it; the results may
 
     def summary(self) -> results.Training:
-        """Return the course of the run so far, as results.json stores it."""
+        """Return the course of the run so far, in the form of results.json."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.target].metric, recipe_name=self.entry.model.recipe,
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),

@@ -1,4 +1,4 @@
-"""Code that knows nothing of networks: paths, files and locks, signals, provenance, figures, text."""
+"""Helpers that do not depend on networks: paths, files and locks, signals, provenance, figures, text."""
 
 from importlib import import_module
 from typing import Any

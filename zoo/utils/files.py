@@ -1,4 +1,4 @@
-"""Keep files whole: atomic writes, digests, a lock for a folder, and signals that wait until a file is written."""
+"""Safe reading and writing of files: atomic writes, digests, locks on folders, and signals that wait for a file."""
 
 import errno
 import hashlib
@@ -49,7 +49,10 @@ def remove_partials(path: Path) -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file for reading. Raises OSError, also for a pipe or a device, whose bytes may never come or never end."""
+    """Return the file at `path`, opened for reading in binary mode.
+
+    Raises OSError, also for a pipe or a device, because their bytes may never come or never end.
+    """
     # without O_NONBLOCK, opening a pipe would wait for its writer
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode
@@ -113,9 +116,9 @@ def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def interruptions(most: float = math.inf) -> Iterator[Callable[[], int]]:
-    """Count SIGINT and SIGTERM within the block instead of stopping; yield a function that returns the count so far.
+    """Count SIGINT and SIGTERM within the block instead of stopping, and yield a function that returns the count so far.
 
-    Each signal after the first `most` signals raises KeyboardInterrupt.
+    most: the number of signals to count; each later signal raises KeyboardInterrupt.
     """
     seen: list[int] = []
 

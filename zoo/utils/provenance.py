@@ -1,4 +1,4 @@
-"""What computed a number: versions, machine, device, command and date, for results.json and the benchmarks."""
+"""Describes what computed a number, for results.json and the benchmarks: versions, machine, device, command and date."""
 
 import datetime
 import os
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of rnnzoo, torch and Python."""
+    """Return the versions of rnnzoo, torch and Python by name."""
     import torch
 
     return {"rnnzoo": __version__, "torch": torch.__version__, "python": platform.python_version()}
@@ -39,9 +39,9 @@ def processor() -> str:
 
 
 def command() -> str:
-    """Return the command line of this process, with `runs/` and its last part in place of every absolute path.
+    """Return the command line of this process, with `runs/LAST` in place of every absolute path, where LAST is its last part.
 
-    So the record names no folder of this machine. Without `runs/`, the last part could be read as the name of a model.
+    The record then names no folder of this machine. Without `runs/`, LAST could be taken for the name of a model.
     """
 
     def portable(argument: str) -> str:
@@ -55,5 +55,5 @@ def command() -> str:
 
 
 def today() -> str:
-    """Return the date in UTC, such as 2026-01-31."""
+    """Return today's date in UTC, such as 2026-01-31."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

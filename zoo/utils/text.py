@@ -1,4 +1,4 @@
-"""Text to show: Markdown tables, and text without secrets and control characters."""
+"""Prepares text for output: Markdown tables, and text without secrets and control characters."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def refuse_repeats(content: bytes) -> None:
-    """Raise ValueError if a name occurs twice in an object of this JSON. A reader would silently take one of the two."""
+    """Raise ValueError if an object in JSON `content` has the same name twice, of which a reader would silently take one."""
     json.loads(content, object_pairs_hook=_without_repeats)
 
 
@@ -32,14 +32,14 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> None:
 
 
 def redact(text: str) -> str:
-    """Return `text` without tokens and signatures of addresses, which become ***, and control characters, which become ?."""
+    """Return `text` with tokens and the signatures in addresses replaced by ***, and control characters replaced by ?."""
     for secret in _secrets():
         text = text.replace(secret, "***")
     return CONTROL.sub("?", SIGNED.sub(r"\1?***", SECRET.sub("***", text)))
 
 
 def one_line(text: str) -> str:
-    """Return text that others wrote, such as a name on the Hub, as one line without control characters."""
+    """Return untrusted text, such as a name on the Hub, as one line without control characters."""
     return CONTROL.sub("?", " ".join(text.split()))
 
 

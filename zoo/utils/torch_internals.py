@@ -18,7 +18,7 @@ loop: Callable[..., tuple[Any, ...]] = scan_op
 """The operator of a loop over time that torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
 of tensors. step(*state, *inputs of one step, *constants) returns the new state and what to stack over the steps."""
 has_storage = torch._C._has_storage
-"""Return whether a tensor has memory of its own. A wrapper made by torch.func.vmap is a Tensor without memory."""
+"""Return whether a tensor has memory. A wrapper made by torch.func.vmap is a Tensor without memory."""
 is_functional = torch._is_functional_tensor
 """Return whether a tensor belongs to torch's functionalization, for example while torch.export traces."""
 transforms_active = torch._C._are_functorch_transforms_active
@@ -43,12 +43,12 @@ def saved_tensor_hooks_active() -> bool:
 
 
 def forward_hooks(module: nn.Module) -> tuple[dict[int, Any], dict[int, Any]]:
-    """Return the dictionaries of a module's forward hooks. torch adds and removes hooks in these same dictionaries."""
+    """Return a module's forward pre-hooks and its forward hooks, as torch's own dictionaries, not copies."""
     return module._forward_pre_hooks, module._forward_hooks
 
 
 def all_hooks(module: nn.Module) -> tuple[dict[int, Any], ...]:
-    """Return the dictionaries of a module's hooks, those of the backward pass after those of the forward pass."""
+    """Return a module's forward pre-hooks, forward hooks, backward pre-hooks and backward hooks, as torch's dictionaries."""
     return (*forward_hooks(module), module._backward_pre_hooks, module._backward_hooks)
 
 
@@ -58,17 +58,17 @@ def has_hooks(module: nn.Module) -> bool:
 
 
 def children(module: nn.Module) -> dict[str, nn.Module | None]:
-    """Return the dictionary in which a module keeps its submodules; `named_children` would give a copy."""
+    """Return torch's own dictionary of a module's submodules by name. `named_children` would give a copy."""
     return module._modules
 
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter | None]:
-    """Return the dictionary in which a module keeps its own parameters, including those that are None."""
+    """Return torch's own dictionary of a module's parameters by name, without submodules; it includes those that are None."""
     return module._parameters
 
 
 def shallow_copy(module: Module, submodules: dict[str, nn.Module | None], parameters: dict[str, Any]) -> Module:
-    """Return a copy of a module that has other submodules and parameters and shares everything else with the original.
+    """Return a copy of a module with the given submodules and parameters. It shares everything else with the original.
 
     torch.func.functional_call would change the module itself during the call, which other threads could see.
     """

@@ -1,4 +1,4 @@
-"""Look at the Hub without changing it: the owner of the token, the models of a namespace, the files of a repository."""
+"""Looks at the Hub without changing it: the owner of the token, the models of a namespace, the files of a repository."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class Identity:
 
 
 def identity(connection: Connection) -> Identity:
-    """Return the owner of the token. Raises AccessError if there is none, without a request, or if the Hub rejects it."""
+    """Return the owner of the token. Raises AccessError if there is no token (without a request) or the Hub rejects it."""
     return connection.call("login", lambda: _identity(connection.endpoint, connection.api.whoami()))
 
 
@@ -47,14 +47,14 @@ def login(timeout: float | None = None) -> Identity:
 
 @dataclass(frozen=True)
 class Remote:
-    """A model on the Hub as the Hub describes it, unverified."""
+    """What the Hub says about a model. Nothing of this is verified."""
 
     repo: str
     revision: str | None
     """Commit of the main branch."""
     private: bool | None
     modified: str | None
-    """Date, ISO 8601."""
+    """Date of the last change, ISO 8601."""
     task: str | None
     tags: tuple[str, ...]
 
@@ -89,7 +89,7 @@ def _remote(info: Any) -> Remote:
 
 @dataclass(frozen=True)
 class Description:
-    """A repository on the Hub: what the Hub says, and its config.json and results.json, read strictly."""
+    """A repository on the Hub: what the Hub says about it, and its config.json and results.json, read strictly."""
 
     remote: Remote
     files: dict[str, int | None]
@@ -99,7 +99,10 @@ class Description:
 
 
 def describe(repo: str, revision: str | None, timeout: float | None = None) -> Description:
-    """Describe a repository without downloading its weights. Raises HubError, and CheckpointError for invalid files."""
+    """Return a description of a repository, without downloading the weights.
+
+    Raises HubError, and CheckpointError for invalid files.
+    """
     with Connection(timeout) as connection:
         subject, model_info = repo if revision is None else f"{repo}@{revision}", connection.api.model_info
 

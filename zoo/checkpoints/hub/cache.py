@@ -1,7 +1,7 @@
-"""The cache of the Hub's client: find a file, list our models, remove files. Models of other libraries are left alone.
+"""Finds, lists and removes rnnzoo's models in the cache of the Hub's client. Models of other libraries are left alone.
 
-The layout is documented by huggingface_hub: models--ORG--NAME/ has refs/REVISION, blobs/DIGEST, and snapshots/COMMIT/ with
-links to blobs.
+huggingface_hub documents the layout of the cache: models--ORG--NAME/ has refs/REVISION, blobs/DIGEST, and
+snapshots/COMMIT/ with links to blobs.
 """
 
 import json
@@ -22,11 +22,11 @@ from .settings import COMMIT
 
 PREFIX = "models--"
 ABANDONED_HOURS = 1.0
-"""Hours since the last write after which the download of a partial file counts as dead."""
+"""Hours since the last write after which the download of a partial file counts as abandoned."""
 
 
 def cache_root() -> Path:
-    """Return the client's cache, which HF_HOME or HF_HUB_CACHE moves."""
+    """Return the folder of the client's cache. The environment variables HF_HOME and HF_HUB_CACHE change it."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
@@ -38,7 +38,7 @@ def folder(repo: str) -> Path:
 
 
 def find(repo: str, name: str, commit: str | None) -> Path | None:
-    """Return the path of a file of a commit in the cache, unverified; None if it is not there."""
+    """Return the path in the cache of a commit's file `name`, unverified; None if the file is not in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
     path = None if commit is None else try_to_load_from_cache(repo, name, revision=commit)
@@ -46,7 +46,7 @@ def find(repo: str, name: str, commit: str | None) -> Path | None:
 
 
 def known_commit(repo: str, revision: str) -> str | None:
-    """Return the commit that a revision was at when the client last asked; None if it never did."""
+    """Return the commit that a revision was at when the client last asked the Hub; None if it never asked."""
     if COMMIT.fullmatch(revision):
         return revision
     try:
@@ -57,7 +57,7 @@ def known_commit(repo: str, revision: str) -> str | None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file from the cache, and its blob. Of a file that links out of the cache, remove only the link."""
+    """Remove a file and its blob from the cache. If the file is a link to a place outside the cache, remove only the link."""
     blob = path.resolve()
     path.unlink(missing_ok=True)
     if blob.parent.name == "blobs" and blob.is_relative_to(cache_root().resolve()):
@@ -67,14 +67,17 @@ def discard(path: Path) -> None:
 def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
     """Copy files into the folder `target` atomically, and return their new paths by name.
 
-    Raises RequestError if another file of that name is there and not `force`; then nothing is copied. Raises StorageError.
+    Raises RequestError, before anything is copied, if `target` has a different file of the same name and `force` is False;
+    and StorageError.
     """
     contents = {name: path.read_bytes() for name, path in sources.items()}
     try:
         for name, content in contents.items():
             path = target / name
             if not force and path.exists() and path.read_bytes() != content:
-                raise RequestError(f"{path} is another file. Choose another folder, or --force to replace it.")
+                raise RequestError(
+                    f"{path} exists with other content; nothing was copied. Choose another folder, or replace it with --force."
+                )
         for name, content in contents.items():
             files.atomic_write(target / name, content)
     except OSError as error:
@@ -84,18 +87,18 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
 
 @dataclass(frozen=True)
 class Cached:
-    """One repository in the cache."""
+    """A repository in the cache."""
 
     repo: str
     revisions: tuple[str, ...]
-    """Its cached commits."""
+    """The commits of the repository that are in the cache."""
     pinned: bool
-    """True if the commit that the registry pins is among them."""
+    """True if `revisions` has the commit that the registry pins."""
     bytes: int
     partial: tuple[Path, ...]
     """Partial files of downloads that are running or were killed."""
     unused: tuple[Path, ...]
-    """Blobs that no revision refers to."""
+    """Blobs that no cached commit refers to."""
 
     @property
     def partial_bytes(self) -> int:
@@ -104,14 +107,14 @@ class Cached:
 
 @dataclass(frozen=True)
 class Freed:
-    """The files and folders that were removed, or that a dry run would remove, and their size."""
+    """The files and folders that were removed, or that a dry run would remove, and their total size."""
 
     paths: tuple[Path, ...]
     bytes: int
 
 
 def contents() -> list[Cached]:
-    """Return our repositories in the cache: those that the registry pins, and those whose config.json names this library."""
+    """Return rnnzoo's repositories in the cache: those that the registry pins, and those whose config.json names rnnzoo."""
     root = cache_root().resolve()
     pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     repositories = []
@@ -145,7 +148,10 @@ def _names_this_library(place: Path) -> bool:
 
 
 def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
-    """Remove partial files and unused blobs that are older than `hours` and are not being downloaded. Raises StorageError."""
+    """Remove partial files and unused blobs that are older than `hours` and are not being downloaded; return them.
+
+    Raises StorageError.
+    """
     latest = time.time() - 3600 * hours
     candidates = [path for cached in contents() for path in (*cached.partial, *cached.unused)]
     freed = []
@@ -173,9 +179,10 @@ def _claimed(blob: Path) -> Iterator[bool]:
 
 
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
-    """Remove repositories with all their revisions. names: registered models, or hf://org/name.
+    """Remove repositories with all their revisions from the cache, and return what was removed.
 
-    Raises RequestError if one of them is not in the cache; then nothing is removed. Raises StorageError.
+    names: registered models, or hf://org/name. Raises RequestError, before anything is removed, if one of `names` is not in
+    the cache; and StorageError.
     """
     return _remove(list(dict.fromkeys(path for name in names for path in _folders(name))), dry_run)
 
@@ -184,11 +191,11 @@ def _folders(name: str) -> list[Path]:
     """Return the folders of a repository in the cache: its files, and the client's locks if there are any."""
     reference = Reference.parse(name)
     if reference.revision is not None:
-        raise RequestError(f"{name}: repositories are removed whole; leave out the revision.")
+        raise RequestError(f"{name}: only whole repositories can be removed. Leave out the revision.")
     pin = None if reference.model is None else registry.find(reference.model).weights
     repo = pin.repo if pin else reference.repo
     if repo is None or repo not in {cached.repo for cached in contents()}:
-        raise RequestError(f"{name} is not in the cache; `rnnzoo cache list` shows what is.")
+        raise RequestError(f"{name} is not in the cache. `rnnzoo cache list` shows the cached models.")
     locks = cache_root() / ".locks" / folder(repo).name
     return [folder(repo), *([locks] if locks.is_dir() else [])]
 

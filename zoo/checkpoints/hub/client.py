@@ -1,4 +1,4 @@
-"""Conversations with a Hub through huggingface_hub: `guard` checks every request and response, and errors are ours."""
+"""Connections to a Hub through huggingface_hub. `guard` checks every request and response; failures become ZooErrors."""
 
 import logging
 import threading
@@ -24,15 +24,15 @@ T = TypeVar("T")
 Log = Callable[[str], None]
 LOG: Log = logging.getLogger("rnnzoo").warning
 Report = Callable[[int, int], None]
-"""Called with the bytes of a file so far, and its size."""
+"""Called with the number of bytes of a file received so far, and the file's size."""
 
 LIBRARY: dict[str, Any] = {"library_name": "rnnzoo", "library_version": __version__}
 MAX_TRIES = 4
-"""Of a call that fails for a reason that may pass."""
+"""Maximum number of tries of a call that fails for a reason that may pass."""
 MAX_WAIT = 8.0
-"""Seconds between two tries."""
+"""Maximum number of seconds between two tries."""
 MAX_BYTES = 10**9
-"""Maximum size of a file that has no pinned one."""
+"""Maximum size of a file whose size is not pinned."""
 
 _active: "Connection | None" = None
 """The Connection that was entered last. The client's own threads, which send files, share it without entering it."""
@@ -41,11 +41,11 @@ _turn = threading.RLock()
 
 
 class Connection:
-    """A conversation with the Hub, open between __enter__ and __exit__. Conversations of several threads take turns.
+    """A connection to the Hub, open between __enter__ and __exit__. Connections of several threads take turns.
 
-    timeout: seconds to keep trying while the Hub fails. `api` is huggingface_hub's HfApi, for use within `call`. Raises
-    RequestError for an HF_ENDPOINT that is neither encrypted nor local, and __enter__ AccessError for a token file that
-    cannot be read.
+    timeout: seconds to keep trying while the Hub fails. `api` is huggingface_hub's HfApi, for use within `call`. The
+    constructor raises RequestError for an HF_ENDPOINT that is neither encrypted nor local; __enter__ raises AccessError for
+    a token file that cannot be read.
     """
 
     def __init__(self, timeout: float | None = None, log: Log = LOG):
@@ -87,10 +87,10 @@ class Connection:
         _turn.release()
 
     def call(self, subject: str, function: Callable[[], T], once: bool = False) -> T:
-        """Return what `function`, which calls the client, returns.
+        """Call `function`, which uses the client, and return its result.
 
-        Unless `once`, try again after a failure that may pass; the client itself retries many requests, but not broken
-        bodies. Raises a ZooError whose message begins with `subject`.
+        Unless `once`, try again after a failure that may pass. (The client itself repeats many requests, but not after a
+        broken body.) Raises a ZooError whose message begins with `subject`.
         """
         expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *client_internals.transport_errors())
         began, tries = time.monotonic(), 0
@@ -110,7 +110,7 @@ class Connection:
                 wait, spent = min(2.0**tries, MAX_WAIT), time.monotonic() - began
                 tries += 1
                 if tries == MAX_TRIES or spent + wait > self.timeout:
-                    raise type(problem)(f"{problem} Given up after {spent:.0f} s.") from error
+                    raise type(problem)(f"{problem} Gave up after {spent:.0f} s.") from error
                 self.log(f"{problem} Trying again in {wait:.0f} s.")
                 time.sleep(wait)
 
@@ -118,9 +118,10 @@ class Connection:
         self, repo: str, name: str, revision: str | None, *, size: int | None = None, limit: int = MAX_BYTES,
         force: bool = False, report: Report = lambda done, size: None, repo_type: str = "model",
     ) -> Path:  # fmt: skip
-        """Return the path of a file in the client's cache, downloaded if needed.
+        """Return the path of a file in the client's cache, after downloading the file if needed.
 
-        size: the exact size that the file must have, if pinned; otherwise limit is its maximum size.
+        size: the pinned size of the file in bytes, which it must have exactly; None if it is not pinned. limit: the maximum
+        size of a file that is not pinned.
         """
         from huggingface_hub import hf_hub_download
 
@@ -132,17 +133,17 @@ class Connection:
             )))  # fmt: skip
 
     def commit(self, repo: str, revision: str) -> str:
-        """Return the commit of a revision of a repository that has a config.json."""
+        """Return the commit that a revision of a repository is at. The repository must have a config.json."""
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
         url = hf_hub_url(repo, configs.FILE, revision=revision, endpoint=self.endpoint)
         metadata = self.call(f"{repo}@{revision}", lambda: get_hf_file_metadata(url, endpoint=self.endpoint, **LIBRARY))
         if metadata.commit_hash is None:
-            raise HubError(f"{repo}@{revision}: {self.endpoint} does not answer as a Hub does. Check HF_ENDPOINT.")
+            raise HubError(f"{repo}@{revision}: {self.endpoint} does not answer like a Hub. Check HF_ENDPOINT.")
         return metadata.commit_hash
 
     def listing(self, repo: str, names: list[str], commit: str | None) -> "dict[str, RepoFile]":
-        """Return the Hub's description of each file of a commit whose name is in `names`, by name."""
+        """Return the Hub's description, by name, of the files in `names` that a commit has."""
         from huggingface_hub import RepoFile
 
         entries = self.call(repo, lambda: self.api.get_paths_info(repo, names, revision=commit))
@@ -189,7 +190,9 @@ def _progress_class(name: str, limit: int, report: Report) -> type:
         def update(self, n: float | None = 1) -> None:
             self.done += int(n or 0)
             if self.done > limit:
-                raise CheckpointError(f"{name} has more than the {limit:,} bytes that it should have")
+                raise CheckpointError(
+                    f"{name} is larger than the allowed {limit:,} bytes, so its download was stopped."
+                )
             report(self.done, self.total)
 
         def __exit__(self, *_: object) -> None:

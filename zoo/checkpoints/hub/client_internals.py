@@ -1,6 +1,6 @@
 """Every private part of huggingface_hub that rnnzoo uses, tried with huggingface_hub 2.4.0.
 
-Each function says why no public name does. When a new release breaks one, only this file has to change.
+Each function says why no public name would do. When a new release breaks a private name, only this file has to change.
 """
 
 import re
@@ -13,7 +13,7 @@ BROKEN_DOWNLOAD = "Consistency check"
 
 
 def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], None]) -> None:
-    """Call these for every request and response of every HTTP client that huggingface_hub makes from now on.
+    """Call `on_request` for every request and `on_response` for every response of huggingface_hub's future HTTP clients.
 
     `set_client_factory` is public, but the factory set before, perhaps by the user, has no public getter. Hooks on the
     client that `get_session` returns would be lost, because the library replaces that client after a failed connection.
@@ -39,9 +39,9 @@ def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], No
 
 
 def watch_body(response: Any, watch: Callable[[int], bool]) -> None:
-    """Call `watch` with the number of bytes of a response's body so far, at each part of it; False ends the body there.
+    """Call `watch` with the number of bytes so far at each part of a response's body. If it returns False, the body ends.
 
-    The client reads bodies itself and bounds neither their size nor their time.
+    The client reads bodies itself and limits neither their size nor their time.
     """
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx in 1.x, httpx2 in 2.x
 
@@ -63,7 +63,7 @@ def watch_body(response: Any, watch: Callable[[int], bool]) -> None:
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of the HTTP library: httpx in huggingface_hub 1.x, httpx2 in 2.x. InvalidURL has no base there."""
+    """Return the errors of the HTTP library, which is httpx in huggingface_hub 1.x and httpx2 in 2.x."""
     from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
@@ -71,7 +71,7 @@ def transport_errors() -> tuple[type[Exception], ...]:
 
 
 def disable_xet(disabled: bool) -> bool:
-    """Switch the Xet servers for large files off or on, and return the setting before.
+    """Switch the Xet servers for large files off (True) or on (False), and return the previous setting.
 
     The public way is an environment variable, which is read only once.
     """
@@ -82,7 +82,7 @@ def disable_xet(disabled: bool) -> bool:
 
 
 def retry_seconds(message: str) -> float | None:
-    """Return how long the client waits before it tries again, if a log message announces that. There is no callback."""
+    """Return the seconds until the client's next try if `message` announces one, else None. The client has no callback."""
     announced = re.match(r"(?:Retrying in|Rate limited\. Waiting) ([\d.]+)s", message)
     return float(announced[1]) if announced else None
 

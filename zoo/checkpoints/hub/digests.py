@@ -1,4 +1,4 @@
-"""Whether a file is, byte for byte, the one that a pin or the Hub means."""
+"""Checks that a file has exactly the bytes that a pin or the Hub names."""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +8,7 @@ from ...utils.files import sha256
 
 
 def mismatch(path: Path, file: PinnedFile) -> str | None:
-    """Describe how the file at `path` differs from a pinned one; None if it is the pinned file."""
+    """Return in words how the file at `path` differs from the pinned `file`, or None if it does not differ."""
     try:
         size = path.stat().st_size
         if size != file.size:
@@ -24,24 +24,28 @@ def pin(path: Path) -> PinnedFile:
 
 
 def git_sha1(content: bytes) -> str:
-    """Return git's name for a file with that content, which the Hub uses for files outside its large file storage."""
+    """Return git's sha1 of a file with this content. The Hub names files outside its large file storage by it."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def damage(path: Path) -> str | None:
-    """Describe the damage of an unpinned file in the client's cache; None if it is whole, as far as is known.
+    """Return in words what is wrong with an unpinned file in the client's cache, or None if no damage is known.
 
     A cached file is a link to a blob that is named by the Hub's digest: the sha256 of a large file, git's sha1 of a small
-    one. A cache without links, as on some Windows systems, has no digests to check.
+    file. A cache without links, as on some Windows systems, has no digests to check.
     """
     digest = path.resolve().name
     if digest == path.name:
         return None
     try:
         if len(digest) == 64:
-            return None if sha256(path) == digest else "is not what the Hub says it is (another sha256)"
+            return None if sha256(path) == digest else "differs from the file that the Hub names (another sha256)"
         if len(digest) == 40:
-            return None if git_sha1(path.read_bytes()) == digest else "is not what the Hub says it is (another sha1)"
+            return (
+                None
+                if git_sha1(path.read_bytes()) == digest
+                else "differs from the file that the Hub names (another sha1)"
+            )
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return None

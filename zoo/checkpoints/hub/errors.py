@@ -18,13 +18,16 @@ from ...utils.text import redact
 from . import client_internals
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError, ImportError)
-"""What the client raises for a bad response, besides the errors of its HTTP library: its parsers trust the server."""
+"""Errors that the client raises for a bad response, besides those of its HTTP library, because its parsers trust the server."""
 BUSY = (408, 429, 500, 502, 503, 504)
 """Status codes of failures that may pass."""
 BAD_RANGE = 416
-"""Status code of a download that cannot go on from where it broke off. Another try begins with the first byte."""
+"""Status code of a download that cannot continue where it broke off. The next try begins with the first byte."""
 REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
-    "GatedRepoError": (AccessError, "gated. Ask for access on {endpoint}, then log in (hf auth login)."),
+    "GatedRepoError": (
+        AccessError,
+        "this repository is gated. Ask for access on {endpoint}, then log in (hf auth login).",
+    ),
     "RevisionNotFoundError": (MissingError, "there is no such revision on {endpoint}."),
     "EntryNotFoundError": (MissingError, "the repository has no such file at this revision."),
     "RepositoryNotFoundError": (
@@ -32,15 +35,15 @@ REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
         "no such repository on {endpoint}. It does not exist, or it is private and your token, if any, may not see it; "
         "check with rnnzoo whoami.",
     ),
-    401: (AccessError, "the Hub does not accept your token. Make a new one: hf auth login, or HF_TOKEN."),
-    403: (AccessError, "your token may not do that{said}. rnnzoo whoami shows whose it is."),
+    401: (AccessError, "the Hub does not accept your token. Use a new token: hf auth login, or HF_TOKEN."),
+    403: (AccessError, "your token lacks a permission for this request{said}. rnnzoo whoami shows the token's owner."),
     404: (MissingError, "not found on {endpoint}{said}."),
-    409: (ChangedError, "exists already, or somebody else is changing it{said}. Look at it, then try again."),
-    412: (ChangedError, "the remote has changed. Look at it, then pull, or push again with --force."),
+    409: (ChangedError, "exists already, or somebody else is changing it{said}. Look at the Hub, then try again."),
+    412: (ChangedError, "the remote has changed. Look at the Hub, then pull, or push again with --force."),
 }
-"""Our error for a refused request, by the name of the client's error or else by the status code. The first that fits wins.
+"""Our error for a refused request, by the name of the client's error or by the status code. The first match counts.
 
-said: what the server says about it, after a colon."""
+{said} is a colon and the server's explanation, if the server gives one."""
 STORAGE_REASONS = {
     errno.ENOSPC: "no space is left",
     errno.EDQUOT: "your quota is used up",
@@ -53,10 +56,10 @@ STORAGE_REASONS = {
 
 
 def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """Return our error for one of the client's, and whether trying again may help.
+    """Return our error for an error of the client, and whether trying again may help.
 
-    subject: what the request was about, with which the message begins. Classes are told apart by name, because the HTTP
-    library differs between versions of the client and must not be imported early.
+    subject: what the request was about; the message begins with it. The client's error classes are recognised by their
+    names, because the HTTP library differs between versions of the client and must not be imported early.
     """
     chain = list(_causes(error))
     for each in chain:
@@ -67,12 +70,12 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
             return _refusal(_class_names([each]), response, subject, endpoint)
     names = _class_names(chain)
     if {"ImportError", "InvalidURL"} & names or ("proxy" in str(error).lower() and "ValueError" in names):
-        text = f"A proxy of the environment cannot be used ({_line(chain[-1])}). Check HTTPS_PROXY and ALL_PROXY."
+        text = f"The proxy set in the environment cannot be used ({_line(chain[-1])}). Check HTTPS_PROXY and ALL_PROXY."
         return NetworkError(text), False
     if "OfflineModeIsEnabled" in names:
         return NetworkError(f"{subject}: not in the cache, and HF_HUB_OFFLINE is set. Unset it and try again."), False
     if "LocalTokenNotFoundError" in names:
-        text = "There is no token to push with. Make one with write access: hf auth login, or set HF_TOKEN."
+        text = "There is no token to push with. Use a token with write access: hf auth login, or set HF_TOKEN."
         return AccessError(text), False
     if "TimeoutException" in names:
         return NetworkError(f"{subject}: {endpoint} does not answer in time. Check the network."), True
@@ -94,11 +97,11 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         if isinstance(each, OSError) and each.errno is not None:
             return storage_error(each), False
     if "FileMetadataError" in names:
-        text = f"{subject}: {endpoint} does not answer as a Hub does. Check HF_ENDPOINT and the network."
+        text = f"{subject}: {endpoint} does not answer like a Hub. Check HF_ENDPOINT and the network."
         return HubError(text), False
     if client_internals.BROKEN_DOWNLOAD in str(error):
-        return NetworkError(f"{subject}: came incomplete ({_line(error).partition(': ')[2]})."), True
-    return HubError(f"{subject}: {endpoint} gave an answer that makes no sense ({_line(chain[-1])})."), False
+        return NetworkError(f"{subject}: the download was incomplete ({_line(error).partition(': ')[2]})."), True
+    return HubError(f"{subject}: {endpoint} gave an answer that rnnzoo cannot read ({_line(chain[-1])})."), False
 
 
 def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
@@ -108,7 +111,7 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
     """
     status, said = getattr(response, "status_code", 0), _server_message(response)
     if status == BAD_RANGE:
-        return NetworkError(f"{subject}: {endpoint} does not continue a download ({status})."), True
+        return NetworkError(f"{subject}: {endpoint} cannot continue the download ({status})."), True
     if status in BUSY:
         return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
     for key, (kind, text) in REFUSALS.items():
@@ -117,7 +120,7 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
             if key == "EntryNotFoundError":
                 problem.exit_code = 1
             return problem, False
-    return HubError(f"{subject}: {endpoint} refuses ({status}{said})."), False
+    return HubError(f"{subject}: {endpoint} refuses the request ({status}{said})."), False
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -146,7 +149,7 @@ def _line(error: BaseException) -> str:
 
 
 def changed(subject: str) -> ChangedError:
-    """Return the error for a remote repository that has a commit which our pin does not know of."""
+    """Return the error for a repository on the Hub that has a commit which our pin does not know of."""
     return ChangedError(f"{subject}: {REFUSALS[412][1]}")
 
 

@@ -1,4 +1,4 @@
-"""Checks of every HTTP request and response: limits of time and size, where the token may go, headers that become paths."""
+"""Checks every HTTP request and response: limits of time and size, where the token may go, headers that become paths."""
 
 import re
 import threading
@@ -16,22 +16,22 @@ from .settings import COMMIT, is_loopback, origin
 REQUEST_SECONDS = 30.0
 """Time limit of a request for which the client sets none."""
 RETRIED = (408, 409, 429, 500, 502, 503, 504)
-"""Status codes after which the client may try again; 409 because it does so when it creates a repository."""
+"""Status codes after which the client may try again. The client does so after 409 when it creates a repository."""
 MAX_FAILURES = 20
-"""Consecutive failures after which to give up."""
+"""Number of consecutive failures after which to give up."""
 MAX_REQUESTS = 100
-"""Requests of one call that ask for something, so that a listing whose pages never end is given up."""
+"""Maximum number of GET requests in one call. The limit ends a listing whose pages never end."""
 MAX_ANSWER = 2**25
-"""Bytes of an answer that is not a file."""
+"""Maximum number of bytes in an answer that is not a file."""
 MAX_REFUSAL = 2**16
-"""Bytes that are read of the body of a failure."""
+"""Maximum number of bytes that are read from the body of a failed request."""
 MIN_RATE = 1000
-"""Bytes a second of a file that takes longer than the time limit."""
+"""Minimum rate, in bytes a second, of a file that takes longer than the time limit."""
 ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
 
 
 class Guard:
-    """Checks the requests and responses of one conversation with a Hub, and stops it by raising an error of ours."""
+    """Checks the requests and responses of one connection to a Hub, and raises a ZooError if it must stop."""
 
     def __init__(self, endpoint: str, timeout: float):
         self.endpoint, self.timeout = endpoint, timeout
@@ -41,7 +41,7 @@ class Guard:
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
-        """Treat answers within the block as the file `subject`, and refuse a file whose size is not `size`. None allows any size."""
+        """Expect the file `subject` as answer within the block, and refuse it if it has not `size` bytes; None for any size."""
         self.expected, self.fetching = None if size is None else (subject, size), True
         try:
             yield
@@ -49,26 +49,29 @@ class Guard:
             self.expected, self.fetching = None, False
 
     def begin_call(self) -> None:
-        """Start counting requests at zero."""
+        """Begin to count the requests of a call, from zero."""
         self.requests = 0
 
     def check_request(self, request: Any) -> None:
-        """Called with every request before it is sent. Keeps the token from other origins, and limits the time.
+        """Check a request before it is sent: take away the token if the request goes to another origin, and limit its time.
 
-        Raises NetworkError for an unencrypted address, and if the Hub has failed for too long.
+        Raises NetworkError for an unencrypted address, and if the Hub has failed for too long; HubError for too many
+        requests.
         """
         url = request.url
         if origin(str(url)) != origin(self.endpoint):
             request.headers.pop("authorization", None)
             both_local = urlsplit(self.endpoint).scheme == "http" and is_loopback(url.host)
             if url.scheme != "https" and not both_local:
-                raise NetworkError(f"{self.endpoint} sends us to {url.host} without encryption; refused.")
+                raise NetworkError(
+                    f"{self.endpoint} redirects to {url.host} without encryption, so the request was not sent."
+                )
         if url.scheme == "http" and "authorization" in request.headers and (proxy := _remote_proxy(url.host)):
             raise NetworkError(f"The token would pass through the proxy {proxy} unencrypted. Set NO_PROXY={url.host}.")
         request.headers["accept-encoding"] = "identity"  # an answer of 1 MB could unpack to gigabytes
         self.requests += request.method == "GET"
         if self.requests > MAX_REQUESTS:
-            raise HubError(f"{self.endpoint} has more than {MAX_REQUESTS} pages of answers; given up.")
+            raise HubError(f"{self.endpoint} has more than {MAX_REQUESTS} pages of answers, so rnnzoo gave up.")
         seconds_left = self.timeout - self.clock.failing_seconds()
         if seconds_left <= 0:
             raise NetworkError(
@@ -83,11 +86,11 @@ class Guard:
         self.clock.sent()
 
     def check_response(self, response: Any) -> None:
-        """Called with every response before the client sees it.
+        """Check a response before the client sees it.
 
         Raises NetworkError for too many failures or a long requested wait, CheckpointError for a file's headers that are
-        malformed or contradict its pin, and HubError for a compressed answer. Reading a body that is too long or too slow
-        raises too.
+        malformed or contradict its pin, and HubError for a compressed answer. Reading the response's body raises HubError if
+        the body is too long, and NetworkError if it comes too slowly.
         """
         self._bound_body(response)
         failed = response.status_code in RETRIED
@@ -97,7 +100,7 @@ class Guard:
         wait = _requested_wait(response.headers) if failed else 0
         if wait > self.timeout - self.clock.failing_seconds():
             raise NetworkError(
-                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {wait:,} s, longer than we do. "
+                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {wait:,} s, longer than the timeout. "
                 "Try later, or with a longer --timeout."
             )
         # after a redirect within the Hub the client asks again, and only the next response describes the file
@@ -109,14 +112,18 @@ class Guard:
         """Bound the body of a response in size and time. Raises HubError if it is compressed."""
         refused, file, began = response.status_code >= 400, self.fetching, time.monotonic()
         if not refused and response.headers.get("content-encoding", "identity") != "identity":
-            raise HubError(f"{self.endpoint} gives a compressed answer, which was not asked for; refused.")
+            raise HubError(
+                f"{self.endpoint} sent a compressed answer, which was not asked for, so the answer was refused."
+            )
 
         def watch(done: int) -> bool:
             seconds = time.monotonic() - began
             if seconds > self.timeout and (not file or done < MIN_RATE * seconds):
                 raise NetworkError(f"{self.endpoint} sends too slowly, {done:,} bytes in {seconds:.0f} s; given up.")
             if not refused and not file and done > MAX_ANSWER:
-                raise HubError(f"{self.endpoint} gives an answer of more than {MAX_ANSWER:,} bytes; refused.")
+                raise HubError(
+                    f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused."
+                )
             return not refused or done <= MAX_REFUSAL
 
         client_internals.watch_body(response, watch)
@@ -137,7 +144,9 @@ class Guard:
         etag = (headers.get("x-linked-etag") or headers.get("etag") or "").removeprefix("W/").strip('"')
         is_etag = 8 <= len(etag) <= 128 and set(etag) <= ETAG_CHARACTERS
         if not COMMIT.fullmatch(commit) or not is_etag:
-            raise CheckpointError(f"{self.endpoint} gives a commit or an ETag that is not hexadecimal; refused.")
+            raise CheckpointError(
+                f"{self.endpoint} sent a commit or an ETag that is not hexadecimal, so the answer was refused."
+            )
         size = headers.get("x-linked-size") or (None if is_redirect else headers.get("content-length"))
         subject, expected = self.expected or ("", None)
         if expected is not None and size is not None and size.isdigit() and int(size) != expected:

@@ -1,4 +1,4 @@
-"""Send a list of files to a repository in one commit, which succeeds only on the parent commit that was read before."""
+"""Sends files to a repository in one commit, which succeeds only on the parent commit that was read before."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class PushOptions:
-    """How to push. Raises RequestError for options that contradict one another."""
+    """Options of a push. Raises RequestError for options that contradict one another."""
 
     namespace: str | None = None
     """A user or organisation to push to, instead of the pinned repository's."""
@@ -43,7 +43,9 @@ class PushOptions:
         if self.namespace is not None:
             check_repo(f"{self.namespace}/x")
         if self.create_pr and (self.revision not in (None, MAIN) or self.tag):
-            raise RequestError("A pull request goes to main and has no tag yet: leave out --revision and --tag.")
+            raise RequestError(
+                "--create-pr opens a pull request to main, without a tag: leave out --revision and --tag."
+            )
         if settings.COMMIT.fullmatch(self.revision or ""):
             raise RequestError("--revision is a commit. Give a branch to push to.")
 
@@ -64,24 +66,24 @@ class RemoteState:
 
 
 class Commit(NamedTuple):
-    """The commit that `commit_files` made or found."""
+    """The commit that `commit_files` made, or that has the same files already."""
 
     oid: str
     created: bool
     """False if the remote had the same content already."""
     pull_request: str | None
-    """Address of the pull request, if one was opened."""
+    """Address of the pull request; None if none was opened."""
 
 
 def remote_state(connection: Connection, repo: str, options: PushOptions, user: Identity) -> RemoteState:
-    """Return the state of a repository that `user` may write to, or create. Changes nothing. Raises AccessError."""
+    """Return the state of a repository, without changing it. Raises AccessError unless `user` may write to or create it."""
     try:
         connection.call(repo, lambda: connection.api.auth_check(repo, write=True))
     except MissingError:
         namespace = repo.split("/")[0]
         if namespace not in (user.name, *user.orgs):
             raise AccessError(
-                f"{repo}: {user.name} is not in {namespace}; --namespace {user.name} pushes to your own."
+                f"{repo}: {user.name} is not a member of {namespace}. To push to your own account: --namespace {user.name}"
             ) from None
         return RemoteState(False, None)
     tags = connection.call(repo, lambda: connection.api.list_repo_refs(repo)).tags if options.tag else []
@@ -100,10 +102,10 @@ def branch_head(connection: Connection, repo: str, branch: str) -> str | None:
 def commit_files(
     connection: Connection, repo: str, files: Mapping[str, bytes], state: RemoteState, options: PushOptions, message: str
 ) -> Commit:  # fmt: skip
-    """Create the repository and the branch if needed, and make one commit.
+    """Create the repository and the branch if needed, make one commit of `files`, and return the commit.
 
-    If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request would
-    be made twice, so it is not tried again. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
+    If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request is not
+    tried again, because it could be opened twice. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
     """
     from huggingface_hub import CommitOperationAdd
 
@@ -124,7 +126,7 @@ def commit_files(
             create_pr=options.create_pr,
         )  # fmt: skip
         if not settings.COMMIT.fullmatch(info.oid):
-            raise HubError(f"{repo}: {connection.endpoint} gives a commit that is not hexadecimal; refused.")
+            raise HubError(f"{repo}: {connection.endpoint} named a commit that is not hexadecimal. Look at the Hub.")
         return Commit(info.oid, info.oid != parent, info.pr_url)
 
     try:
@@ -134,7 +136,7 @@ def commit_files(
         lost = isinstance(error, NetworkError)  # perhaps the commit was made, and only the answer was lost
         if options.create_pr and lost:
             raise NetworkError(
-                f"{error} The pull request may exist all the same: look before you try again."
+                f"{error} The pull request may exist nevertheless: look on the Hub before you try again."
             ) from error
         head = branch_head(connection, repo, options.branch)
         if head is None or head == parent or not has_files(connection, repo, head, files):
@@ -145,9 +147,9 @@ def commit_files(
 def has_files(
     connection: Connection, repo: str, commit: str, files: Mapping[str, bytes], sizes_only: bool = False
 ) -> bool:
-    """Return whether a commit has these files, by size and digest.
+    """Return whether a commit has these files, compared by size and digest.
 
-    sizes_only: compare small files, whose digest is git's, only by size.
+    sizes_only: compare small files, for which the Hub knows git's digest, by size only.
     """
 
     def is_same(remote: "RepoFile | None", content: bytes) -> bool:

@@ -1,10 +1,10 @@
-"""Time networks side by side: rnnzoo's, other libraries' of the same depth and width, and the bare matrix products.
+"""Compares the speed of rnnzoo's networks, other libraries' networks of the same depth and width, and the matrix products.
 
-Every contender runs in a process of its own, because rnnzoo flushes denormal numbers to zero in the process that builds
-a network and other libraries do not; theirs are measured with that setting ("flushed") or without it. The processes
-take turns, one pass at a time, so that other load on the machine affects all of them alike. A time is the median over
-the rounds after one warm-up. Memory is the peak of the process, or on a GPU of its allocations, minus its peak before
-the first pass.
+Every contender runs in its own process, because rnnzoo flushes denormal numbers to zero in the process that builds a
+network, and other libraries do not. Their networks are measured with that setting ("flushed") or without it. The
+processes take turns, one pass at a time, so that other load on the machine affects all of them alike. A time is the
+median over the rounds after one warm-up. Memory is the peak of the process, or on a GPU of its allocations, minus the
+peak before the first pass.
 """
 
 import multiprocessing
@@ -48,12 +48,12 @@ __all__ = [
 ]  # fmt: skip
 
 Report = Callable[[int, int, str], None]
-"""Called before every pass with the passes done, their total, and the contender and pass that come next."""
+"""Called before every pass with the number of passes done, the number of all passes, and the next contender and pass."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Median seconds of every pass and peak memory in bytes; None where a contender has no such pass or figure."""
+    """Median seconds of every pass, and peak memory in bytes; None for a pass or a figure that a contender does not have."""
 
     contender: Contender
     work: Workload
@@ -73,9 +73,9 @@ class Measurement:
 def measure(
     contenders: Sequence[Contender], work: Workload, rounds: int, report: Report | None = None
 ) -> list[Measurement]:
-    """Run every pass of every contender in a warm-up and `rounds` rounds. Raise BenchmarkError if one fails.
+    """Run every pass of every contender in a warm-up and `rounds` rounds, and return a measurement for each contender.
 
-    A run with a bidirectional contender leaves out streaming.
+    If a contender is bidirectional, streaming is left out. Raises BenchmarkError if a contender fails.
     """
     streams = not any(contender.config.architecture.bidirectional for contender in contenders)
     names = [name for name in PASSES if streams or name != STREAMING]
@@ -102,7 +102,7 @@ def measure(
 
 
 def machine(work: Workload, contenders: Sequence[Contender]) -> dict[str, Any]:
-    """Return the processor, the device, and the versions of the libraries that were measured."""
+    """Return the processor, the threads, the device, the versions of the measured libraries, and the date, by name."""
     libraries = sorted({contender.library for contender in contenders} - {"rnnzoo", "torch", "products"})
     return {
         "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
@@ -119,7 +119,7 @@ def _version(library: str) -> str:
 
 
 class Worker:
-    """The process of one contender, which runs a pass when it is asked to."""
+    """The process of one contender. It runs a pass for each call of `ask`."""
 
     def __init__(self, contender: Contender, work: Workload):
         self.name = contender.name
@@ -131,7 +131,7 @@ class Worker:
         child_pipe.close()  # only the child has it open now, so its death ends the pipe
 
     def ask(self, name: str) -> tuple[float | None, int | None]:
-        """Run a pass; return its seconds, None if there is no such pass, and peak bytes of memory, None if not known.
+        """Run a pass. Return its seconds, or None if there is no such pass, and the peak memory in bytes, or None if unknown.
 
         Raises BenchmarkError if the contender fails or its process dies.
         """
@@ -142,7 +142,9 @@ class Worker:
         except (EOFError, OSError) as error:
             self.process.join()
             code = self.process.exitcode
-            raise BenchmarkError(f"{self.name} died with exit code {code}; was there enough memory?") from error
+            raise BenchmarkError(
+                f"The process of {self.name} died with exit code {code}, perhaps for lack of memory."
+            ) from error
         if isinstance(answer, str):
             raise BenchmarkError(f"{self.name} failed: {answer}")
         return answer
@@ -154,7 +156,7 @@ class Worker:
 
 
 def serve(contender: Contender, work: Workload, pipe: Connection) -> None:
-    """Build a contender, then answer every request for a pass with its seconds and memory, or with a text if it fails."""
+    """Build a contender, then answer each request for a pass with its seconds and memory or, if it fails, with a text."""
     try:
         # threads inherit flush-to-zero when they start, so the settings come before the first work
         torch.set_num_threads(work.threads)
@@ -177,7 +179,7 @@ def serve(contender: Contender, work: Workload, pipe: Connection) -> None:
 
 
 def timed(function: Callable[[], int], device: torch.device) -> float:
-    """Return the seconds that a pass takes, divided by how many times it repeats its work."""
+    """Return the seconds that a pass takes, divided by the number of times that it repeats its work."""
     _synchronize(device)
     start = time.perf_counter()
     repeats = function()
@@ -191,7 +193,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Return the peak bytes of this process, resident or allocated on a GPU, or None if the system does not tell."""
+    """Return the peak memory of this process in bytes, resident or allocated on a GPU; None if the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")

@@ -1,4 +1,4 @@
-"""What a benchmark compares: a network of rnnzoo, its counterparts in other libraries, and its matrix products alone."""
+"""The contenders of a benchmark: a network of rnnzoo, its counterparts in other libraries, and its matrix products alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ from ...errors import MissingExtraError, RequestError, UnknownNameError
 from ...registry.schema import Architecture, Config, Interface
 
 PEERS = {"torch": "torch.nn", "torchrecurrent": "torchrecurrent"}
-"""Libraries to compare with, and the module that has their classes."""
+"""By library to compare with: the module that has its classes."""
 TORCH = {"rnn": "RNN", "irnn": "RNN", "gru": "GRU"}
-"""Class of torch.nn for a cell. Every other cell is compared with an LSTM of the same depth and width."""
+"""By cell: its class in torch.nn. Every other cell is compared with an LSTM of the same depth and width."""
 TORCHRECURRENT = {
     "star": "STAR", "lstm-f": "JANET", "lstm-peephole": "PeepholeLSTM", "indrnn": "IndRNN",
     "antisymmetric": "AntisymmetricRNN", "antisymmetric-gated": "GatedAntisymmetricRNN", "lstm-residual": "ResLSTM",
 }  # fmt: skip
-"""Class of torchrecurrent for a cell."""
+"""By cell: its class in torchrecurrent."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The batch that every contender of a run processes, and where: `threads` are those of the CPU."""
+    """The batch that every contender processes, and the device. threads: number of CPU threads."""
 
     steps: int
     batch: int
@@ -36,11 +36,11 @@ class Contender:
     library: str
     config: Config
     backend: str = "auto"
-    """`backend` of rnnzoo's networks."""
+    """The attribute `backend` of rnnzoo's network."""
     flushed: bool = True
     """True to flush denormal numbers to zero on a CPU."""
     precision: Literal["no", "bf16"] = "no"
-    """As in a recipe: "bf16" computes under autocast."""
+    """The precision, as in a recipe: "bf16" computes under autocast."""
 
     @property
     def name(self) -> str:
@@ -61,12 +61,15 @@ def stack(cell: str, layers: int, units: int, steps: int) -> Config:
 
 
 def ours(config: Config) -> list[Contender]:
-    """Return rnnzoo's network with the fastest scan, and with the plain one."""
+    """Return rnnzoo's network with the fastest scan, and with the plain scan."""
     return [Contender("rnnzoo", config), Contender("rnnzoo", config, "plain")]
 
 
 def products(config: Config) -> list[Contender]:
-    """Return the matrix products of a dense network alone, a lower bound for every implementation by torch.mm."""
+    """Return the matrix products of a dense network alone, the lower bound of any implementation by torch.mm.
+
+    Return nothing for a convolutional network.
+    """
     return [] if config.architecture.kernel else [Contender("products", config)]
 
 
@@ -74,16 +77,16 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
     """Return the counterparts of a network in other libraries, one for each value of `flushed`.
 
     against: libraries of PEERS (default: the installed ones that have a counterpart). Raises UnknownNameError for a
-    library that is not in PEERS, RequestError if a requested one has no counterpart, and MissingExtraError if it is not
-    installed.
+    library that is not in PEERS, RequestError if a library in `against` has no counterpart, and MissingExtraError if it is
+    not installed.
     """
     contenders: list[Contender] = []
     for library in PEERS if against is None else against:
         if library not in PEERS:
-            raise UnknownNameError("peer", library, PEERS, f"There is {' and '.join(PEERS)}.")
+            raise UnknownNameError("peer", library, PEERS, f"Choose from {' and '.join(PEERS)}.")
         if counterpart(Contender(library, config)) is None:
             if against is not None:
-                raise RequestError(f"{library} has no counterpart of {config.name}; leave it out of --against.")
+                raise RequestError(f"{library} has no counterpart of {config.name}; leave {library} out of --against.")
         elif not installed(library):
             if against is not None:
                 raise MissingExtraError(library, "bench")
@@ -93,7 +96,7 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
 
 
 def in_bfloat16(contenders: Sequence[Contender]) -> list[Contender]:
-    """Return the same networks under autocast to bfloat16."""
+    """Return the same contenders, to be run under autocast to bfloat16."""
     return [replace(contender, precision="bf16") for contender in contenders]
 
 
@@ -103,14 +106,14 @@ def missing_peers(config: Config) -> list[str]:
 
 
 def installed(library: str) -> bool:
-    """True if the library can be imported."""
+    """Return whether the library can be imported."""
     return find_spec(library) is not None
 
 
 def counterpart(contender: Contender) -> str | None:
-    """Return the name of the peer's class for a network, or None if it has none.
+    """Return the name of the library's class for the contender's network, or None if the library has none.
 
-    torch has an LSTM for cells that it does not know; torchrecurrent has only classes of the same equations.
+    torch's counterpart of a cell that it does not know is its LSTM; torchrecurrent's classes have the same equations.
     """
     spec = contender.config.architecture
     if spec.kernel is not None or spec.bidirectional not in (None, "concat"):

@@ -1,4 +1,4 @@
-"""What is timed of a contender: a forward pass, a training step, and one step of a stream."""
+"""The passes of a contender that are timed: a forward pass, a training step, and one step of a stream."""
 
 import importlib
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from .contenders import PEERS, Contender, Workload, counterpart
 FORWARD, TRAINING, STREAMING = PASSES = ("forward", "forward + backward", "streamed step")
 """Inference on a batch, a training step without its optimizer, and one step of one stream."""
 STREAM_STEPS = 1000
-"""Time steps of one streaming pass, over which its time is averaged."""
+"""Number of time steps in one streaming pass; its time is the mean over them."""
 Passes = dict[str, Callable[[], int]]
-"""Function for each pass. It returns how many times it repeats the work, by which its time is divided."""
+"""By pass: a function that runs the pass and returns the number of repetitions, by which the time is divided."""
 
 
 def passes_of(contender: Contender, work: Workload) -> Passes:
-    """Build a contender and return its passes; the matrix products have none for streaming."""
+    """Build a contender and return its passes. The matrix products have no streaming pass."""
     return product_passes(contender, work) if contender.library == "products" else network_passes(contender, work)
 
 
 def failure(peer: Contender, device: str = "cpu") -> str | None:
-    """Return torch's error if it cannot run a peer here, such as an LSTM in bfloat16 on some processors, else None."""
+    """Return torch's error if torch cannot run a peer on `device`, such as an LSTM in bfloat16 on some CPUs, else None."""
     functions = network_passes(peer, Workload(steps=2, batch=1, threads=1, device=device))
     try:
         functions[FORWARD]()
@@ -107,9 +107,9 @@ class PeerNetwork(nn.Module):
 
 
 def product_passes(contender: Contender, work: Workload) -> Passes:
-    """Return passes of every product by torch.mm: an input map's once for all steps, a recurrent map's once a step.
+    """Return passes that compute all products by torch.mm: an input map's once for all steps, a recurrent map's every step.
 
-    The backward pass has twice as many products, so a training step is three times the forward pass.
+    The backward pass has twice as many products, so a training step takes three times as many as the forward pass.
     """
     network = builder.build(contender.config, device="meta", allow_large=True)
 

@@ -1,4 +1,4 @@
-"""Faster scans for some architectures. The tests compare each with the plain scan of zoo.networks.layer."""
+"""Faster scans for some architectures. The tests compare each of them with the plain scan of zoo.networks.layer."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from ..layer import Layer, LayerInput, Scan
 
 FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
-"""The module of the fused scans for a type of device, imported when a tensor lies there."""
+"""By type of device: the module of its fused scans, imported at the first use."""
 
 
 def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
-    """Return the fused scan that can run every one of these layers, one at a time, on x; None if there is none.
+    """Return the fused scan that can run each of `layers`, one at a time, on x, or None if there is none.
 
-    Of a LazyEmbedding x, one that looks the vectors up itself.
+    If x is a LazyEmbedding, the scan looks the vectors up itself.
     """
     scans = _fused_scans(x)
     if scans is None:
@@ -32,16 +32,17 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
 
 
 def last_step_scan(scan: "Scan") -> "Scan | None":
-    """Return the scan that computes the last step alone of what `scan` computes, and for less; None if there is none."""
+    """Return a cheaper scan that computes only the last step of what `scan` computes, or None if there is none."""
     from . import diagonal
 
     return diagonal.scan_last if scan is diagonal.scan else None
 
 
 def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | None:
-    """Return a fused scan of all these layers in one call, without dropout between them; None if none fits x.
+    """Return a fused scan that runs all `layers` in one call, without dropout between them, or None if none fits x.
 
-    Its arguments are x, (time, batch, features), the states of all layers, lengths and the steps to truncate after.
+    The arguments of the scan are x, (time, batch, features), the states of all layers, the lengths, and the number of steps
+    after which gradients are truncated.
     """
     scans = _fused_scans(x)
     return scans.stack_scan(layers, x) if hasattr(scans, "stack_scan") else None

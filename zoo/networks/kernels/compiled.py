@@ -22,9 +22,9 @@ from .shared import PlannedLayer, check_formats, customised, differentiable, for
 
 
 def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
-    """Return the plan by which `scan` can run this layer on x now; None if it cannot.
+    """Return the layer with its plan if `scan` can run the layer on x now, else None.
 
-    It can if the cell has a plan and the layer is dense, float32, on a CPU, with nothing added to its equations.
+    `scan` can run a layer whose cell has a plan and that is dense, float32, on a CPU, with nothing added to its equations.
     """
     layer = planned(direction)
     if layer is None or interface.library() is None:
@@ -82,7 +82,7 @@ def _is_autocast(x: Tensor) -> bool:
 def scan(
     layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states; arguments as for Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
     direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error
@@ -114,7 +114,7 @@ def keep_memory() -> None:
 class CompiledScan:
     """One scan of one layer. Its `inputs` are x, the initial states and the operands of the layer.
 
-    tokens: (time, batch), the rows of x that the layer reads, x: (rows, features); None where it reads x itself, (time,
+    tokens: (time, batch), the rows of x, (rows, features), that the layer reads; None if the layer reads x itself, (time,
     batch, features).
     """
 
@@ -137,7 +137,7 @@ class CompiledScan:
         return x.new_empty(*steps.shape[:2], floats)
 
     def forward(self, inputs: Sequence[Tensor | None], tape: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the outputs and the final states; write the tape if there is one."""
+        """Return the outputs and the final states, and write the tape if it is not None."""
         job, held = self.job(inputs)
         y = held[0].new_empty(job.steps, job.batch, job.units)
         end = tuple(y.new_empty(y.shape[1:]) for _ in range(self.states))
@@ -149,7 +149,10 @@ class CompiledScan:
         self, inputs: Sequence[Tensor | None], y: Tensor, tape: Tensor, wanted: Sequence[bool],
         output_gradients: Sequence[Tensor | None],
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the gradients by the `wanted` inputs; output_gradients: those of the outputs and the final states."""
+        """Return the gradients with respect to the `wanted` inputs, None for the others.
+
+        output_gradients: the gradients of the outputs and of the final states.
+        """
         job, held = self.job(inputs)
         first = 1 + self.states  # input weight; then input bias, and weight and bias of every product
         gradients: list[Tensor | None] = [None] * len(inputs)
@@ -178,7 +181,7 @@ class CompiledScan:
         return [g if want else None for g, want in zip(gradients, wanted, strict=True)]
 
     def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.NativeJob, list[Tensor]]:
-        """Return a job with everything but its outputs, and the tensors that it points into."""
+        """Return a job without the addresses of its outputs, and the tensors that the job points into."""
         x, *rest = inputs
         assert x is not None
         x = x.detach().resolve_neg()
@@ -239,5 +242,5 @@ def _aligned(tape: Tensor) -> Tensor:
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """Return a tensor whose numbers lie one after the other in memory, with their signs."""
+    """Return a tensor with the same values, contiguous and without torch's lazy negation."""
     return tensor.detach().resolve_neg().contiguous()

@@ -1,7 +1,7 @@
-"""The scan that cells linear in their state share on a CPU, by the compiled code of native/diagonal.h.
+"""The scan on a CPU of all cells that are linear in their state, by the compiled code of native/diagonal.h.
 
-The cell computes the coefficients of all time steps at once and reads the states of all steps at once, both in torch, so a
-layer may be convolutional or normalised. The scan itself is of float32, also under torch.autocast.
+The cell computes the coefficients of all time steps at once, and its outputs from the states of all steps at once. Both
+happen in torch, so a layer may be convolutional or normalised. The scan itself uses float32, also under torch.autocast.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ def supports(direction: Direction, x: LayerInput) -> bool:
 def scan(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units, ...), and the final states; arguments as for Direction.scan."""
+    """Return the outputs, (time, batch, units, ...), and the final states. The arguments are those of Direction.scan."""
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
@@ -60,7 +60,7 @@ def scan(
 def scan_last(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return what `scan` returns for the last step alone, (1, batch, units, ...), for a readout that needs no other."""
+    """Return the outputs of only the last step, (1, batch, units, ...), and the final states, as `scan` computes them."""
     cell = cast(LinearRecurrence, direction.cell)
     if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
         outputs, final = scan(direction, x, state, lengths, truncate)
@@ -74,7 +74,8 @@ def scan_last(
 
 
 FEW_INPUTS = 4
-"""A closed form is one product of (batch * inputs, time) by (time, states); a scan of more inputs is cheaper."""
+"""Largest number of inputs for which the closed form, one product of (batch * inputs, time) by (time, states), is used. With
+more inputs, a scan is cheaper."""
 
 
 def _has_closed_form(direction: Direction, x: LayerInput) -> bool:

@@ -1,7 +1,7 @@
-"""Deep stacks on a GPU: each layer on a stream of its own, recorded once in CUDA graphs and then replayed.
+"""Deep stacks on a GPU: each layer runs on its own stream, recorded once in CUDA graphs and then replayed.
 
-A recording works on memory of its own: inputs are copied into it, results out of it. The weights stay where they are, so
-that an optimiser's changes are seen; where they move, another recording is made.
+A recording has its own memory: inputs are copied into it, and results are copied out of it. Weights are read in place, so
+that changes by an optimizer take effect; if a weight moves to other memory, another recording is made.
 """
 
 import weakref
@@ -19,14 +19,15 @@ from .triton_stack import TritonScan
 Result = TypeVar("Result")
 
 MAX_RECORDINGS = 4
-"""Recordings kept for one stack: shapes, training or not, and forward passes that wait for their backward pass."""
+"""Maximum number of recordings of one stack. Each shape, training and inference, and each forward pass that still waits for
+its backward pass need their own."""
 
 MAX_MEMORY = 0.5
-"""The largest part of a GPU's memory that one recording may take."""
+"""The largest share of a GPU's memory that one recording may take."""
 
 
 class Recording:
-    """One scan of a stack, recorded. It is `busy` from a forward pass until nothing can ask for its backward pass."""
+    """A recorded scan of a stack. It is `busy` from a forward pass until its backward pass can no longer be asked for."""
 
     def __init__(self, run: TritonScan, key: object, inputs: Sequence[Tensor | None], wanted: Sequence[bool]):
         self.run, self.key, self.busy, self.wanted = run, key, False, wanted
@@ -72,7 +73,10 @@ class Recording:
                 self.done = torch.cuda.current_stream().record_event()
 
     def forward(self, inputs: Sequence[Tensor | None], lengths: Tensor | None) -> list[Tensor]:
-        """Replay the graph: return outputs and final states for inputs of the shapes and types of its capture."""
+        """Replay the forward pass, and return the outputs and the final states.
+
+        inputs: tensors of the recorded shapes and types.
+        """
         with self._in_turn():
             for own, new in zip(self.own_inputs, inputs, strict=False):
                 own.copy_(new)  # type: ignore[arg-type]
@@ -81,7 +85,7 @@ class Recording:
             return [t.clone() for t in self.play_forward()]
 
     def backward(self, output_gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Return the gradients by the wanted inputs of the last forward pass."""
+        """Replay the backward pass, and return the gradients with respect to the wanted inputs of the last forward pass."""
         assert self.play_backward is not None
         with self._in_turn():
             for own, g in zip(self.own_gradients, output_gradients, strict=True):
@@ -92,7 +96,7 @@ class Recording:
             return [t if t is None else t.clone() for t in self.play_backward()]
 
     def lease(self) -> Tensor:
-        """Return a tensor at whose end the recording is free; autograd drops it with the other tensors it has saved."""
+        """Return a tensor that keeps the recording busy while it exists. Autograd frees it with its other saved tensors."""
         token = self.own_inputs[0].new_empty(0)
         weakref.finalize(token, setattr, self, "busy", False).atexit = False
         return token
@@ -116,13 +120,13 @@ def _recorded(work: Callable[[], Result], cuda: bool) -> Callable[[], Result]:
 
 
 class Recordings:
-    """The recordings of one stack, the last used first."""
+    """The recordings of one stack; the most recently used comes first."""
 
     def __init__(self) -> None:
         self.all: list[Recording] = []
 
     def take(self, run: TritonScan, inputs: Sequence[Tensor | None], wanted: Sequence[bool]) -> Recording | None:
-        """Return a free recording for such inputs, now busy; None if every one is busy and there may be no more."""
+        """Return a free recording for such inputs, and mark it busy; None if MAX_RECORDINGS recordings are busy."""
         changing, operands = inputs[: run.weights_begin], inputs[run.weights_begin :]
         key = (
             *run.key,
@@ -152,15 +156,15 @@ _known: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictio
 
 
 def recordings(first_layer: nn.Module) -> Recordings:
-    """Return the recordings of the stack with this first layer. They are dropped when the layer is."""
+    """Return the recordings of the stack with this first layer. They are freed together with the layer."""
     return _known.setdefault(first_layer, Recordings())
 
 
 def applies(run: TritonScan, x: Tensor) -> bool:
-    """Return whether to record: a stack on a GPU, not being recorded already, for which memory suffices.
+    """Return whether to record a scan: it runs a stack on a GPU, is not being recorded already, and fits the memory.
 
-    Hooks of saved tensors (checkpointing, offloading) need autograd to save every tensor itself, so with them nothing is
-    recorded. Nor is it with a parametrization, whose matrix lies elsewhere every time.
+    Nothing is recorded while hooks of saved tensors are active (checkpointing, offloading), because they need autograd to
+    save every tensor itself, nor for a layer with a parametrization, whose matrix has another address every time.
     """
     return (
         x.is_cuda

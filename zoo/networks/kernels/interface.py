@@ -1,7 +1,7 @@
 """The C interface of native/scan.cpp: its structures, field by field, and the libraries built from it.
 
 Installing the package builds three libraries, for three widths of vectors; the widest that this processor runs is loaded.
-Without a compiler none is built, and everything works, slower; `rnnzoo doctor` says so.
+Without a compiler no library is built. Everything still works, but slower, and `rnnzoo doctor` reports it.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic")}
-"""The libraries that a processor runs, fastest first, by torch's name of its capability; "generic" runs everywhere."""
+"""By torch's name of a processor's capability: the libraries that it runs, fastest first. "generic" runs everywhere."""
 
 _int, pointer = ctypes.c_int64, ctypes.c_void_p
 STATES = 4
@@ -25,7 +25,7 @@ STATES = 4
 
 
 class NativeProduct(ctypes.Structure):
-    """Product of native/scan.cpp, field by field."""
+    """The structure `Product` of native/scan.cpp, field by field."""
 
     _fields_ = [(n, pointer) for n in ("weight", "bias", "weight_gradient", "bias_gradient")] + [
         (n, _int) for n in ("phase", "block", "blocks")
@@ -33,7 +33,7 @@ class NativeProduct(ctypes.Structure):
 
 
 class NativeJob(ctypes.Structure):
-    """Job of native/scan.cpp, field by field."""
+    """The structure `Job` of native/scan.cpp, field by field."""
 
     _fields_ = [
         ("cell", pointer),
@@ -64,7 +64,7 @@ class NativeJob(ctypes.Structure):
 
 
 class NativeStack(ctypes.Structure):
-    """Stack of native/scan.cpp, field by field."""
+    """The structure `Stack` of native/scan.cpp, field by field."""
 
     _fields_ = [
         ("jobs", ctypes.POINTER(NativeJob)),
@@ -78,7 +78,7 @@ class NativeStack(ctypes.Structure):
 
 
 class NativeDiagonal(ctypes.Structure):
-    """Diagonal of native/diagonal.h, field by field."""
+    """The structure `Diagonal` of native/diagonal.h, field by field."""
 
     _fields_ = [
         *((n, _int) for n in ("steps", "batch", "width", "complex", "threads")),
@@ -99,19 +99,19 @@ def libraries() -> dict[str, Path]:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the fastest library that was built and that this processor runs, or None; warn of one that does not load."""
+    """Return the fastest library that was built and that this processor runs, or None. Warns if a library does not load."""
     built = libraries()
     for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
         if kind in built:
             try:
                 return open_library(built[kind])
             except OSError as error:
-                warnings.warn(f"{error} It is not used; see `rnnzoo doctor`.", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"{error} The library is not used; see `rnnzoo doctor`.", RuntimeWarning, stacklevel=2)
     return None
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load a library. Raise OSError if it does not load or was not built from the sources in native/."""
+    """Return the library at `path`, loaded. Raises OSError if it does not load or was not built from the sources in native/."""
     try:
         lib = ctypes.CDLL(str(path))
         lib.rnnzoo_source.restype = ctypes.c_char_p
@@ -146,7 +146,7 @@ def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> 
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Return the address of a tensor's first number; None for None, a null pointer."""
+    """Return the address of a tensor's first number, or None, which stands for a null pointer, if `tensor` is None."""
     return None if tensor is None else tensor.data_ptr()
 
 

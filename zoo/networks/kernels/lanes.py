@@ -7,14 +7,14 @@ import torch
 
 
 class Lanes:
-    """Where the launches of each layer go: to a stream of its own, or, without streams, all to the current one."""
+    """Sends the launches of each layer to a stream of its own or, without streams, all to the current stream."""
 
     def __init__(self, streams: Sequence[torch.cuda.Stream] = ()):
         self.streams = streams
 
     @contextmanager
     def on(self, layer: int, after: int | None = None) -> Iterator[None]:
-        """Send launches to the lane of `layer`; they wait for what the lane of the layer `after` has been sent so far."""
+        """Send the launches within the block to the lane of `layer`, after all launches so far in the lane of `after`."""
         if not self.streams:
             yield
             return

@@ -1,7 +1,7 @@
-"""How the fused scans see a cell: the matrix products of one time step, and the name of what happens between them.
+"""Plans of cells for the fused scans: the matrix products of one time step, and the name of the pointwise functions.
 
-A plan repeats no equation of a cell. The pointwise functions it names do (native/cells.h, triton_cells.py), and the tests
-compare those with the cell's own step.
+A plan repeats no equation of a cell. The equations are in the pointwise functions (native/cells.h, triton_cells.py), which
+the tests compare with the cell's own step.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from ...cells.xlstm import SLSTM
 class Product:
     """A recurrent projection, whose outputs are added to the blocks of pre-activations from `block` on.
 
-    It is computed before phase `phase` of a step. In phase 0 it projects the old h, in later phases the result of the
-    phase before.
+    It is computed before the phase `phase` of a step. In phase 0 it projects the old h, in a later phase the result of the
+    previous phase.
     """
 
     projection: Projection
@@ -37,12 +37,13 @@ class Product:
 
 @dataclass(frozen=True)
 class Plan:
-    """The pointwise functions `name`, and the products whose results they take.
+    """How a fused scan computes one time step of a cell: matrix products, and pointwise functions of their results.
 
-    blocks: how many blocks of pre-activations, each (batch, units), a step has: first those of the input projection, then
-    those that have recurrent terms and biases alone. phases: how many rounds of products a step takes, one after the
-    other. option: the number that the pointwise functions take, such as a step size. vector: the diagonal projection whose
-    numbers, one for each unit, they take; the last block is that of its gradient.
+    name: the name of the pointwise functions in native/cells.h and triton_cells.py. products: the recurrent products.
+    blocks: the number of blocks of pre-activations, each (batch, units), in a step: first those of the input projection,
+    then those with only recurrent terms and biases. phases: the number of rounds of products in a step, one after the
+    other. option: a number that the pointwise functions take, such as a step size. vector: a diagonal projection whose
+    numbers, one for each unit, the pointwise functions take; the last block is that of its gradient.
     """
 
     name: str
@@ -126,9 +127,9 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
 
 
 def plan(cell: Cell) -> Plan | None:
-    """Return the plan of a cell, or None if no fused scan knows it.
+    """Return the plan of a cell, or None if no fused scan knows the cell.
 
-    The class must be one of PLANS itself: a subclass may compute something else.
+    The cell's class must be in PLANS itself, because a subclass may compute something else.
     """
     make = PLANS.get(type(cell))
     return make(cell) if make else None

@@ -1,4 +1,4 @@
-"""What the fused scans share: which layers they can take over, their parameters, and gradients of gradients."""
+"""Code that the fused scans share: which layers they can run, the layers' parameters, and gradients of gradients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class PlannedLayer:
 
     @property
     def projections(self) -> list[Projection]:
-        """The input projection, then that of every product, and that of the vector if there is one."""
+        """The input projection, then the projection of every product, then that of the plan's vector if it has one."""
         vector = () if self.plan.vector is None else (self.plan.vector,)
         return [self.direction.input, *(product.projection for product in self.plan.products), *vector]
 
@@ -41,7 +41,7 @@ class PlannedLayer:
         return [p for m in self.projections for p in (m.matrix, m.bias)]
 
     def is_dense_equations(self, x: Tensor) -> bool:
-        """Return whether running this layer on x takes dense products and the cell's equations, and nothing more."""
+        """Return whether running this layer on x takes only dense products and the cell's equations."""
         direction = self.direction
         return (
             in_memory(x)
@@ -55,7 +55,7 @@ class PlannedLayer:
 
 
 def planned(direction: Direction) -> PlannedLayer | None:
-    """Return the direction with the plan of its cell, or None if the cell has none."""
+    """Return the direction with the plan of its cell, or None if the cell has no plan."""
     cell_plan = plan(direction.cell)
     return None if cell_plan is None else PlannedLayer(direction, cell_plan)
 
@@ -78,12 +78,15 @@ def intercepted() -> bool:
 
 
 def formats(tensors: Sequence[Tensor | None]) -> list[object]:
-    """Return shape, type and device of each tensor, for `check_formats` when the gradient is computed."""
+    """Return the shape, type and device of each tensor, which `check_formats` compares when the gradient is computed."""
     return [t if t is None else (t.shape, t.dtype, t.device) for t in tensors]
 
 
 def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) -> None:
-    """Raise RuntimeError if a tensor was converted since `formats`: by `net.half()`, of which torch's versions say nothing."""
+    """Raise RuntimeError if a tensor was converted since `formats_then`, for example by `net.half()`.
+
+    torch's version counters of tensors do not notice such a conversion.
+    """
     if formats(tensors) != formats_then:
         raise RuntimeError(
             "The gradient cannot be computed: an input or weight of the scan has another type, shape or device now than in "
@@ -92,7 +95,7 @@ def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) 
 
 
 def overridden(module: nn.Module) -> bool:
-    """Return whether a method was replaced on this one module, rather than in its class."""
+    """Return whether a method was replaced on this module alone, not in its class."""
     return any(name in vars(module) for name in ("forward", "product", "step", "prepare", "scan"))
 
 
@@ -115,11 +118,11 @@ def differentiable(
     truncate: int | None,
     tokens: Tensor | None = None,
 ) -> list[Tensor | None]:
-    """Return the gradients by the `wanted` inputs, computed by the plain scan; None for the others.
+    """Return the gradients with respect to the `wanted` inputs, computed by the plain scan; None for the other inputs.
 
-    Where gradients are enabled, the results can be differentiated again. inputs: x, the initial states and the operands of
-    every layer. output_gradients: those of the top layer's outputs and of the final states, layer after layer. tokens:
-    which rows of x the stack reads, where it does not read x itself.
+    If gradients are enabled, the results can be differentiated again. inputs: x, the initial states and the operands of
+    every layer. output_gradients: the gradients of the top layer's outputs and of the final states, layer after layer.
+    tokens: the rows of x that the stack reads; None if the stack reads x itself.
     """
     states_end = 1 + sum(len(layer.direction.cell.states) for layer in layers)
     final_states: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""What the modules of a stack compute with, remembered so that a later change to any of them is noticed."""
+"""Remembers everything that the modules of a stack compute with, so that a later change is noticed."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from .shared import PlannedLayer
 class Snapshot:
     """The modules, options, hooks and weights of a stack and its head, as they were when the snapshot was taken.
 
-    A stream asks `unchanged` at every step, so no module is walked there. __init__ collects the dictionaries in which
-    modules keep what can change, in lists with one entry a thing; a check reads each list again, in C, and compares.
+    A stream calls `unchanged` at every step, so `unchanged` must not walk the modules. __init__ collects the dictionaries in
+    which modules keep what can change, one list for each kind; `unchanged` reads each list again, in C, and compares it.
     """
 
     def __init__(self, stack: nn.ModuleList, layers: Sequence[PlannedLayer], head: nn.Linear | None):
@@ -52,7 +52,7 @@ class Snapshot:
         self.addresses_then = self._addresses()
 
     def unchanged(self, stack: nn.ModuleList, head: nn.Linear | None) -> bool:
-        """Return whether a step of this stack and head still computes what it did when the snapshot was taken."""
+        """Return whether a step of this stack and head still computes the same as when the snapshot was taken."""
         try:
             addresses = self._addresses()
         except (KeyError, TypeError):  # a parameter was deleted, or is None
@@ -69,7 +69,7 @@ class Snapshot:
         )
 
     def same_modules(self, stack: nn.ModuleList) -> bool:
-        """Return whether this is the same stack, of the same modules."""
+        """Return whether `stack` is the same stack and still has the same modules."""
         return stack is self.stack and self.submodules == self.submodules_then
 
     def _options(self) -> list[object]:

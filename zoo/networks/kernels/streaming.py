@@ -1,4 +1,4 @@
-"""Time steps of a whole stack in one call of the compiled code, for streaming."""
+"""Runs time steps of a whole stack in one call of the compiled code, for streaming."""
 
 import ctypes
 import itertools
@@ -18,10 +18,10 @@ from .snapshot import Snapshot
 
 
 class CompiledStack:
-    """Planned layers of one width and a head, ready for the compiled code, which takes their time steps on (x - mean) / std.
+    """Layers of one width and a head in the form in which the compiled code runs them, on the input (x - mean) / std.
 
-    frozen: read copies of the weights, transposed, which is fastest; else read the weights where they lie, with the values
-    that they have at each call. Threads may share it.
+    frozen: True to read transposed copies of the weights, which is fastest; False to read the weights themselves, with
+    their values at each call. Threads may share the object.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class CompiledStack:
         self.library, self.layers, self.inputs, self.frozen = library, layers, inputs, frozen
         self.units, self.states = layers[0].direction.units, len(layers[0].direction.cell.states)
         self.rows = self.states * len(layers)
-        """All states lie in one block, (rows, batch, units), layer after layer."""
+        """Number of rows of the block that holds all states, (rows, batch, units), layer after layer."""
         self.outputs = None if head is None else len(head.weight)
         self.head = None if head is None else [_as_it_is(p, frozen) for p in (head.weight, head.bias)]
         weight, bias = self.head or (None, None)
@@ -45,7 +45,7 @@ class CompiledStack:
             outputs=self.outputs or 0,
         )
         self.made_each_time = not frozen and any(m.parametrization for layer in layers for m in layer.projections)
-        """Whether a parametrization makes matrices, which then follow their weights from call to call."""
+        """True if a parametrization makes matrices from weights, so that the jobs are made again at every call."""
         if not self.made_each_time:
             self.stack.jobs, self.held = self._jobs()
 
@@ -55,9 +55,9 @@ class CompiledStack:
         states: Tensor,  # (rows, batch, units), contiguous, float32
         outputs: Tensor | None = None,  # (steps, batch, units), contiguous, float32
     ) -> tuple[Tensor | None, Tensor]:
-        """Return the head's logits, (steps, batch, outputs), if there is a head, and the new states.
+        """Return the head's logits, (steps, batch, outputs), or None without a head, and the new states.
 
-        outputs: memory for what the top layer puts out.
+        outputs: memory to which the outputs of the top layer are written; None to drop them.
         """
         steps, batch, _ = x.shape
         stack, held = self.stack, None
@@ -74,7 +74,7 @@ class CompiledStack:
         return logits, new_states
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copy and pickle as None: the addresses are those of this process."""
+        """Copy and pickle as None, because the addresses are valid only in this process."""
         return type(None), ()
 
     def _jobs(self) -> tuple[ctypes.Array[interface.NativeJob], list[list[Tensor]]]:
@@ -107,9 +107,9 @@ def _as_it_is(tensor: Tensor, frozen: bool) -> Tensor:
 
 
 class Stepper:
-    """One time step of a network's layers, and of its head if that is a plain torch.nn.Linear, by the weights of today.
+    """Runs one time step of a network's layers, and of its head if that is a plain torch.nn.Linear.
 
-    Threads may share it: it never changes.
+    The weights are read at each step. Threads may share the object, because it never changes.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class Stepper:
         self.states_of_layers = [self.compiled.states] * len(layers)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copy and pickle as None: the addresses are those of one network in this process."""
+        """Copy and pickle as None, because the addresses are those of one network in this process."""
         return type(None), ()
 
     def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
-        """Return whether `step` computes what this stack and head do now with inputs like x, (batch, features)."""
+        """Return whether `step` computes the same as this stack and head now, for inputs like x, (batch, features)."""
         known = head is self.snapshot.head  # which notices changes of it
         linear = head if known or is_plain_linear(head) else None
         return (
@@ -139,9 +139,9 @@ class Stepper:
         )
 
     def step(self, x: Tensor, state: Sequence[State]) -> tuple[Tensor | None, tuple[State, ...] | None]:
-        """Return the head's outputs, (batch, outputs), if it computes them, and the layers' new states.
+        """Return the head's outputs, (batch, outputs), or None without a plain head, and the layers' new states.
 
-        x: (batch, features). (None, None) for a state that it cannot read, or that requires a gradient.
+        x: (batch, features). Return (None, None) if `state` has another form or requires a gradient.
         """
         try:
             fits = list(map(len, state)) == self.states_of_layers
@@ -158,7 +158,7 @@ class Stepper:
 
 
 def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> Stepper | None:
-    """Return a stepper for a stack and its head on inputs like x, (batch, features), or None if there can be none."""
+    """Return a stepper for a stack and its head on inputs like x, (batch, features), or None if none can run them."""
     if not _can_step(stack, head, x):
         return None
     linear = cast(nn.Linear, head) if is_plain_linear(head) else None
@@ -167,7 +167,7 @@ def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float
 
 
 def planned_layers(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> list[PlannedLayer] | None:
-    """Return the layers with their plans if a CompiledStack can hold them and their head, on x, (batch, features)."""
+    """Return the layers with their plans if a CompiledStack can run them and the head on x, (batch, features), else None."""
     directions: list[Direction] = [layer.forward_direction for layer in stack]  # type: ignore[misc]
     if any(layer.block is not None for layer in stack):
         return None
@@ -193,7 +193,7 @@ def planned_layers(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> l
 
 
 def is_plain_linear(module: nn.Module | None) -> bool:
-    """Return whether a module is a torch.nn.Linear with a bias and nothing else."""
+    """Return whether a module is a torch.nn.Linear with a bias and without hooks or other additions."""
     return type(module) is nn.Linear and module.bias is not None and not customised(module)
 
 

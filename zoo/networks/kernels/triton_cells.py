@@ -1,15 +1,15 @@
 """The pointwise part of each cell in Triton: what happens to a tile of sequences after the matrix products.
 
 As in native/cells.h, a time step has one or more phases. Before each phase, the products of its operand have been added to
-its pre-activations. The operand is the old h in the first phase, and the result of the phase before in later ones. Tiles
-are float32, (sequences, units), and come in tuples.
+its pre-activations. The operand is the old h in the first phase, and the result of the previous phase in later phases.
+Tiles are float32, (sequences, units), and come in tuples.
 
 `forward(phase, a, old, now, option)` takes the pre-activations `a` up to this phase, the states `old` before the step, and
-the states `now` that the phase before has made. It returns the new states, and the tape: what `backward` needs of this phase.
+the states `now` after the previous phase. It returns the new states, and the tape: what `backward` needs of this phase.
 
-`backward(phase, g, top, old, new, kept, option)` takes the gradients `g` of the states that this phase has made and `top`
-of those that the whole step has made, h before (`old`) and after (`new`) the step, and the tape `kept`. It returns the
-gradients of the phase's pre-activations, and those of the states it started from, except through the products.
+`backward(phase, g, top, old, new, kept, option)` takes the gradients `g` of the states after this phase and `top` of the
+states after the whole step, h before (`old`) and after (`new`) the step, and the tape `kept`. It returns the gradients of
+the phase's pre-activations, and those of the states before the phase, except through the products.
 
 Equations and gate order are those of zoo.cells. The derivative of tanh or sigmoid is written by its value.
 """
@@ -280,4 +280,4 @@ CELLS = {
     "exp-slstm": Pointwise(_exp_slstm_forward, _exp_slstm_backward, 7),
     **LINEAR,
 }
-"""The pointwise part by the name in a Plan."""
+"""The pointwise part of each cell, by the name in its Plan."""

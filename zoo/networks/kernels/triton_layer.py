@@ -1,6 +1,6 @@
-"""One layer of a fused scan on a GPU: its buffers, and the launches that fill them chunk by chunk.
+"""One layer of a fused scan on a GPU: its buffers, and the launches that fill the buffers chunk by chunk.
 
-Products over many steps (the input projection, the gradients of weights) are left to torch, the scans to triton_kernels.py.
+torch computes the products over many steps (the input projection, the gradients of weights), triton_kernels.py the scans.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,37 @@ from .triton_cells import CELLS
 from .triton_kernels import scan_backward, scan_forward
 
 ROWS = 16
-"""Sequences of one program: the fewest that the matrix units take, since a step's latency is what costs."""
+"""Number of sequences in one program: the fewest that the matrix units take, because the latency of a step dominates."""
 
 MAX_PADDED_UNITS = 128
-"""The tiles of wider layers do not fit the registers."""
+"""Maximum number of units after padding. The tiles of wider layers do not fit the registers."""
 
 MAX_MATRICES = 16
-"""Recurrent matrices of a layer. Their products are unrolled, and more take minutes to compile."""
+"""Maximum number of recurrent matrices in a layer. Their products are unrolled, and more would take minutes to compile."""
 
 SHARED = 227 * 1024
 """Shared memory of a program on an H100 or H200, in bytes; other GPUs report their own."""
 
 EXACT = "ieee"
-"""How small matrices of float32 are multiplied where TF32 is not allowed; see multiplication."""
+"""The precision of products of small float32 matrices if TF32 is not allowed; see `multiplication`."""
 
 
 def padded(units: int) -> int:
-    """Return units rounded up to a power of two that tl.dot takes."""
+    """Return `units` rounded up to a power of two of at least 16, as tl.dot needs it."""
     return max(16, triton.next_power_of_2(units))
 
 
 def matrices(layer: PlannedLayer) -> int:
-    """Return how many recurrent matrices, (units, units), a layer has."""
+    """Return the number of recurrent matrices, (units, units), in a layer."""
     return sum(product.projection.weight.shape[0] // layer.direction.units for product in layer.plan.products)
 
 
 def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
-    """Return tl.dot's input_precision for `count` matrices of (pad, pad).
+    """Return tl.dot's input_precision for products with `count` matrices of (pad, pad).
 
-    It is TF32 where torch allows that, else float32 itself or three products of TF32, which lose about two bits of
-    float32's 24. Float32 itself does without the matrix units; where matrices are large or many, the compiler then runs
-    out of registers, or of time.
+    The result is "tf32" if torch allows TF32 or the matrices are not float32; else "ieee", exact float32, for at most 12
+    matrices of at most 64 x 64; else "tf32x3", three products of TF32, which lose about two of float32's 24 bits. "ieee"
+    does not use the matrix units, so for larger or more matrices the compiler would run out of registers or time.
     """
     matmul = torch.backends.cuda.matmul
     allowed = matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
@@ -55,7 +55,7 @@ def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
 
 
 def resident(size: int, precision: str, device: torch.device) -> bool:
-    """Return whether matrices of `size` bytes fit on the chip; else every step reads them again, from the cache."""
+    """Return whether matrices of `size` bytes fit on the chip. If not, every step reads them again from the cache."""
     shared = SHARED
     if device.type == "cuda":
         shared = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 99 * 1024)
@@ -64,11 +64,11 @@ def resident(size: int, precision: str, device: torch.device) -> bool:
 
 
 class TritonLayer:
-    """One layer of one scan: its buffers, and its launches.
+    """One layer of one scan: its buffers and its launches.
 
-    x: (time, batch, features), contiguous, in the precision of the scan; operands: matrix and bias of the input projection
-    and of the plan's products. saved: what the forward pass leaves for the backward pass, y, (1 + time, batch, units),
-    which begins with the initial state, and the tape, (time, batch, tape blocks * units).
+    x: (time, batch, features), contiguous, in the precision of the scan. operands: the matrix and bias of the input
+    projection and of each product of the plan. saved: what the forward pass leaves for the backward pass: y, (1 + time,
+    batch, units), which begins with the initial state, and the tape, (time, batch, tape blocks * units).
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class TritonLayer:
 
     @property
     def output(self) -> Tensor:
-        """(time, batch, units)."""
+        """The outputs of the layer, (time, batch, units)."""
         return self.y[1:]
 
     def pack(self) -> None:
-        """Lay out the weights as the kernels want them."""
+        """Copy the weights into the layout that the kernels read."""
         input_weight, input_bias, *products = self.operands
         assert input_weight is not None
         self.input = input_weight.to(self.x.dtype).contiguous()
@@ -141,7 +141,7 @@ class TritonLayer:
         self.projected: Tensor | None = None
 
     def forward(self, begin: int, end: int) -> None:
-        """Run steps begin to end; the ones before them are done."""
+        """Run the steps from `begin` to `end`. The steps before `begin` must be done."""
         x = self.x[begin:end]
         if not self.one_feature:
             flat, weight = x.flatten(0, 1), self.input.t()
@@ -155,12 +155,12 @@ class TritonLayer:
         )  # fmt: skip
 
     def carried(self) -> list[Tensor]:
-        """Return the states after the steps that are done or, in a backward pass, the gradients by those before them."""
+        """Return the states after the steps done so far; in a backward pass, the gradients of the states before these steps."""
         parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
         return [part.to(self.x.dtype, copy=True, memory_format=torch.contiguous_format) for part in parts]
 
     def start_backward(self, state_gradients: Sequence[Tensor | None], want_x: bool) -> None:
-        """Begin a backward pass from gradients of the final states; want_x: whether that by x is wanted."""
+        """Begin a backward pass from the gradients of the final states. want_x: True to compute the gradient of x, too."""
         self.pack()
         parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
         for part, g in zip(parts, state_gradients, strict=True):
@@ -172,7 +172,7 @@ class TritonLayer:
         self.x_gradient = torch.empty_like(self.x) if want_x else None
 
     def backward(self, y_gradient: Tensor | None, begin: int, end: int) -> None:
-        """Run steps end to begin; y_gradient: (time, batch, units), contiguous, or None for zero."""
+        """Run the steps back from `end` to `begin`. y_gradient: (time, batch, units), contiguous, or None for zero."""
         scan_backward[(triton.cdiv(self.batch, ROWS),)](
             self.weight, self.lengths, self.y[begin:], self.tape[begin:],
             None if y_gradient is None else y_gradient[begin:], self.carry, self.gradient[begin:],
@@ -184,7 +184,7 @@ class TritonLayer:
             torch.mm(by_inputs, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
 
     def weight_gradients(self) -> list[Tensor | None]:
-        """Return the gradients by the operands, when all steps are done."""
+        """Return the gradients of the operands. All steps must be done."""
         flat = self.gradient.flatten(0, 1)
         by_bias = flat.sum(0, dtype=torch.float32)
         by_inputs = slice(self.inputs * self.units)

@@ -138,4 +138,4 @@ LINEAR = {
     "sru": Pointwise(_sru_forward, _sru_backward, 5),
     "tanh-sru": Pointwise(_tanh_sru_forward, _tanh_sru_backward, 5),
 }
-"""The pointwise part by the name in a Plan."""
+"""The pointwise part of each cell, by the name in its Plan."""

@@ -1,4 +1,4 @@
-"""What the pointwise parts of all cells in Triton share: the functions of a gate, and the row of a table."""
+"""Code that the pointwise parts of all cells in Triton share: activation functions, and the row of a table of cells."""
 
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.
@@ -17,7 +17,7 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    """Exact to within rounding. The hardware's own has 11 bits; 1 - e^-2x alone has no digits left near zero."""
+    """Return tanh(x), exact to within rounding. The hardware's tanh has 11 bits; 1 - e^-2x alone is inexact near zero."""
     e, s = tl.exp(-2.0 * tl.abs(x)), x * x
     far = (1.0 - e) / (1.0 + e)
     near = (((-6.6157491e-3 * s + 2.1312742e-2) * s - 5.3910065e-2) * s + 0.13333118) * s - 0.33333331
@@ -36,9 +36,10 @@ def relu_gradient(y, g):
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A cell's functions and its tape.
+    """A cell's pointwise functions, and the size of its tape.
 
-    tape: how many tiles a step writes, or a phase where `tape_per_phase`. operand: which of them later phases project.
+    tape: the number of tiles that a step writes or, with `tape_per_phase`, that a phase writes. operand: the index of the
+    tile that later phases project.
     """
 
     forward: Any
@@ -48,5 +49,5 @@ class Pointwise:
     tape_per_phase: bool = False
 
     def tape_blocks(self, phases: int) -> int:
-        """Return how many tiles a step of so many phases writes."""
+        """Return the number of tiles that a step of `phases` phases writes to the tape, which the backward pass reads."""
         return self.tape * (phases if self.tape_per_phase else 1)

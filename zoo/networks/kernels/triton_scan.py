@@ -1,8 +1,8 @@
 """The fused scans on a GPU, for one layer or a stack of them, in Triton.
 
 triton_kernels.py has the kernels, triton_layer.py one layer's buffers and launches, triton_stack.py the order in which the
-layers of a stack run, graph.py the CUDA graphs that replay it. This module decides which layers they can run, and is how
-autograd sees them.
+layers of a stack run, graph.py the CUDA graphs that replay a run. This module decides which layers can run this way, and
+connects the scans to autograd.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from .triton_layer import MAX_MATRICES, MAX_PADDED_UNITS, matrices, padded
 from .triton_stack import TritonScan
 
 MIN_CHUNK = 8
-"""Steps of a chunk."""
+"""Minimum number of steps in a chunk."""
 
 
 def supports(direction: Direction, x: Tensor) -> PlannedLayer | None:
-    """Return the plan by which `scan` can run this layer on x now; None if it cannot.
+    """Return the layer with its plan if `scan` can run the layer on x now, else None.
 
-    It can if the cell has a plan and the layer is dense, not too large, with nothing added to its equations, in float32 or
-    bfloat16, on an NVIDIA GPU from Ampere on, or on a CPU in Triton's interpreter.
+    `scan` can run a layer whose cell has a plan and that is dense and not too large, with nothing added to its equations, in
+    float32 or bfloat16, on an NVIDIA GPU from Ampere on, or on a CPU in Triton's interpreter.
     """
     layer, weight = planned(direction), direction.input.weight
     fits = (
@@ -65,9 +65,9 @@ def _precision(x: Tensor, weight: Tensor) -> torch.dtype | None:
 
 
 def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
-    """Return a scan of these layers together on inputs like x; None if they cannot run so now.
+    """Return a scan that runs `layers` together on inputs like x, or None if they cannot run together now.
 
-    They can if they are several, of one direction, and `scan` can run each.
+    They can if there are at least two layers, all of one direction, and `scan` can run each of them.
     """
     if len(layers) < 2 or any(len(layer.directions) > 1 for layer in layers):
         return None
@@ -79,7 +79,7 @@ def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
 def scan(
     layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states; arguments as for Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
     one = TritonScan([layer], x, _run_dtype(layer, x), lengths, truncate, chunk=len(x))
     outputs, (end,) = _run(one, None, x, [state])
     return outputs, end
@@ -99,7 +99,10 @@ class StackScan:
         truncate: int | None = None,
         chunk: int | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
-        """Return the top layer's outputs, (time, batch, units), and all final states; `chunk` is the steps of a chunk."""
+        """Return the top layer's outputs, (time, batch, units), and all final states.
+
+        chunk: the number of steps in a chunk; None for an estimate of the fastest.
+        """
         if chunk is None:  # n chunks take n + depth - 1 of their times, and a launch takes as long as 5 steps
             chunk = max(MIN_CHUNK, isqrt(5 * len(x) // (len(self.stack) - 1)))
         run = TritonScan(self.stack, x, _run_dtype(self.stack[0], x), lengths, truncate, chunk)

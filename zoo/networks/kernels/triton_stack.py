@@ -19,7 +19,8 @@ from .triton_layer import TritonLayer, multiplication
 class TritonScan:
     """One scan of a stack. Its `inputs` are x, the initial states, and the operands, layer after layer.
 
-    dtype: the precision of the run.
+    dtype: the precision of the run. truncate: the number of steps after which gradients are cut. chunk: the number of steps
+    in a chunk.
     """
 
     def __init__(
@@ -31,16 +32,16 @@ class TritonScan:
         self.lengths, self.truncate = None if lengths is None else lengths.long().contiguous(), truncate
         self.autocast = torch.is_autocast_enabled(x.device.type)
         self.weights_begin = 1 + sum(len(layer.direction.cell.states) for layer in stack)
-        """Where the operands begin in `inputs`. What stands before them is other tensors at every call."""
+        """Index of the first operand in `inputs`. The inputs before it are new tensors at every call."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What a recording depends on, apart from its inputs."""
+        """Everything that a recording depends on, apart from its inputs."""
         cells = [(layer.plan.name, layer.plan.option) for layer in self.stack]
         return self.dtype, multiplication(self.dtype, 16, 1), self.truncate, self.chunk, self.lengths is None, *cells
 
     def memory(self, x: Tensor) -> int:
-        """Return about how many bytes a training step takes."""
+        """Return an estimate of the memory that a training step takes, in bytes."""
         blocks = 0  # of (time, batch)
         for layer in self.stack:
             plan, cell = layer.plan, CELLS[layer.plan.name]
@@ -62,9 +63,9 @@ class TritonScan:
     def layers(
         self, inputs: Sequence[Tensor | None], saved: Sequence[Tensor] | None = None, train: bool = True
     ) -> list[TritonLayer]:
-        """Return the layers with their buffers, each on the output of the one below.
+        """Return the layers with their buffers. Each layer reads the output of the layer below.
 
-        saved: outputs and tape of every layer, which the forward pass has left for the backward pass.
+        saved: the outputs and the tape of every layer, which the forward pass has left for the backward pass.
         """
         x, operands, layers = inputs[0], iter(inputs[self.weights_begin :]), []
         assert x is not None
@@ -94,7 +95,10 @@ class TritonScan:
         self, layers: Sequence[TritonLayer], output_gradients: Sequence[Tensor | None], wanted: Sequence[bool],
         lanes: Lanes,
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the gradients by the `wanted` inputs; output_gradients: those of the outputs and the final states."""
+        """Return the gradients of the `wanted` inputs, None for the other inputs.
+
+        output_gradients: the gradients of the outputs and of the final states.
+        """
         top_gradient = None if output_gradients[0] is None else output_gradients[0].to(self.dtype).contiguous()
         state_gradients = iter(output_gradients[1:])
         lanes.fork()

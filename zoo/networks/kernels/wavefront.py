@@ -1,8 +1,8 @@
-"""All layers of a dense stack at once: in wave s, layer l computes its time step s - l.
+"""Runs all layers of a dense stack at once: in wave s, layer l computes its time step s - l.
 
-Layer l at time t needs layer l - 1 at time t and itself at t - 1, so everything on one diagonal of the (layer, time)
-lattice is independent. A stack of L layers over T steps then takes T + L - 1 batched products instead of T * L small ones.
-The equations stay the cells' own: parameters stacked along a new first dimension go through the same `step`.
+Layer l at time t needs layer l - 1 at time t and itself at t - 1, so all nodes on one diagonal of the (layer, time) lattice
+are independent. A stack of L layers over T steps then takes T + L - 1 batched products instead of T * L small products. The
+equations are the cells' own: the cell's `step` runs with parameters that are stacked along a new first dimension.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,10 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 
 def supports(layers: Sequence[Layer]) -> bool:
-    """Return whether these layers can run as a wavefront: several, dense, alike, of one direction, equations alone."""
+    """Return whether `layers` can run as a wavefront.
+
+    They can if there are at least two layers, of one direction, dense and alike, with nothing added to their equations.
+    """
     directions = [d for layer in layers for d in layer.directions]
     dtypes = {p.dtype for d in directions for p in d.parameters()}
     return (
@@ -72,7 +75,7 @@ def _comparable(value: object) -> object:
 
 
 def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[list[Tensor], tuple[State, ...]]:
-    """Run x: (time, batch, features) through `layers` from `state`. Return the top layer's outputs and all final states."""
+    """Return the top layer's outputs and all final states for x, (time, batch, features), and the initial `state`."""
     directions: list[Direction] = [layer.forward_direction for layer in layers]
     depth, steps = len(directions), len(x)
     cell = _stacked([d.cell for d in directions])

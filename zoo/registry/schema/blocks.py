@@ -1,4 +1,4 @@
-"""Blocks: what surrounds each recurrent layer of a deep network."""
+"""The blocks of deep networks: normalisation, residual connections, gates and feed-forward networks around each layer."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -11,7 +11,10 @@ Activation = Literal["gelu", "relu", "sigmoid", "silu"]
 
 
 class FeedForwardSpec(Spec):
-    """x + V f(U n(x)), or gated, x + V (f(U n(x)) * G n(x)), after the recurrent layer; n is the block's normalisation."""
+    """A feed-forward network after the recurrent layer: x + V f(U n(x)) or, if gated, x + V (f(U n(x)) * G n(x)).
+
+    n is the block's normalisation, f the activation.
+    """
 
     width: Count
     gated: bool = True
@@ -19,25 +22,26 @@ class FeedForwardSpec(Spec):
 
 
 class BlockSpec(Spec):
-    """One block: y = x + O(g(W n(x)) * f(layer(conv(n(x))))), then z = y + feed_forward(n(y)), with n, g, f, conv as given.
+    """One block around a recurrent layer: y = x + O(g(W n(x)) * f(layer(conv(n(x))))), then z = y + feed_forward(n(y)).
 
-    Griffin (De et al. 2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward network;
-    normalisation "after" is that of the Transformer (Vaswani et al. 2017).
+    The fields choose n (`norm`), g (`gate`), f (`activation`), conv (`convolution`) and `feed_forward`. Griffin (De et al.
+    2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward network. The Transformer
+    (Vaswani et al. 2017) normalises "after".
     """
 
     width: Count | None = None
-    """Channels between blocks; None: as many as the recurrent layer puts out."""
+    """Number of channels between blocks; None for the number of outputs of the recurrent layer."""
     norm: Literal["layer", "rms", "batch"] | None = "layer"
     norm_position: Literal["before", "after"] = "before"
-    """Whether to normalise what layer and feed-forward network read ("before", and then what the readout reads too), or what
-    comes out of each residual sum ("after")."""
+    """"before" normalises the inputs of the layer, the feed-forward network and the readout; "after" normalises the result of
+    each residual sum."""
     residual: bool = True
-    """Whether the layer's output is added to what the block reads. Without it and without `width`, the lowest layer reads
-    the network's input as it is."""
+    """Whether the layer's output is added to the block's input. Without a residual and without `width`, the lowest layer
+    reads the network's input as it is."""
     convolution: Annotated[int, Field(ge=2, le=64)] | None = None
-    """Time steps of a causal convolution, one filter for each channel, on what the layer reads."""
+    """Time steps of a causal convolution of the layer's input, with one filter for each channel."""
     activation: Activation | None = None
-    """Function of the layer's output."""
+    """Function applied to the layer's output."""
     gate: Activation | None = None
     """Function of the gate that multiplies the layer's output."""
     feed_forward: FeedForwardSpec | None = None
@@ -48,12 +52,12 @@ class BlockSpec(Spec):
 
     @property
     def reads_raw(self) -> bool:
-        """Whether the lowest layer reads the network's input as it is."""
+        """True if the lowest layer reads the network's input as it is."""
         return not self.residual and self.width is None
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The block's settings in words."""
         feed = self.feed_forward
         raw = " but the lowest layer" if self.reads_raw and self.norm_position == "before" else ""
         parts = [

@@ -1,4 +1,4 @@
-"""Papers, datasets and tasks, and the table TASKS of the classes that read the data of tasks."""
+"""Papers, datasets and tasks, and TASKS, the table of the classes that read the tasks' data."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -23,7 +23,7 @@ TASKS: dict[str, str] = {
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }
-"""Family of tasks to `module.Class` in zoo.data. The class is a zoo.data.base.TaskData; Task and Dataset make it."""
+"""By task family: `module.Class` in zoo.data, a subclass of zoo.data.base.TaskData."""
 
 
 class Paper(Spec):
@@ -49,7 +49,7 @@ class Paper(Spec):
 
 
 def _refuse_digests(value: Any) -> Any:
-    raise fault("digests stand in cards/lock.json: rnnzoo release DATASET")
+    raise fault("digests belong in cards/lock.json; to write them there: rnnzoo release DATASET")
 
 
 class Dataset(Spec):
@@ -65,7 +65,7 @@ class Dataset(Spec):
     hub: Text | None = None  # dataset repository on the Hub that has the same data as parquet
     hub_files: dict[str, Text] = {}  # parquet file of each original part; or, under `archive`, the .tar.gz of all files
     train: Annotated[int, Field(ge=1)] | None = None
-    """Number of training examples of generated data; otherwise training takes what the other splits leave."""
+    """Number of training examples of generated data; other data train on the examples that the other splits leave."""
     validation: Annotated[int, Field(ge=1)] | None = None
     """Number of validation examples; for data that zoo.data.base.split_by_hash splits, the number of keys."""
     test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split
@@ -73,7 +73,7 @@ class Dataset(Spec):
     caveat: Text | None = None  # a limit of every figure on this dataset
     files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
-    """Digest of each file. It stands in cards/lock.json, never in registry.yaml."""
+    """Digest of each file, from cards/lock.json. registry.yaml must not contain digests."""
 
 
 class Shapes(Spec):
@@ -99,10 +99,10 @@ class Shapes(Spec):
         if self.form == "question" and self.vocabulary is None:
             yield "a story and its question need a 'vocabulary'"
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
-            yield "readout 'none' needs steps: 1 and an 'input' of one number, the features"
+            yield "readout 'none' needs steps: 1 and an 'input' of one number, the number of features"
         for name, value in (("mean", self.mean), ("std", self.std)):
             if isinstance(value, tuple) and (self.readout != "none" or (len(value),) != self.input):
-                yield f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, of one number a feature"
+                yield f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, one number for each feature"
 
     @property
     def example(self) -> Shape:
@@ -125,7 +125,7 @@ class Shapes(Spec):
 
 
 class Task(Shapes):
-    """A learning task on one dataset, with the shapes that a network for this task has."""
+    """A learning task on one dataset, with the shapes of the networks for this task."""
 
     title: Text
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
@@ -141,7 +141,7 @@ class Task(Shapes):
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
         if self.classes and self.target == "value":
-            yield "'classes' name the outputs of targets 'class' and 'binary' only"
+            yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
         if self.classes and len(self.classes) != self.outputs:
@@ -149,7 +149,7 @@ class Task(Shapes):
 
     @property
     def absent(self) -> bool:
-        """True if the data may not be redistributed, so that only reported figures are known."""
+        """True if the data may not be redistributed. Only reported figures are known for such a task."""
         return self.family == "absent"
 
     @property

@@ -1,4 +1,4 @@
-"""What is wrong with a specification, in words: every fault at once, with the near key and with what the field is."""
+"""Describes every fault of a specification in words, with the nearest valid key and the meaning of the field."""
 
 import ast
 import difflib
@@ -31,7 +31,7 @@ SYNONYMS = {
     "max_grad_norm": ("clip", "grad_clip", "clip_norm", "gradient_clipping", "max_norm"),
     "license": ("licence",),
 }
-"""Names that other libraries give to fields of ours."""
+"""Names that other libraries give to our fields."""
 WORDS = {
     "missing": "is missing",
     "int_type": "must be an integer",
@@ -55,7 +55,7 @@ WORDS = {
     "too_short": "must have at least {min_length} items",
     "too_long": "must have at most {max_length} items",
 }
-"""Our words for the types of pydantic's errors, with the names of its context."""
+"""Our words for the types of pydantic's errors. Names in braces come from the context of the error."""
 
 
 Fault = tuple[tuple[int | str, ...], str]
@@ -63,24 +63,24 @@ Fault = tuple[tuple[int | str, ...], str]
 
 
 def fault(message: str) -> PydanticCustomError:
-    """Return the error to raise in a validator, about the whole value under validation."""
+    """Return the error that a validator raises about the whole value under validation."""
     return PydanticCustomError("fault", "{message}", {"message": message})
 
 
 def refusal(title: str, faults: Iterable[Fault]) -> ValidationError:
-    """Return the error to raise in a validator about several parts of the value under validation."""
+    """Return the error that a validator raises about several parts of the value under validation."""
     rows = [InitErrorDetails(type=fault(message), loc=loc, input=None) for loc, message in faults]
     return ValidationError.from_exception_data(title, rows, hide_input=True)
 
 
 def all_faults(error: ValidationError) -> list[Fault]:
-    """Return every fault that pydantic found."""
+    """Return every fault that `error` reports."""
     rows = error.errors(include_url=False, include_input=False)
     return [(row["loc"], row["msg"].removeprefix("Value error, ")) for row in rows]
 
 
 def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
-    """Return the errors of validating a specification in our words. Those of specifications inside it have them already."""
+    """Return the errors of validating `spec` in our words. Errors of specifications inside `spec` are in our words already."""
     errors = error.errors(include_url=False)
     misspelt = {_near_field(spec, str(row["loc"][-1])) for row in errors if row["type"] == "extra_forbidden"}
     with_faults_inside = {row["loc"][:-1] for row in errors}
@@ -121,7 +121,7 @@ def _near_field(spec: type[BaseModel], key: str) -> str | None:
 
 @cache
 def meanings(spec: type[BaseModel]) -> dict[str, str]:
-    """Return what each field of a specification is: the first sentence of the docstring or comment after it."""
+    """Return the meaning of each field of a specification: the first sentence of the docstring or comment after the field."""
     texts: dict[str, str] = {}
     for part in reversed(spec.__mro__):
         if issubclass(part, BaseModel) and part.__module__.startswith("zoo."):

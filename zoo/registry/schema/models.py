@@ -1,4 +1,4 @@
-"""Models and grids of models, the figures that papers report of them, studies, and the whole registry."""
+"""Models and grids of models, the figures that papers report for them, studies, and the whole registry."""
 
 import math
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from .networks import Architecture, ConvHead, Embedding, Init, Kernel, Merge
 from .recipes import Recipe
 
 MAX_MODELS = 5000
-"""Of one grid."""
+"""Maximum number of models in one grid."""
 Tag = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
 class Reported(Spec):
-    """A figure that a paper prints, and where."""
+    """A figure that a paper prints, and the table that prints it."""
 
     paper: Key
     table: Text
@@ -87,7 +87,7 @@ class Weights(Spec):
         return self
 
     def followed_by(self, files: dict[str, PinnedFile]) -> "Weights":
-        """Return the pin of new files, not yet published, in the same repository."""
+        """Return a pin of new, unpublished `files` in the same repository. The new pin replaces this one."""
         return Weights(repo=self.repo, replaces=self.revision or self.replaces, files=files)
 
 
@@ -112,7 +112,7 @@ class Model(Architecture):
 
     @property
     def reported_text(self) -> str | None:
-        """The figures reported on the test set as text, equal ones once; None if there are none."""
+        """The figures reported on the test set as text, without repetitions; None if there are none."""
         return ", ".join(dict.fromkeys(r.text for r in self.reported if r.split == "test")) or None
 
 
@@ -126,7 +126,7 @@ class ReportedTable(Spec):
 
 
 class Variant(Spec):
-    """What the models of one tag have in place of the grid's fields. None keeps the grid's field."""
+    """The fields in which the models of one tag differ from the grid. None keeps the grid's value."""
 
     options: dict[str, Any] | None = None
     init: Init | None = None
@@ -193,7 +193,7 @@ class Grid(Spec):
     def _is_not_huge(self) -> "Grid":
         axes = (self.cell, self.layers, self.units, self.task, self.bidirectional, self._tagged_variants())
         if (models := math.prod(map(len, axes))) > MAX_MODELS:
-            raise fault(f"{models:,} models; a grid has at most {MAX_MODELS:,}")
+            raise fault(f"the grid has {models:,} models; at most {MAX_MODELS:,} are allowed")
         return self
 
     @model_validator(mode="after")
@@ -201,16 +201,19 @@ class Grid(Spec):
         for table in self.reported:
             for task, rows in table.percent.items():
                 if task not in self.task:
-                    raise fault(f"{table.table}: task {task!r} is not in this grid")
+                    raise fault(f"{table.table}: the task {task!r} is not among the tasks of the grid")
                 for row, figures in rows.items():
                     layers, units = map(int, row.split("x"))
                     if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
-                        raise fault(f"{table.table}, {task}: row {row!r} does not fit this grid")
+                        raise fault(
+                            f"{table.table}, {task}: the row {row!r} does not fit the grid; a row needs layers and units of "
+                            f"the grid and {len(self.cell)} figures, one for each cell, not {len(figures)}"
+                        )
         return self
 
 
 class Study(Spec):
-    """Models that belong together, the recipes that train them, and the figures that a paper reports of them."""
+    """Models that belong together, the recipes that train them, and the figures that papers report for them."""
 
     title: Text
     recipes: dict[Key, Recipe] = {}
@@ -226,7 +229,7 @@ class TaskGrid(Spec):
 
     @cached_property
     def expanded(self) -> dict[str, Task]:
-        """Every task by name, shared fields filled in."""
+        """Every task of the grid by name, with the shared fields filled in."""
         return {name: Task.model_validate({**self.shared, **own}) for name, own in self.tasks.items()}
 
     @model_validator(mode="after")
@@ -254,7 +257,7 @@ class Declared(NamedTuple):
 
 
 class Registry(Spec):
-    """The whole of registry.yaml."""
+    """The content of registry.yaml."""
 
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
@@ -280,7 +283,7 @@ class Registry(Spec):
 
     @cached_property
     def all_tasks(self) -> dict[str, Task]:
-        """Every task by name."""
+        """Every task by name, including those of grids."""
         return {row.name: row.value for row in self.declared if row.kind == "task"}
 
     @cached_property
@@ -290,5 +293,5 @@ class Registry(Spec):
 
     @cached_property
     def models(self) -> dict[str, Model]:
-        """Every model by name, sorted."""
+        """Every model by name, including those of grids, sorted."""
         return dict(sorted((row.name, row.value) for row in self.declared if row.kind == "model"))

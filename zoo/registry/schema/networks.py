@@ -1,4 +1,4 @@
-"""Architectures, and whole networks: config.json is an architecture with the shapes that a task gives it."""
+"""Architectures, and config.json, which describes a whole network: an architecture with the shapes of a task."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -24,17 +24,20 @@ def _check_weight_init(name: str) -> str:
 SPELLING = re.compile(
     r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})"
 )
-"""How an architecture is spelt, see Architecture.from_name."""
+"""The spelling of an architecture, see Architecture.from_name."""
 NO_TASK = "none"
-"""The task of a network that is built for none of the registry."""
+"""The task's name in the config of a network that was built for no task of the registry."""
 Merge = Literal["sum", "concat", "mul", "mean"]
 Kernel = Annotated[int, Field(ge=1, le=31)]
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
 
 
 class Init(Spec):
-    """How parameters are initialised. By default as the cell's row in CELLS says; else with Glorot input weights, orthogonal recurrent
-    weights and zero biases."""
+    """How parameters are initialised.
+
+    The default is the cell's own initialisation in CELLS or, if the cell has none, Glorot input weights, orthogonal
+    recurrent weights and zero biases.
+    """
 
     input: WeightInit | Some[WeightInit] | None = None
     """Initialiser of the input projections: one for all layers, or one for each, bottom to top."""
@@ -45,7 +48,10 @@ class Init(Spec):
     U(0, log T), so time constants are uniform in their logarithm; `log-uniform-sqrt` draws U(0, log(T) / 2)."""
 
     def resolved(self, cell: str, layer: int = 0) -> dict[str, str]:
-        """Return the initialiser of each role (input, recurrent) in a layer, counted from 0 at the bottom. None becomes the default."""
+        """Return the initialiser of each role (input, recurrent) in a layer, with the cell's default in place of None.
+
+        layer: counted from 0 at the bottom.
+        """
         general = {} if cell in FEEDFORWARD else {"input": "glorot-uniform", "recurrent": "orthogonal"}
         chosen = {
             "input": self.input[layer] if isinstance(self.input, tuple) else self.input,
@@ -71,7 +77,7 @@ class Embedding(Spec):
 
 
 class ConvHead(Spec):
-    """Convolutions with rectifiers that read an image of states. The linear head reads the mean over their last image."""
+    """Convolutions with rectifiers that read an image of states. The linear head reads the mean over the last image."""
 
     filters: Some[Count]
     kernel: Kernel = 3
@@ -100,7 +106,7 @@ class Architecture(Spec):
     embedding: Embedding | None = None
     """The table of token vectors; None for tasks whose time steps are numbers."""
     head: ConvHead | None = None
-    """Convolutions before the linear head of a convolutional network; None if that head reads the mean over the image of states."""
+    """Convolutions before the linear head of a convolutional network; None if the head reads the mean over the state's image."""
     init: Init = Init()
     standardize: bool = False
     """Whether to subtract the task's mean from the input and divide it by the standard deviation."""
@@ -113,7 +119,7 @@ class Architecture(Spec):
     layer_norm: bool = False
     """Whether to normalise the input and recurrent products (Ba et al. 2016, eq. 20), not the cell state."""
     block: BlockSpec | None = None
-    """What surrounds each recurrent layer; None for layers one on top of the other."""
+    """The block around each recurrent layer; None for layers directly on top of one another."""
 
     @model_validator(mode="after")
     def _cell_and_options_exist(self) -> "Architecture":
@@ -124,20 +130,20 @@ class Architecture(Spec):
         allowed = row.options
         for key, value in self.options.items():
             if key not in allowed:
-                raise fault(f"cell {self.cell!r} has no option {key!r}; it has: {', '.join(allowed) or 'none'}")
+                raise fault(f"cell {self.cell!r} has no option {key!r}; its options: {', '.join(allowed) or 'none'}")
             choice = allowed[key]
             if isinstance(choice, tuple) and value not in choice:
                 raise fault(f"option {key!r} is {value!r}; it can be {' or '.join(map(repr, choice))}")
             if isinstance(choice, Number) and not choice.allows(value):
                 raise fault(f"option {key!r} is {value!r}; it must be {choice}")
             if isinstance(choice, Number) and choice.divides_units and self.units % value:
-                raise fault(f"option {key!r} is {value}, which must divide the units, {self.units}")
+                raise fault(f"option {key!r} is {value}; it must divide the number of units, {self.units}")
         if self.kernel is not None and self.kernel % 2 == 0:
             raise fault(f"kernel is {self.kernel}; only odd kernels keep the size of an image")
         if self.head is not None and (self.kernel is None or self.head.kernel % 2 == 0):
-            raise fault("a 'head' of convolutions needs a 'kernel' of the network, and its own kernel must be odd")
+            raise fault("a 'head' of convolutions needs a network with a 'kernel', and the head's kernel must be odd")
         if self.kernel is not None and self.embedding is not None:
-            raise fault("an embedding gives vectors, to which a 'kernel' cannot be applied")
+            raise fault("a network with an 'embedding' reads vectors, so it cannot have a 'kernel'")
         return self
 
     @model_serializer(mode="wrap")
@@ -156,24 +162,26 @@ class Architecture(Spec):
     def misfit(self, shape: Shapes) -> str | None:
         """Return why this architecture does not fit a task's shapes, or None if it does."""
         if (self.cell in FEEDFORWARD) != (shape.readout == "none"):
-            return "a feed-forward network needs examples without time steps (readout 'none'), and they need a feed-forward network"
+            return "a feed-forward cell needs a task without time steps (readout 'none'), and such a task needs a feed-forward cell"
         if (self.embedding is None) != (shape.vocabulary is None):
-            return "tokens need an embedding, and only tokens can have one"
+            return "a task of tokens needs an 'embedding', and only a task of tokens can have one"
         if self.block is not None and self.bidirectional and shape.readout == "last":
             return "a bidirectional network of blocks has no last step: its readout must be 'mean' or 'every'"
         if self.standardize and self.embedding is not None:
-            return "standardize applies to numbers, not to tokens"
+            return "'standardize' is for numbers, but this task has tokens; leave it out"
         rank = 0 if self.embedding else 3 if self.kernel else 1
         if len(shape.input) != rank:
-            return f"kernel is {self.kernel}, which does not fit an input of {' x '.join(map(str, shape.input))}"
+            needed = "(channels, height, width)" if self.kernel else "(features,)"
+            shown = " x ".join(map(str, shape.input))
+            return f"with kernel {self.kernel}, the input must be {needed}; it is {shown}"
         return None
 
     @classmethod
     def from_name(cls, name: str) -> "Architecture | None":
-        """Return the architecture that `[bi][block][conv]CELL-LxH` names, such as lstm-2x32; None for another form.
+        """Return the architecture that `[bi][block][conv]CELL-LxH` names, such as lstm-2x32; None if `name` has another form.
 
         bi: two directions, concatenated. block: layer norm before each layer, residual connections and a gated feed-forward
-        network of 2 H. conv: 3 x 3 convolutions. Raises ValidationError for what no network can have.
+        network of 2 H. conv: 3 x 3 convolutions. Raises ValidationError if no network can have this architecture.
         """
         spelt = SPELLING.fullmatch(name)
         if spelt is None or spelt["cell"] not in ROWS:
@@ -186,17 +194,17 @@ class Architecture(Spec):
 
     @property
     def prefix(self) -> str:
-        """The part of a name before the task: `bistar-4x128`."""
+        """The part of a model's name before the task, such as `bistar-4x128`."""
         parts = ("bi" if self.bidirectional else "", "block" if self.block else "", "conv" if self.kernel else "")
         kind = "".join(parts)
         return f"{kind}{self.cell}-{self.layers}x{self.units}"
 
 
 class Interface(Shapes):
-    """The shapes that a task gives a network; with an Architecture, all that is needed to build it."""
+    """The shapes that a task gives a network. An Architecture and an Interface are enough to build the network."""
 
     classes: Seq[Text] | None = None
-    """Names of the outputs: () if they have none, None if they are those of the task in the registry."""
+    """Names of the outputs; () for outputs without names, None for the class names of the task in the registry."""
 
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> "Interface":
@@ -214,7 +222,7 @@ class Interface(Shapes):
 
 
 class Config(Spec):
-    """config.json of a checkpoint, from which the network can be rebuilt without the registry."""
+    """The content of a checkpoint's config.json, from which the network can be rebuilt without the registry."""
 
     library: Literal["rnnzoo"] = "rnnzoo"
     format: Literal[1] = 1

@@ -18,8 +18,8 @@ class Optimizer(Spec):
     momentum: Rate = 0.0  # for SGD and RMSprop
     weight_decay: Rate = 0.0
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    """Multiple of the rate for the parameters that a cell has outside its projections, such as an LRU's decays and phases;
-    they then have no weight decay, as is usual for such models."""
+    """Factor on the learning rate of the parameters that a cell has outside its projections, such as an LRU's decays and
+    phases. With a factor, these parameters have no weight decay, as is usual for such models."""
 
 
 class Schedule(Spec):
@@ -42,7 +42,7 @@ class Affine(Spec):
 
     def _problems(self) -> Iterator[str]:
         if self.degrees is self.scale is self.shear is None:
-            yield "one of degrees, scale and shear is needed"
+            yield "give at least one of degrees, scale and shear"
 
 
 class Augmentation(Spec):
@@ -57,7 +57,7 @@ class Augmentation(Spec):
 
 
 class Stage(Augmentation):
-    """A part of a run. It begins with a fresh optimizer."""
+    """A part of a training run. Each stage begins with a fresh optimizer."""
 
     start_epoch: Annotated[int, Field(ge=0)] = 0  # number of epochs of the run before this stage
     lr: Positive  # learning rate
@@ -65,7 +65,10 @@ class Stage(Augmentation):
 
 
 class Recipe(Augmentation):
-    """How a checkpoint is trained. The recipe's own augmentation is that of the first stage."""
+    """How a checkpoint is trained, in one stage or several.
+
+    The recipe's own augmentation, learning rate and schedule are those of the first stage; `stages` has the later stages.
+    """
 
     paper: Key | None = None  # the paper that gives these settings
     based_on: Key | None = None  # the paper's recipe that this recipe changes
@@ -77,9 +80,9 @@ class Recipe(Augmentation):
     epochs: Annotated[int, Field(ge=1, le=100_000)]  # passes over the training set
     patience: Count | None = None  # end the run after this many epochs without a lower validation loss
     max_grad_norm: Positive | None = None  # bound on the global gradient norm
-    tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients every so many time steps
+    tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients after this many time steps
     checkpoint_every: Count | None = None
-    """Gradient checkpointing: keep only the states every so many time steps and recompute the others."""
+    """Gradient checkpointing: keep the states only once in this many time steps, and recompute the others."""
     gradient_flow_penalty: Positive | None = None
     """Weight of the penalty on vanishing gradients, Omega of Pascanu et al. 2013 (zoo.training.regularisers)."""
     stages: Seq[Stage] = ()  # the stages after the first, in order; a run may end before some of them begin
@@ -91,15 +94,15 @@ class Recipe(Augmentation):
             yield "'based_on' and 'deviation' go together: a recipe that changes a paper's recipe says how and why"
         begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
-            yield f"the stages begin at epochs {begins}, but each stage begins after the one before it"
+            yield f"the stages begin at epochs {begins}, but each stage must begin after the one before it"
         for stage, end in self.timeline:
             length = min(end, self.epochs) - stage.start_epoch
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
-                yield f"a schedule for {stage.schedule.epochs} epochs does not last for a stage of {length} epochs"
+                yield f"a schedule of {stage.schedule.epochs} epochs is shorter than its stage, which has {length} epochs"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The fields that decide what a run computes, as JSON values: all but the paper and the reasons."""
+        """The fields that decide what a run computes, as JSON values: all fields but the paper and the reasons."""
         return self.model_dump(mode="json", exclude={"paper", "based_on", "deviation", "unspecified"})
 
     @property
