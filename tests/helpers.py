@@ -28,6 +28,7 @@ NUMBERS = {
     "margin": (0.5,),
     "spectrum": ("inv",),
     "states": (2,),
+    "blocks": (2,),
     "heads": (2,),
     "rank": (2,),
     "expand": (2,),

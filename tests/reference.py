@@ -459,15 +459,15 @@ def s4d(
     return torch.stack(outputs, 1), torch.cat([z.real, z.imag], 1)
 
 
-def s5(w: Weights, x: Tensor, state: State, states: int = 32) -> State:
-    """Smith et al. 2023, with both of each pair of conjugates."""
+def s5(w: Weights, x: Tensor, state: State, states: int = 32, blocks: int = 1, discretization: str = "zoh") -> State:
+    """Smith et al. 2023, with both of each pair of conjugates; `blocks` is a start value only."""
     (_, c) = state
     weights, biases = (
         w[f"input.{kind}"].split([states, states, len(w["cell.output.weight"])]) for kind in ("weight", "bias")
     )
     re, im, d = (linear(weight, x) + channels(bias, x) for weight, bias in zip(weights, biases, strict=True))
     A = torch.complex(-w["cell.log_decay"].exp(), w["cell.frequency"])
-    A_bar, B_bar = discretised(A, w["cell.log_step"].exp(), "zoh")
+    A_bar, B_bar = discretised(A, w["cell.log_step"].exp(), discretization)
     z = channels(A_bar, x) * torch.complex(*c.chunk(2, 1)) + channels(B_bar, x) * torch.complex(re, im)
     C_1, C_2 = w["cell.output.weight"].chunk(2, 1)  # C = C_1 - i C_2
     y = 2 * (linear(C_1, z.real) + linear(C_2, z.imag))

@@ -221,6 +221,9 @@ def test_s5_starts_with_the_eigenvalues_of_hippo() -> None:
     same(frequency.double(), expected.imag.sort().values, 1e-4)
     assert LOG_STEP[0] <= step.min() < -6.5
     assert -2.7 < step.max() <= LOG_STEP[1]
+    (small,) = parts(built("s5", options={"states": 20}), "frequency")
+    (blocks,) = parts(built("s5", options={"states": 60, "blocks": 3}), "frequency")
+    same(blocks, small.repeat(3))
 
 
 def test_mamba2_and_gated_deltanet_start_with_the_steps_of_their_papers() -> None:

@@ -135,7 +135,8 @@ CELLS: dict[str, CellRow] = {
         {"states": _STATES, "spectrum": ("lin", "inv", "real"), "discretization": ("zoh", "bilinear")}, without=_NO_PRODUCT,
     ),
     "s5": CellRow(
-        "structured.S5", "simplified structured state-space model", "s5", {"states": _STATES},
+        "structured.S5", "simplified structured state-space model", "s5",
+        {"states": _STATES, "blocks": _STATES, "discretization": ("zoh", "bilinear")},
         {"recurrent": "glorot-uniform"}, without=_NO_PRODUCT,
     ),
     "slstm": CellRow(

@@ -35,6 +35,13 @@ def discretised(re: Tensor, im: Tensor, delta: Tensor, method: str) -> tuple[Ten
     ), torch.cat([delta, delta], -1) * inverse
 
 
+def hippo_frequencies(count: int) -> Tensor:
+    """Return the positive imaginary parts of the eigenvalues of the normal part of HiPPO-LegS, of 2 `count` rows."""
+    root = torch.sqrt(torch.arange(2 * count, dtype=torch.float64) + 0.5)
+    skew = torch.outer(root, root).tril(-1)  # the normal part is -1/2 I - (skew - skew^T)
+    return torch.linalg.eigvalsh(torch.complex(torch.zeros_like(skew), skew - skew.T))[count:]
+
+
 class S4D(LinearRecurrence):
     """y_t = 2 Re(sum of C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t for each unit, u = W x + bias (Gu et al. 2022).
 
@@ -95,10 +102,9 @@ class S5(LinearRecurrence):
     """y_t = 2 Re(C x_t) + D u_t, x_t = A bar x_{t-1} + B bar u_t, one system for all units (Smith et al. 2023).
 
     `states` is the number of complex numbers, half of the paper's P. A starts as those eigenvalues of the normal part of
-    HiPPO-LegS with positive imaginary parts, discretised by zero-order hold, each with its own Delta. B and D are the input
-    projection; D is a matrix, where the authors' code has a vector, since u need not be as wide as y. That code can also
-    start A as several smaller HiPPO matrices, and B and C in the basis of their eigenvectors; here A is one matrix, and B
-    and C start as a specification says.
+    HiPPO-LegS with positive imaginary parts, or of `blocks` smaller such matrices, each with its own Delta; it is discretised
+    as in S4D. B and D are the input projection; D is a matrix, where the authors' code has a vector, since u need not be as
+    wide as y. That code starts B and C in the basis of the eigenvectors; here they start as a specification says.
     """
 
     inputs = ("re", "im", "d")
@@ -106,9 +112,9 @@ class S5(LinearRecurrence):
     float32_states = ("x",)
     complex_state = time_invariant = True
 
-    def __init__(self, projection: ProjectionFactory, states: int = 32):
+    def __init__(self, projection: ProjectionFactory, states: int = 32, blocks: int = 1, discretization: str = "zoh"):
         super().__init__(projection)
-        self.count = states
+        self.count, self.blocks, self.discretization = states, blocks, discretization
         self.log_decay, self.frequency, self.log_step = (nn.Parameter(torch.empty(states)) for _ in range(3))
         self.output = projection.between(2 * states, projection.units, bias=False, norm=False)
 
@@ -121,15 +127,13 @@ class S5(LinearRecurrence):
         return states, states, units
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        root = torch.sqrt(torch.arange(2 * self.count, dtype=torch.float64) + 0.5)
-        skew = torch.outer(root, root).tril(-1)  # the normal part is -1/2 I - (skew - skew^T)
-        frequencies = torch.linalg.eigvalsh(torch.complex(torch.zeros_like(skew), skew - skew.T))
+        sizes = [len(block) for block in torch.arange(self.count).tensor_split(self.blocks)]
         nn.init.constant_(self.log_decay, math.log(0.5))
-        self.frequency.copy_(frequencies[self.count :])
+        self.frequency.copy_(torch.cat([hippo_frequencies(size) for size in sizes]))
         nn.init.uniform_(self.log_step, math.log(1e-3), math.log(1e-1), generator=generator)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
-        a, gain = discretised(-self.log_decay.exp(), self.frequency, self.log_step.exp(), "zoh")
+        a, gain = discretised(-self.log_decay.exp(), self.frequency, self.log_step.exp(), self.discretization)
         bu, d = x.tensor_split([2 * self.count], self.axis)
         gain = along(gain, self.axis).to(x.dtype)
         return along(a, self.axis), next_state(gain, torch.zeros_like(bu), bu, complex_state=True, axis=self.axis), d
