@@ -162,7 +162,7 @@ def test_gradients_are_right_numerically(case: str, regulariser: str) -> None:
 
 @each("case", SMOOTH)
 def test_second_derivatives_are_right_numerically(case: str) -> None:
-    function, values = as_function(network(case, layers=2, units=2, inputs=(1,), outputs=1))
+    function, values = as_function(one_layer(case, units=2, outputs=1))
     assert torch.autograd.gradgradcheck(function, values, fast_mode=True)
 
 

@@ -1,5 +1,8 @@
 """Marks, shapes and inputs that the tests of networks share."""
 
+from collections.abc import Container, Iterable
+from itertools import product
+
 import pytest
 import reference
 import torch
@@ -23,6 +26,22 @@ each_cell_with_zoneout = each("cell", CELLS, "zoneout")
 each_readout = pytest.mark.parametrize("readout", READOUTS)
 each_merge = pytest.mark.parametrize("merge", [None, *MERGES])
 dense_and_conv = pytest.mark.parametrize("kernel", [None, 3], ids=["dense", "conv"])
+
+
+TYPICAL = ("lstm", "rhn", "lru", "gla")
+"""Cells of four kinds: with gates, with all layers inside, linear, with a matrix as state. They have every readout and merge."""
+
+
+def each_cell_with(
+    names: str, all_of: Iterable[tuple[str | None, ...]], some: Container[tuple[str | None, ...]]
+) -> pytest.MarkDecorator:
+    """Parametrize a test with every cell and `some` of the values of what acts on outputs, whatever the cell; TYPICAL ones with all."""
+    return pytest.mark.parametrize(
+        names, [(cell, *values) for cell, values in product(CELLS, all_of) if cell in TYPICAL or values in some]
+    )
+
+
+each_cell_with_a_readout = each_cell_with("cell, readout", product(READOUTS), [("every",)])
 
 
 def shape(kernel: int | None) -> tuple[int, ...]:

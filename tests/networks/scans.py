@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
+import pytest
 import torch
 from helpers import CASES, flatten, gradients, network, score
 from torch import Tensor
@@ -14,7 +15,8 @@ BUILT = [
     kind for kind in interface.LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
     if kind in interface.libraries()
 ]  # fmt: skip
-
+each_instruction_set = pytest.mark.parametrize("instructions", BUILT, indirect=True)
+"""As the topmost decorator it varies fastest, so that a cached result of the plain scan serves all instruction sets."""
 
 PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 
@@ -53,7 +55,9 @@ def results(net: Network, x: Tensor, state: object, lengths: Tensor | None, bf16
 
     bf16: the forward pass under autocast to bfloat16.
     """
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed takes as long as a small network
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed(0)
     x = x.detach().clone().requires_grad_()
     state = tuple(tuple(s.detach().to(x.dtype).requires_grad_() for s in part) for part in state)  # type: ignore
     with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():

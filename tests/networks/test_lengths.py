@@ -1,11 +1,13 @@
 """Sequences of several lengths, and networks of two directions."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
 from helpers import (
     MERGES,
+    READOUTS,
     direction,
     flatten,
     gradients,
@@ -14,7 +16,7 @@ from helpers import (
     same,
     score,
 )
-from marks import batch, channels, each_cell, each_merge, each_readout, merged
+from marks import batch, channels, each_cell, each_cell_with, each_readout, merged
 from torch import Tensor
 
 from zoo.errors import RequestError
@@ -23,13 +25,13 @@ from zoo.networks.network import Network
 # Lengths
 
 
-@each_cell
-@each_merge
-@each_readout
+@each_cell_with(
+    "cell, merge, readout", product([None, *MERGES], READOUTS), [(None, "every"), ("concat", "mean"), ("sum", "last")]
+)
 def test_padding_changes_nothing(cell: str, merge: str | None, readout: str) -> None:
     """Logits and gradients of a batch padded with NaN are those of its sequences run one by one."""
     net = network(cell, bidirectional=merge, readout=readout)
-    assert_padding_changes_nothing(net, batch(net, 4, 5), [5, 2, 4, 1])
+    assert_padding_changes_nothing(net, batch(net, 3, 4), [4, 1, 2])
 
 
 @pytest.mark.parametrize("merge", [None, "concat"])
@@ -77,7 +79,7 @@ def assert_padding_changes_nothing(net: Network, x: Tensor, lengths: list[int]) 
 
 
 @each_cell
-@pytest.mark.parametrize("merge", [None, "concat", "mul"])
+@pytest.mark.parametrize("merge", [None, "concat"])
 def test_encode_stops_at_each_length(cell: str, merge: str | None) -> None:
     net = network(cell, bidirectional=merge)
     x, lengths, state = batch(net, 3, 5), [2, 5, 1], random_state(net, 3)
@@ -110,8 +112,7 @@ def test_lengths_may_be_any_integers(dtype: torch.dtype, merge: str | None) -> N
 # Two directions
 
 
-@each_cell
-@pytest.mark.parametrize("merge", MERGES)
+@each_cell_with("cell, merge", product(MERGES), [("concat",)])
 def test_two_directions_equal_two_networks_of_one(cell: str, merge: str) -> None:
     both, forward, backward = (network(cell, layers=1, bidirectional=each) for each in (merge, None, None))
     with torch.no_grad():
@@ -128,8 +129,7 @@ def test_two_directions_equal_two_networks_of_one(cell: str, merge: str) -> None
     assert both.width == outputs.shape[2] == channels(cell, 1, 3)[0] * (2 if merge == "concat" else 1)
 
 
-@each_cell
-@pytest.mark.parametrize("merge", ["sum", "mul", "mean"])
+@each_cell_with("cell, merge", product(["sum", "mul", "mean"]), [("sum",)])
 def test_the_last_output_is_the_same_of_a_reversed_sequence_and_exchanged_directions(cell: str, merge: str) -> None:
     net, exchanged = (network(cell, layers=1, bidirectional=merge) for _ in range(2))
     with torch.no_grad():

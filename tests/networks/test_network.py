@@ -24,6 +24,7 @@ from marks import (
     dense_and_conv,
     each_cell,
     each_cell_in_each_form,
+    each_cell_with_a_readout,
     each_merge,
     each_readout,
     merged,
@@ -80,7 +81,7 @@ def test_input_is_standardised_only_where_asked() -> None:
 
 
 @each_cell_in_each_form
-@each_readout
+@pytest.mark.parametrize("readout", ["mean", "every"])  # the last of every is the last
 def test_steps_equal_the_sequence(cell: str, readout: str, kernel: int | None) -> None:
     net = network(cell, readout=readout, kernel=kernel, inputs=shape(kernel))
     x = batch(net, steps=4)
@@ -88,8 +89,7 @@ def test_steps_equal_the_sequence(cell: str, readout: str, kernel: int | None) -
     same(stepped(net, x), list(net(x).unbind(1)) if readout == "every" else prefixes)
 
 
-@each_cell
-@each_readout
+@each_cell_with_a_readout
 def test_steps_go_on_from_a_sequence(cell: str, readout: str) -> None:
     net = network(cell, readout=readout)
     x = batch(net)
@@ -141,7 +141,7 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
 
 
 @each_cell
-@each_merge
+@pytest.mark.parametrize("merge", [None, "concat"])
 def test_initial_state_is_zero_and_in_shape(cell: str, merge: str | None) -> None:
     net = network(cell, layers=2, units=3, bidirectional=merge, dtype=torch.float32)
     layers = 1 if CELLS[cell].layers_inside else 2
