@@ -167,33 +167,45 @@ def curves(results: TitledResults) -> "Figure":
     Several results have a column each, and the panels in a row share one scale; but if every panel has a single line, the
     results share the panels, with a line each.
     """
-    columns = [_curve_panels(result) for _, result in results]
-    titles = [title for title, _ in results]
-    rows: Sequence[Sequence[LinePanel | None]]
-    side_by_side = False
-    if len(results) == 1:
-        rows = _in_pairs([_line_panel(panel, titles[0]) for panel in columns[0]])
-    elif all(len(array.axes) == 1 for panels in columns for _, array in panels):
-        shared = [(row[0][0], [array for _, array in row]) for row in zip(*columns, strict=True)]
-        looks = _looks(titles)
-        rows = _in_pairs([(name, None, list(zip(titles, lines, looks, strict=True))) for name, lines in shared])
-    else:
-        placed = [zip(row, titles, strict=True) for row in _side_by_side(results, columns)]
-        rows = [[panel and _line_panel(panel, title) for panel, title in row] for row in placed]
-        side_by_side = True
+    rows, has_columns = _curve_rows(results)
     width = 2.3 if max(map(len, rows)) > 2 else 3.1
-    figure, cells = _figure(rows, width, 1.8, sharey="row" if side_by_side else False)
-    for place, (axes, (title, _, lines)) in chain(*map(enumerate, cells)):
-        for label, array, look in lines:
-            _plot_line(axes, array, label, look)
-        first = lines[0][1]
-        values = np.concatenate([array.values for _, array, _ in lines])
-        if first.log and (values[np.isfinite(values)] > 0).all():
-            axes.set_yscale("log")
-        axes.set(title=title, xlabel=first.axes[0].name, ylabel="" if side_by_side and place else first.unit)
-        axes.grid(axis="y", color="0.9", linewidth=0.6)
+    figure, cells = _figure(rows, width, 1.8, sharey="row" if has_columns else False)
+    for row in cells:
+        for place, (axes, panel) in enumerate(row):
+            _draw_panel(axes, panel, label_unit=place == 0 or not has_columns)
     _add_legend(figure, list(chain(*cells)))
     return figure
+
+
+def _curve_rows(results: TitledResults) -> tuple[Sequence[Sequence[LinePanel | None]], bool]:
+    """Return rows of panels, and whether each result has a column of its own."""
+    columns = [_curve_panels(result) for _, result in results]
+    titles = [title for title, _ in results]
+    if len(results) == 1:
+        return _in_pairs([_line_panel(panel, titles[0]) for panel in columns[0]]), False
+    if all(len(array.axes) == 1 for panels in columns for _, array in panels):
+        return _in_pairs([_shared_panel(panels, titles) for panels in zip(*columns, strict=True)]), False
+    rows = [zip(row, titles, strict=True) for row in _side_by_side(results, columns)]
+    return [[panel and _line_panel(panel, title) for panel, title in row] for row in rows], True
+
+
+def _shared_panel(panels: Sequence[Panel], titles: Sequence[str]) -> LinePanel:
+    """Return one panel with a line for each result."""
+    arrays = [array for _, array in panels]
+    return panels[0][0], None, list(zip(titles, arrays, _looks(titles), strict=True))
+
+
+def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
+    """Draw the lines of a panel; the scale is logarithmic if the array asks for it and every value is positive."""
+    title, _, lines = panel
+    for label, array, look in lines:
+        _plot_line(axes, array, label, look)
+    first = lines[0][1]
+    values = np.concatenate([array.values for _, array, _ in lines])
+    if first.log and (values[np.isfinite(values)] > 0).all():
+        axes.set_yscale("log")
+    axes.set(title=title, xlabel=first.axes[0].name, ylabel=first.unit if label_unit else "")
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
 
 
 def _curve_panels(result: Result) -> list[Panel]:

@@ -73,9 +73,7 @@ def require_one_direction(config: Config) -> None:
         raise RequestError(f"{config.name} is bidirectional. This analysis takes networks of one direction.")
 
 
-def draw(
-    config: Config, runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype, correlation: float = 0.5
-) -> Ensemble:
+def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype) -> Ensemble:
     """Return random networks and inputs as in "Gating revisited", section 3.1.
 
     Weights are orthogonal, each gate's matrix drawn independently; biases and states are zero; inputs come from
@@ -84,7 +82,7 @@ def draw(
     """
     nodes = layers_of(config)
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
-    x = random_inputs((runs, steps, *config.interface.input), generator, dtype, correlation)
+    x = random_inputs((runs, steps, *config.interface.input), generator, dtype)
     top = nodes[-1].direction
     channels = top.cell.channels(top.cell.states[0], top.units, **top.options)
     errors = torch.randn(runs, steps, channels, *x.shape[3:], generator=generator, dtype=dtype)

@@ -4,7 +4,7 @@ Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with lear
 2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,8 +142,7 @@ def feedforward(
         network.eval()
         hidden = network.features(x)
         logits = network.head(hidden[-1])
-        weights = [layer.map.weight for layer in network.hidden] + [network.head.weight]
-        slopes.append(_mean_sizes(torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights)))
+        slopes.append(_slopes(network, logits))
         loss, correct, n = score("class", logits.detach(), y)
         losses.append(float(loss / n))
         accuracies.append(float(correct / n))
@@ -166,14 +165,26 @@ def feedforward(
         "means": Array(np.array([float(h.mean()) for h in hidden]), (layers,), "mean h"),
         "last": Array(shares, (layers, edges), "hidden output"),
     }
-    early = min(EARLY, recipe.epochs) - 1
-    shown = [100 * accuracies[i] for i in (0, early, -1)]
-    return Result(setting, arrays, (
-        f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(f'{m:.3g}' for m in np.median(slopes, axis=0))}.",
+    return Result(setting, arrays, _feedforward_summary(arrays))
+
+
+def _slopes(network: FeedForward, logits: Tensor) -> list[float]:
+    """Return the mean size of the gradient of the last class's mean probability, for the weights of each layer."""
+    weights = [layer.map.weight for layer in network.hidden] + [network.head.weight]
+    return _mean_sizes(torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights))
+
+
+def _feedforward_summary(arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return a sentence for each of the diagnostics A, B and C."""
+    losses, accuracies = arrays["loss"].values, 100 * arrays["accuracy"].values
+    epochs, early = len(losses), min(EARLY, len(losses)) - 1
+    slopes, outputs = np.median(arrays["gradient"].values, axis=1), arrays["outputs"].values[:, -1]
+    return (
+        f"A: mean |dy/dW| in the median epoch, bottom to top: {', '.join(f'{m:.3g}' for m in slopes)}.",
         f"B: loss {losses[0]:.3g} after epoch 1, {losses[early]:.3g} after {early + 1}, {losses[-1]:.3g} after "
-        f"{recipe.epochs}; accuracy {shown[0]:.1f}, {shown[1]:.1f} and {shown[2]:.1f} %.",
-        f"C: mean absolute hidden outputs at the end: {', '.join(f'{h:.3g}' for h in outputs[-1])}.",
-    ))  # fmt: skip
+        f"{epochs}; accuracy {accuracies[0]:.1f}, {accuracies[early]:.1f} and {accuracies[-1]:.1f} %.",
+        f"C: mean absolute hidden outputs at the end: {', '.join(f'{h:.3g}' for h in outputs)}.",
+    )
 
 
 def _mean_sizes(tensors: Sequence[Tensor]) -> list[float]:

@@ -28,7 +28,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.empty(channels))
 
     def reset_parameters(self) -> None:
-        """Set the normalisation to no scaling and no shift."""
+        """Set the scales to one, the shifts to zero, and the running statistics to those of standard normal values."""
         for tensor, value in ((self.weight, 1.0), (self.running_var, 1.0), (self.bias, 0.0), (self.running_mean, 0.0)):
             nn.init.constant_(tensor, value)  # type: ignore[arg-type]
 
@@ -164,8 +164,7 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the residual branch, and what the recurrent layer reads."""
         x = x if self.enter is None else self.enter(x)
-        before = self.norm is not None and self.spec.norm_position == "before"
-        return x, self.norm(x, lengths) if before else x  # type: ignore[misc]
+        return x, self._normalise("before", self.norm, x, lengths)
 
     def write(
         self,
@@ -174,21 +173,30 @@ class Block(nn.Module):
         h: Tensor,  # what it put out
         lengths: Tensor | None = None,  # (batch,)
     ) -> Tensor:
-        """Return what the block puts out."""
-        spec = self.spec
-        after = spec.norm_position == "after"
-        if spec.activation is not None:
-            h = ACTIVATIONS[spec.activation](h)
-        if self.gate is not None:
-            h = h * ACTIVATIONS[spec.gate or ""](self.gate(read))
-        h = self.dropout(h if self.output is None else self.output(h))
-        x = x + h if spec.residual else h
-        if after and self.norm is not None:
-            x = self.norm(x, lengths)
-        if self.up is not None and self.down is not None:
-            u = x if after or self.feed_forward_norm is None else self.feed_forward_norm(x, lengths)
-            hidden = ACTIVATIONS[spec.feed_forward.activation](self.up(u))  # type: ignore[union-attr]
-            x = x + self.dropout(self.down(hidden if self.up_gate is None else hidden * self.up_gate(u)))
-            if after and self.feed_forward_norm is not None:
-                x = self.feed_forward_norm(x, lengths)
+        """Return the output of the block, which the next layer or the readout reads."""
+        h = self._gated(read, h)
+        x = self._normalise("after", self.norm, x + h if self.spec.residual else h, lengths)
+        if self.up is not None:
+            fed = self._fed_forward(self._normalise("before", self.feed_forward_norm, x, lengths))
+            x = self._normalise("after", self.feed_forward_norm, x + fed, lengths)
         return x if self.final_norm is None else self.final_norm(x, lengths)
+
+    def _normalise(self, position: str, norm: Norm | None, x: Tensor, lengths: Tensor | None) -> Tensor:
+        """Return x normalised if that is where this block has its norms, "before" or "after" its layers."""
+        return x if norm is None or position != self.spec.norm_position else norm(x, lengths)  # type: ignore[no-any-return]
+
+    def _gated(self, read: Tensor, h: Tensor) -> Tensor:
+        """Return the branch that the recurrent layer's output h becomes."""
+        if self.spec.activation is not None:
+            h = ACTIVATIONS[self.spec.activation](h)
+        if self.gate is not None:
+            h = h * ACTIVATIONS[self.spec.gate or ""](self.gate(read))
+        return self.dropout(h if self.output is None else self.output(h))  # type: ignore[no-any-return]
+
+    def _fed_forward(self, x: Tensor) -> Tensor:
+        """Return the branch of the feed-forward network."""
+        assert self.spec.feed_forward is not None
+        assert self.up is not None
+        assert self.down is not None
+        hidden = ACTIVATIONS[self.spec.feed_forward.activation](self.up(x))
+        return self.dropout(self.down(hidden if self.up_gate is None else hidden * self.up_gate(x)))  # type: ignore[no-any-return]

@@ -262,32 +262,48 @@ class TrainingRun:
 
     def resume(self) -> None:
         """Continue the run in the folder, or save the first state of a new run. Raises TrainingError if neither is possible."""
-        for name in (*FILES, results.FILE, state.FILE) if self.is_main else ():
-            files.remove_partials(self.out / name)
+        if self.is_main:
+            for name in (*FILES, results.FILE, state.FILE):
+                files.remove_partials(self.out / name)
+        self._read_state()
+        previous = self._previous_course()  # damaged results are better found now than after an epoch
+        if self.step > 0 and previous is not None:
+            self._continue_course(previous)
+        else:
+            self.save()
+        self._require_one_state()
+
+    def _read_state(self) -> None:
+        """Restore the state in the folder if it has a step; a run without a step has nothing to lose, and is replaced."""
         path = self.out / state.FILE
         if path.exists():
-            stored = State.read(path)
-            if stored.step > 0:  # a run without a step is replaced: it has nothing to lose
+            if (stored := State.read(path)).step > 0:
                 self._restore(stored)
         elif (self.out / tensors.FILE).exists():
             raise TrainingError(
                 f"{self.out} has weights, but no state from which their training could continue. Choose another --out, or "
                 "remove the folder."
             )
-        try:  # damaged results are better found now than after an epoch
-            previous = results.read(self.out).training
+
+    def _previous_course(self) -> results.Training | None:
+        """Return the course of the run that results.json tells. Raises TrainingError if that file is damaged."""
+        try:
+            return results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove the file to continue the run.") from error
-        if self.step > 0 and previous is not None:
-            self.diverged_epoch, self.threads = previous.diverged, previous.threads
-            last_device = previous.device.rpartition(", then ")[2]
-            same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
-            self.devices = previous.device if same_device else f"{previous.device}, then {self.devices}"
-        else:
-            self.save()
+
+    def _continue_course(self, previous: results.Training) -> None:
+        """Take over what the state does not have; if the run has moved, its results name the devices in turn."""
+        self.diverged_epoch, self.threads = previous.diverged, previous.threads
+        last_device = previous.device.rpartition(", then ")[2]
+        same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
+        self.devices = previous.device if same_device else f"{previous.device}, then {self.devices}"
+
+    def _require_one_state(self) -> None:
+        """Raise TrainingError unless every process has read the same state."""
         self.accelerator.wait_for_everyone()
-        own_step = torch.tensor([self.step if path.exists() else -1], device=self.device)
-        if self.accelerator.gather(own_step).unique().numel() > 1:
+        step = self.step if (self.out / state.FILE).exists() else -1
+        if self.accelerator.gather(torch.tensor([step], device=self.device)).unique().numel() > 1:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
