@@ -17,7 +17,7 @@ def along(vector: Tensor, axis: int) -> Tensor:
 
 
 def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
-    """Return the matrix in the precision of the weight, also under autocast: rounding would cost it its property."""
+    """Return the matrix in the precision of the weight, also under autocast, where rounding would cost the matrix its property."""
     device = weight.device.type
     autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # "meta" has none
     with torch.autocast(device, enabled=False) if autocasts else nullcontext():

@@ -172,7 +172,7 @@ def _weights_sha256(network: Network) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what exporters say of themselves."""
+    """Silence the warnings and log lines of exporters."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.ERROR)

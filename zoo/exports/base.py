@@ -18,7 +18,7 @@ Provenance = dict[str, str]
 
 
 class Runtime(Protocol):
-    """A file that was exported, in its own runtime. A state is what an earlier call returned; None is the start."""
+    """An exported file, run by its own runtime. A state is what an earlier call returned; None stands for zero states."""
 
     def sequence(
         self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None

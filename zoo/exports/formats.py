@@ -8,7 +8,7 @@ GRAPHS = ("sequence", "step")
 
 
 def why_no_graph(config: Config, kind: str) -> str | None:
-    """Return why a network has no such graph, whatever the format; None if it has."""
+    """Return the reason why no format can hold this graph of a network; None if one can."""
     if kind == "sequence":
         return None
     if config.interface.readout == "none":

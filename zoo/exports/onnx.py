@@ -37,7 +37,7 @@ def write(job: Job, optional: bool = True) -> None:
 
 
 def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
-    """Write a graph, with the rest of what a job says."""
+    """Write `graph` in place of the one that the job describes; the rest is the job's."""
     import onnx_ir
 
     program = torch.onnx.export(

@@ -37,12 +37,12 @@ def exact(network: ConfiguredModule) -> Any:
     return copied
 
 
-def example_input(network: ConfiguredModule, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Return random numbers or tokens, (batch, time, ...), and two different lengths, or (0,) if there are no time steps.
+def example_input(network: ConfiguredModule) -> tuple[Tensor, Tensor]:
+    """Return the input of the golden outputs: random numbers or tokens, (batch, time, ...), and two different lengths.
 
-    generator: by default a new one of seed 0, which gives the input of the golden outputs.
+    The lengths are (0,) if there are no time steps.
     """
-    interface, generator = network.interface, generator or torch.Generator().manual_seed(0)
+    interface, generator = network.interface, torch.Generator().manual_seed(0)
     steps = min(interface.steps, STEPS)
     lengths = torch.tensor([steps, max(1, steps // 2)])
     if interface.readout == "none":
@@ -63,7 +63,7 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
     """
     tensors = read_tensors(path)
     if set(tensors) != {"input", "lengths", "output", "tolerance"} or tensors["tolerance"].shape != (1,):
-        raise CheckpointError(f"{path}: not golden outputs; it needs input, lengths, output and tolerance.")
+        raise CheckpointError(f"{path} holds no golden outputs, which are input, lengths, output and tolerance.")
     expected = tensors["output"].double()
     try:
         output = _output(network, tensors["input"], tensors["lengths"])

@@ -188,7 +188,7 @@ Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Output
 
 
 def _convolved(scan: Scan) -> Scan:
-    """Return a scan that runs the short convolution of a direction first; the last state is the convolution's."""
+    """Return a scan that runs the direction's short convolution first; the last of its states is the convolution's."""
 
     def both(
         direction: Direction, x: Any, state: State, lengths: Tensor | None, tbptt_steps: int | None

@@ -157,7 +157,7 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
 
 
 def shape_text(x: Tensor) -> str:
-    """Return the shape of x in words, with a remark if x is empty."""
+    """Return the shape of x as text, with a remark if x is empty."""
     return f"{tuple(x.shape)}{'' if x.numel() else ', which is empty'}"
 
 

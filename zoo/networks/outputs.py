@@ -1,4 +1,4 @@
-"""What the scan of a layer gave, from which a readout takes the steps that it needs."""
+"""The outputs of a layer's scan. A readout takes the steps that it needs, and only those pass through the block."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from .layer import Layer, Outputs, stacked
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """What the scan of a layer gave, and what its block still has to add: to all steps, or to those that are needed."""
+    """The outputs of a layer's scan, and what its block needs to write all steps, or only those that a readout reads."""
 
     layer: Layer
     outputs: Outputs
@@ -23,7 +23,7 @@ class LayerOutputs:
     read: Tensor | None = None  # as `residual`: what the layer read
 
     def of_last_step(self) -> "LayerOutputs":
-        """Return this with each sequence's own last step alone, where `outputs` has no other."""
+        """Return the same for each sequence's own last step, from a scan that computed no other step."""
         if self.residual is None or self.read is None:
             return replace(self, lengths=None)
         return replace(

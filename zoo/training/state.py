@@ -93,7 +93,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def not_a_state(path: Path) -> TrainingError:
-    """Return the error for a file that is not the state of the run in its folder."""
+    """Return the error that says: this file is not the state of the run in its folder."""
     return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin the run again.")
 
 

@@ -23,7 +23,7 @@ WASM = [
 
 
 def why_not(config: Config, kind: str) -> str | None:
-    """Return why there is no C of a network; None if there is."""
+    """Return the reason why a network cannot be written in C; None if it can."""
     return "it is convolutional" if config.architecture.kernel is not None else None
 
 

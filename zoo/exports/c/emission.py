@@ -95,7 +95,7 @@ class LayerCode:
         return out
 
     def _whole(self, value: Value) -> Ref:
-        """Return a value in one piece."""
+        """Return a value as one place in memory; parts that lie apart are copied together."""
         return value[0] if len(value) == 1 else self._copied(value)
 
     def _compute(self, node: fx.Node) -> Value | list[Value]:

@@ -105,7 +105,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 
 
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
-    """Return outputs, (time, batch, ...), of which those beyond a sequence's end are its last one, or `start` if it has none."""
+    """Return outputs, (time, batch, ...), which repeat a sequence's last output beyond its end, or `start` if it has no step."""
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
     last = (lengths - 1).minimum(time)  # (time, batch)
     kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]

@@ -68,7 +68,7 @@ def _signature(module: nn.Module) -> tuple[object, ...]:
 
 
 def _comparable(value: object) -> object:
-    """Return what equals that of another layer if it means the same. A tensor, which nothing here stacks, equals none."""
+    """Return a value that is equal for layers whose attribute means the same. A tensor equals none, as nothing here stacks it."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     return object() if isinstance(value, Tensor) else value
