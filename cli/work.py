@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -148,14 +149,21 @@ def train(
     if threads_per_job or gpus_per_job:
         raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray: leave them out.")
     entry, folder = registry.find(name), out or Path("runs") / name  # find raises before torch is imported
+    _train_one(entry, folder, device, overrides, stop_after, diagnostic_names, as_json)
 
+
+def _train_one(
+    entry: registry.Entry, folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
+    diagnostic_names: Sequence[str], as_json: bool,
+) -> None:  # fmt: skip
+    """Train one model in this process, and print its progress and the result."""
     from zoo import diagnostics
     from zoo.training import trainer
 
     _say_if_slow(device)
     recorders = {analysis: diagnostics.recorder(analysis) for analysis in diagnostic_names}
     text = TARGETS[entry.task.target].text
-    with progress(f"train {name}") as bar:
+    with progress(f"train {entry.name}") as bar:
 
         def report(at: trainer.Progress) -> None:
             rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"

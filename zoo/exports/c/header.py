@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from string import Template
 
 import torch
 from torch import Tensor
@@ -58,67 +59,37 @@ def header(network: RecurrentNetwork, provenance: Provenance, quantized: bool) -
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
     integers with a scale for each row; the numbers must be those that such integers stand for.
     """
-    name, interface = network.config.name, network.interface
-    weights = _Weights([], [])
+    name, interface, weights = network.config.name, network.interface, _Weights([], [])
     functions, calls, states = _layers(network, weights, quantized)
-    width, outputs = network.width, interface.outputs
-    before = _input_code(network, weights, quantized)
+    lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
+    lines += _head_code(network, weights, quantized)
+    values = states + (network.width + 1 if interface.readout == "mean" else 0)
+    reads_tokens = network.embedding is not None
+    features = 1 if reads_tokens else interface.input[0]
+    text = Template(_resource("header.h")).substitute(
+        name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
+        given="token" if reads_tokens else "x",
+        argument="int32_t token" if reads_tokens else "const float *RNN_RESTRICT x",
+        size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
+        meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
+        operations=_resource("functions.h") + _resource("product_int8.h" if quantized else "product.h"),
+        arrays=_arrays(weights), functions=functions, body="\n".join(f"    {line}" for line in lines),
+    )  # fmt: skip
+    return text.replace("RNN_", f"{identifier(name)}_")
+
+
+def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
+    """Return the lines that make logits of h; add the head's weights."""
+    width, outputs = network.width, network.interface.outputs
     place, integers = weights.places()
     weights.add_matrix(network.head.weight.detach(), quantized)
     bias = place + (outputs if quantized else outputs * width)
     weights.floats.append(network.head.bias.detach())
-    values = states + (width + 1 if interface.readout == "mean" else 0)
     matrix = f"RNN_integers + {integers}, RNN_weights + {place}" if quantized else f"RNN_weights + {place}"
-    given = "x" if network.embedding is None else "token"
-    argument = "const float *RNN_RESTRICT x" if network.embedding is None else "int32_t token"
-    body = [*before, *calls, *_readout(network, states), "if (!logits) return;"]
-    body += [
+    return [
         f"for (i = 0; i < {outputs}; i++) logits[i] = RNN_weights[{bias} + i];",
         f"RNN_product({matrix}, h, logits, {width}, {outputs});",
     ]
-    indented = "\n".join(f"    {line}" for line in body)
-    features = interface.input[0] if network.embedding is None else 1
-    size = f"x, {features} number{'s' * (features > 1)}," if network.embedding is None else "a token"
-    meaning = "this step" if interface.readout == "every" else "the steps so far"
-    text = f"""/* {name}: one time step of a recurrent network, in C99.
-
-   RNN_state state;  // {4 * values:,} bytes, one for each sequence
-   RNN_init(&state);
-   RNN_step(&state, {given}, logits);
-
-   RNN_init sets the state to zero. RNN_step reads {size} and writes {outputs} logits, those of {meaning},
-   unless logits is NULL. Compile with -O3 and the processor's vector instructions, such as -march=native. It allocates
-   nothing and needs no library but libm.
-
-{_comment(provenance)} */
-#ifndef RNN_H
-#define RNN_H
-{_resource("functions.h")}{_resource("product_int8.h" if quantized else "product.h")}
-enum {{ RNN_INPUTS = {features}, RNN_OUTPUTS = {outputs}, RNN_STATES = {values} }};
-
-typedef struct RNN_state {{
-    float values[RNN_STATES];
-}} RNN_state;
-
-{_arrays(weights)}
-{functions}
-static inline void RNN_init(RNN_state *state) {{
-    int i;
-    for (i = 0; i < RNN_STATES; i++) state->values[i] = 0.0f;
-}}
-
-static inline void RNN_step(RNN_state *state, {argument}, float *logits) {{
-    float *const s = state->values;
-    const float *h;
-    int i;
-{indented}
-}}
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#endif
-#endif
-"""
-    return text.replace("RNN_", f"{identifier(name)}_")
 
 
 def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tuple[str, list[str], int]:
