@@ -64,7 +64,9 @@ def test_a_wheel_carries_every_file_that_the_code_reads() -> None:
     """What is no Python is declared as package data; the compiled scans' sources are those of an extension."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["zoo"]
     declared = {path for pattern in patterns for path in (ROOT / "zoo").glob(pattern)}
-    others = {path for path in (ROOT / "zoo").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".so")}
+    others = {
+        path for path in (ROOT / "zoo").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".so")
+    }
     assert {str(path) for path in others - declared if "kernels" not in path.parts} == set()
 
 

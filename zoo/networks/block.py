@@ -183,7 +183,7 @@ class Block(nn.Module):
 
     def _normalise(self, position: str, norm: Norm | None, x: Tensor, lengths: Tensor | None) -> Tensor:
         """Return x normalised if that is where this block has its norms, "before" or "after" its layers."""
-        return x if norm is None or position != self.spec.norm_position else norm(x, lengths)  # type: ignore[no-any-return]
+        return x if norm is None or position != self.spec.norm_position else norm(x, lengths)
 
     def _gated(self, read: Tensor, h: Tensor) -> Tensor:
         """Return the branch that the recurrent layer's output h becomes."""
@@ -191,7 +191,7 @@ class Block(nn.Module):
             h = ACTIVATIONS[self.spec.activation](h)
         if self.gate is not None:
             h = h * ACTIVATIONS[self.spec.gate or ""](self.gate(read))
-        return self.dropout(h if self.output is None else self.output(h))  # type: ignore[no-any-return]
+        return self.dropout(h if self.output is None else self.output(h))
 
     def _fed_forward(self, x: Tensor) -> Tensor:
         """Return the branch of the feed-forward network."""
@@ -199,4 +199,4 @@ class Block(nn.Module):
         assert self.up is not None
         assert self.down is not None
         hidden = ACTIVATIONS[self.spec.feed_forward.activation](self.up(x))
-        return self.dropout(self.down(hidden if self.up_gate is None else hidden * self.up_gate(x)))  # type: ignore[no-any-return]
+        return self.dropout(self.down(hidden if self.up_gate is None else hidden * self.up_gate(x)))
