@@ -194,7 +194,6 @@ class Block(nn.Module):
         return self.dropout(h if self.output is None else self.output(h))
 
     def _fed_forward(self, x: Tensor) -> Tensor:
-        """Return the branch of the feed-forward network."""
         assert self.spec.feed_forward is not None
         assert self.up is not None
         assert self.down is not None

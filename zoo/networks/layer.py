@@ -89,7 +89,6 @@ class Direction(nn.Module):
         return self.cell.states if self.convolution is None else (*self.cell.states, "window")
 
     def _zero_states(self, x: LayerInput) -> State:
-        """Return zeros for the cell's states."""
         batch, _, *image = x.shape
         cell, weight = self.cell, self.input.weight
         zeros = (

@@ -183,8 +183,8 @@ class Mean:
     unit: Measure
 
 
-def means(rows: Sequence[Row], min_tasks: int = 3) -> list[Mean]:
-    """Return the means for each table and architecture with reported figures on at least `min_tasks` tasks of one dataset."""
+def means(rows: Sequence[Row]) -> list[Mean]:
+    """Return the means for each table and architecture with reported figures on at least three tasks of one dataset."""
     groups: dict[tuple[str | None, str, str, int, int], list[Row]] = {}
     for r in rows:
         if r.reported is not None:
@@ -192,7 +192,7 @@ def means(rows: Sequence[Row], min_tasks: int = 3) -> list[Mean]:
     averages = []
     for (source, _, kind, layers, units), group in groups.items():
         done = [r for r in group if r.measured is not None]
-        if len(group) >= min_tasks:
+        if len(group) >= 3:
             name, reported = f"{kind}-{layers}x{units}", _mean([r.reported for r in group]) or 0.0
             measured, there = _mean([r.measured for r in done]), _mean([r.reported for r in done])
             averages.append(Mean(source, name, len(group), reported, measured, len(done), there, group[0].unit))

@@ -122,7 +122,6 @@ def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tu
 
 
 def _function(name: str, code: LayerCode, quantized: bool) -> str:
-    """Return the definition of a layer's function."""
     integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
     output = ", float *RNN_RESTRICT y" if code.has_output else ""
     what = f"reads {code.inputs} numbers x and has the states s" + (", and writes y" if output else "")
@@ -181,7 +180,6 @@ def _resource(name: str) -> str:
 
 
 def _arrays(weights: _Weights) -> str:
-    """Return the definitions of the arrays of weights."""
     integers = ", ".join(map(str, torch.cat(weights.integers).tolist())) if weights.integers else ""
     floats = ", ".join(_shortest(torch.cat(weights.floats)))
     text = f"static const int8_t RNN_ALIGNED RNN_integers[] = {{{_wrapped(integers)}}};\n" if integers else ""
