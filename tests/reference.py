@@ -643,6 +643,184 @@ def rwkv7(w: Weights, x: Tensor, state: State, heads: int = 1, rank: int = 64) -
     return emitted(times(r, S) + (r * rho * replacement).sum(-1, keepdim=True) * v, S)
 
 
+def mgu_step(f: Tensor, xh: Tensor, w: Weights, h: Tensor) -> State:
+    """Zhou et al. 2016, from a gate f that has been computed."""
+    new = tanh(xh + linear(w["cell.candidate.weight"], f * h))
+    return ((1 - f) * h + f * new,)
+
+
+def mgu(w: Weights, x: Tensor, state: State) -> State:
+    """Zhou et al. 2016: one gate resets and updates."""
+    (h,), (xf, xh) = state, inputs(w, x, 2)
+    return mgu_step(sigmoid(xf + linear(w["cell.gate.weight"], h)), xh, w, h)
+
+
+def mgu1(w: Weights, x: Tensor, state: State) -> State:
+    """Heck & Salem 2017: the gate of U h + b."""
+    (h,), (xh,) = state, inputs(w, x, 1)
+    return mgu_step(sigmoid(linear(w["cell.gate.weight"], h) + channels(w["cell.gate.bias"], h)), xh, w, h)
+
+
+def mgu2(w: Weights, x: Tensor, state: State) -> State:
+    """Heck & Salem 2017: the gate of U h."""
+    (h,), (xh,) = state, inputs(w, x, 1)
+    return mgu_step(sigmoid(linear(w["cell.gate.weight"], h)), xh, w, h)
+
+
+def mgu3(w: Weights, x: Tensor, state: State) -> State:
+    """Heck & Salem 2017: the gate of b."""
+    (h,), (xh,) = state, inputs(w, x, 1)
+    return mgu_step(sigmoid(channels(w["cell.gate"], h)), xh, w, h)
+
+
+def ugrnn(w: Weights, x: Tensor, state: State) -> State:
+    """Collins et al. 2017, UGRNN: g keeps."""
+    (h,), (xg, xc) = state, inputs(w, x, 2)
+    U_g, U_c = w["cell.recurrent.weight"].chunk(2)
+    g = sigmoid(xg + linear(U_g, h))
+    return (g * h + (1 - g) * tanh(xc + linear(U_c, h)),)
+
+
+def ligru(w: Weights, x: Tensor, state: State) -> State:
+    """Ravanelli et al. 2018, without batch norm: z keeps, and the candidate is rectified."""
+    (h,), (xz, xh) = state, inputs(w, x, 2)
+    U_z, U_h = w["cell.recurrent.weight"].chunk(2)
+    z = sigmoid(xz + linear(U_z, h))
+    return (z * h + (1 - z) * relu(xh + linear(U_h, h)),)
+
+
+def janet(w: Weights, x: Tensor, state: State, beta: float = 1.0) -> State:
+    """van der Westhuizen & Lasenby 2018: c = sigmoid(s) c + (1 - sigmoid(s - beta)) c~, h = c."""
+    (h,), (xs, xc) = state, inputs(w, x, 2)
+    U_s, U_c = w["cell.recurrent.weight"].chunk(2)
+    s = xs + linear(U_s, h)
+    return (sigmoid(s) * h + (1 - sigmoid(s - beta)) * tanh(xc + linear(U_c, h)),)
+
+
+def minimalrnn(w: Weights, x: Tensor, state: State) -> State:
+    """Chen 2017: the gate sees the latent z, not x."""
+    (h,), (xz,) = state, inputs(w, x, 1)
+    z = tanh(xz)
+    bias = channels(w["cell.recurrent.bias"], h)
+    u = sigmoid(linear(w["cell.recurrent.weight"], h) + linear(w["cell.latent.weight"], z) + bias)
+    return (u * h + (1 - u) * z,)
+
+
+def atr(w: Weights, x: Tensor, state: State) -> State:
+    """Zhang et al. 2018: i of the sum and f of the difference."""
+    (h,), (p,) = state, inputs(w, x, 1)
+    q = linear(w["cell.recurrent.weight"], h)
+    i = sigmoid(p + q)
+    f = sigmoid(p - q)
+    return (i * p + f * h,)
+
+
+def ran(w: Weights, x: Tensor, state: State, activation: str = "tanh") -> State:
+    """Lee et al. 2017: the content is a linear map of x."""
+    (h, c), (xi, xf, content) = state, inputs(w, x, 3)
+    U_i, U_f = w["cell.recurrent.weight"].chunk(2)
+    i = sigmoid(xi + linear(U_i, h))
+    f = sigmoid(xf + linear(U_f, h))
+    c = i * content + f * c
+    return {"tanh": tanh(c), "identity": c}[activation], c
+
+
+def cfn(w: Weights, x: Tensor, state: State) -> State:
+    """Laurent & von Brecht 2017: theta tanh(h) + eta tanh(W x)."""
+    (h,), (xt, xe, xh) = state, inputs(w, x, 3)
+    U_t, U_e = w["cell.recurrent.weight"].chunk(2)
+    theta = sigmoid(xt + linear(U_t, h))
+    eta = sigmoid(xe + linear(U_e, h))
+    return (theta * tanh(h) + eta * tanh(xh),)
+
+
+def scrn(w: Weights, x: Tensor, state: State, alpha: float = 0.95) -> State:
+    """Mikolov et al. 2015: slow context units s and fast hidden units h, read together."""
+    h, s = state[0].chunk(2, 1)
+    A_x, B_x = inputs(w, x, 2)
+    s = (1 - alpha) * B_x + alpha * s
+    h = sigmoid(linear(w["cell.context.weight"], s) + A_x + linear(w["cell.recurrent.weight"], h))
+    return (torch.cat([h, s], 1),)
+
+
+def bistable(a: Tensor, c: Tensor, xh: Tensor, h: Tensor) -> State:
+    """Vecoven et al. 2021, from the sums inside a and c."""
+    a, c = 1 + tanh(a), sigmoid(c)
+    return (c * h + (1 - c) * tanh(xh + a * h),)
+
+
+def brc(w: Weights, x: Tensor, state: State) -> State:
+    """Vecoven et al. 2021: w_a * h and w_c * h."""
+    (h,), (xa, xc, xh) = state, inputs(w, x, 3)
+    w_a, w_c = (channels(v, h) for v in w["cell.recurrent.weight"].chunk(2))
+    return bistable(xa + w_a * h, xc + w_c * h, xh, h)
+
+
+def nbrc(w: Weights, x: Tensor, state: State) -> State:
+    """Vecoven et al. 2021: W_a h and W_c h."""
+    (h,), (xa, xc, xh) = state, inputs(w, x, 3)
+    W_a, W_c = w["cell.recurrent.weight"].chunk(2)
+    return bistable(xa + linear(W_a, h), xc + linear(W_c, h), xh, h)
+
+
+def factored(w: Weights, h: Tensor) -> Tensor:
+    """U h, or U_1 U_2 h."""
+    return linear(w["cell.recurrent.weight"], linear(w["cell.down.weight"], h) if "cell.down.weight" in w else h)
+
+
+def fastrnn(w: Weights, x: Tensor, state: State, recurrent_rank: int = 0) -> State:
+    """Kusupati et al. 2018: alpha and beta are one number each."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    return (sigmoid(w["cell.alpha"]) * tanh(a + factored(w, h)) + sigmoid(w["cell.beta"]) * h,)
+
+
+def fastgrnn(w: Weights, x: Tensor, state: State, recurrent_rank: int = 0) -> State:
+    """Kusupati et al. 2018: gate and candidate differ in their biases only."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    pre = a + factored(w, h)
+    z = sigmoid(pre)
+    candidate = tanh(pre + channels(w["cell.offset"], h))
+    return ((sigmoid(w["cell.zeta"]) * (1 - z) + sigmoid(w["cell.nu"])) * candidate + z * h,)
+
+
+def cornn(w: Weights, x: Tensor, state: State, dt: float, gamma: float, epsilon: float) -> State:
+    """Rusch & Mishra 2021, coRNN, with n bar = n - 1."""
+    (y, z), (u,) = state, inputs(w, x, 1)
+    force = tanh(linear(w["cell.recurrent.weight"], y) + linear(w["cell.speed.weight"], z) + u)
+    z = z + dt * force - dt * gamma * y - dt * epsilon * z
+    return y + dt * z, z
+
+
+def unicornn(w: Weights, x: Tensor, state: State, dt: float, alpha: float) -> State:
+    """Rusch & Mishra 2021, UnICORNN: a symplectic Euler step."""
+    (y, z), (u,) = state, inputs(w, x, 1)
+    scale = sigmoid(channels(w["cell.scale"], y))
+    z = z - dt * scale * (tanh(channels(w["cell.recurrent.weight"], y) * y + u) + alpha * y)
+    return y + dt * scale * z, z
+
+
+def lem(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
+    """Rusch et al. 2022: z with its own time steps, then y, which sees the new z."""
+    (y, z), (x1, x2, xz, xy) = state, inputs(w, x, 4)
+    W_1, W_2, W_z = w["cell.recurrent.weight"].chunk(3)
+    step = dt * sigmoid(x1 + linear(W_1, y))
+    step_bar = dt * sigmoid(x2 + linear(W_2, y))
+    z = (1 - step) * z + step * tanh(xz + linear(W_z, y))
+    y = (1 - step_bar) * y + step_bar * tanh(xy + linear(w["cell.output.weight"], z))
+    return y, z
+
+
+def lipschitz(w: Weights, x: Tensor, state: State, epsilon: float, beta: float, gamma: float) -> State:
+    """Erichson et al. 2021: both matrices are (1 - beta) (M + M^T) + beta (M - M^T) - gamma I."""
+    (h,), (a,) = state, inputs(w, x, 1)
+
+    def product(M: Tensor) -> Tensor:
+        symmetric = 2 * linear(M, h) - difference(M, h)
+        return (1 - beta) * symmetric + beta * difference(M, h) - gamma * h
+
+    return (h + epsilon * product(w["cell.drift.weight"]) + epsilon * tanh(product(w["cell.recurrent.weight"]) + a),)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -688,6 +866,26 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "mamba2": mamba2,
     "rwkv6": rwkv6,
     "rwkv7": rwkv7,
+    "atr": atr,
+    "brc": brc,
+    "cfn": cfn,
+    "cornn": cornn,
+    "fastgrnn": fastgrnn,
+    "fastrnn": fastrnn,
+    "janet": janet,
+    "lem": lem,
+    "ligru": ligru,
+    "lipschitz": lipschitz,
+    "mgu": mgu,
+    "mgu1": mgu1,
+    "mgu2": mgu2,
+    "mgu3": mgu3,
+    "minimalrnn": minimalrnn,
+    "nbrc": nbrc,
+    "ran": ran,
+    "scrn": scrn,
+    "ugrnn": ugrnn,
+    "unicornn": unicornn,
 }
 
 
@@ -737,6 +935,26 @@ GATES: dict[str, Sequence[str]] = {
     "mamba2": ("x", "B", "C", "dt"),
     "rwkv6": "rkvw",
     "rwkv7": "rkvwa",
+    "atr": "p",
+    "brc": "ach",
+    "cfn": ("theta", "eta", "h"),
+    "cornn": "z",
+    "fastgrnn": "z",
+    "fastrnn": "h",
+    "janet": "fc",
+    "lem": "srzy",
+    "ligru": "zh",
+    "lipschitz": "h",
+    "mgu": "fh",
+    "mgu1": "h",
+    "mgu2": "h",
+    "mgu3": "h",
+    "minimalrnn": "z",
+    "nbrc": "ach",
+    "ran": "ifc",
+    "scrn": "hs",
+    "ugrnn": "gc",
+    "unicornn": "z",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -763,6 +981,15 @@ KEEPS: dict[str, dict[str, int]] = {
     "hgrn": {"mu": +1},
     "slstm": {"f": +1, "i": -1},
     "mlstm": {"f": +1, "i": -1},
+    "brc": {"c": +1},
+    "cfn": {"theta": +1, "eta": -1},
+    "janet": {"f": +1},
+    "lem": {"s": -1},
+    "ligru": {"z": +1},
+    "mgu": {"f": -1},
+    "nbrc": {"c": +1},
+    "ran": {"f": +1, "i": -1},
+    "ugrnn": {"g": +1},
 }
 
 # carried states, the output first, and how many channels each has by default
@@ -787,6 +1014,8 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "slstm": ("units",) * 4,
     "mlstm": ("units", lambda units: units * (units + 1), "one"),
     "mamba2": ("units", lambda units: 64 * units),
+    "scrn": ("complex",),
+    **dict.fromkeys(("cornn", "lem", "ran", "unicornn"), ("units", "units")),
     **dict.fromkeys(
         ("retention", "gla", "deltanet", "gated-deltanet", "rwkv6", "rwkv7"), ("units", lambda units: units * units)
     ),

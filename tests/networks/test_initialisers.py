@@ -118,7 +118,7 @@ def test_each_cell_has_its_own_defaults() -> None:
     same(maps(built("irnn"), "recurrent"), maps(built("irnn", init={"recurrent": "identity"}), "recurrent"), 0)
     bounds = dict.fromkeys(("urnn", "eunn"), math.pi)
     bounds |= dict.fromkeys(
-        ("antisymmetric", "antisymmetric-gated", "rnn-soft-orthogonal", "urnn-full"), math.sqrt(3 / 40)
+        ("antisymmetric", "antisymmetric-gated", "lipschitz", "rnn-soft-orthogonal", "urnn-full"), math.sqrt(3 / 40)
     )
     for cell, bound in bounds.items():
         for weight in maps(built(cell, units=40), "recurrent").values():
@@ -167,6 +167,11 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "gated-deltanet": dict.fromkeys(("log_rate", "step_offset")),
         "rwkv6": dict.fromkeys(("decay", "bonus")),
         "rwkv7": dict.fromkeys(("decay", "rate", "xi", "alpha", "rho")),
+        "brc": {"recurrent.weight": (1.0, 1.0)},
+        "fastrnn": {"alpha": (-3.0, -3.0), "beta": (3.0, 3.0)},
+        "fastgrnn": {"zeta": (1.0, 1.0), "nu": (-4.0, -4.0), "offset": (0.0, 0.0)},
+        "mgu3": {"gate": (0.0, 0.0)},
+        "unicornn": {"recurrent.weight": (0.0, 1.0), "scale": (-0.1, 0.1)},
         "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},
     }.get(cell, {})  # fmt: skip
     for name, span in known.items():

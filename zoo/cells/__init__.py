@@ -64,6 +64,9 @@ _PHI = ("tanh", "relu")
 _HEADS = Number(1, 1024, whole=True, divides_units=True)
 _STATES = Number(1, 1024, whole=True)
 _RANK = Number(1, 1024, whole=True)
+_FULL_OR_RANK = Number(0, 1024, whole=True)
+_STEP = Number(0.0, 10.0)
+_DAMPING = Number(0.0, 1000.0)
 _LOW_RANK = {"recurrent": "glorot-uniform"}
 
 CELLS: dict[str, CellRow] = {
@@ -168,6 +171,34 @@ CELLS: dict[str, CellRow] = {
     ),
     "urnn": CellRow("unitary.URNN", "unitary evolution RNN", "urnn", init=_ANGLES, without=_MATRIX),
     "urnn-full": CellRow("unitary.FullURNN", "full-capacity unitary RNN", "urnn-full", init=_SPREAD, without=_MATRIX),
+    "atr": CellRow("single_gate.ATR", "addition-subtraction twin-gated network", "atr"),
+    "brc": CellRow("bistable.BRC", "bistable recurrent cell", "brc"),
+    "cfn": CellRow("additive.CFN", "chaos-free network", "cfn"),
+    "cornn": CellRow(
+        "oscillators.CoRNN", "coupled oscillatory RNN", "cornn", {"dt": _STEP, "gamma": _DAMPING, "epsilon": _DAMPING}
+    ),
+    "fastgrnn": CellRow("fast.FastGRNN", "fast gated RNN", "fastgrnn", {"recurrent_rank": _FULL_OR_RANK}),
+    "fastrnn": CellRow("fast.FastRNN", "fast RNN", "fastgrnn", {"recurrent_rank": _FULL_OR_RANK}),
+    "janet": CellRow("single_gate.JANET", "LSTM with only the forget gate, as its paper has it", "lstm-f", {"beta": Number()}),
+    "lem": CellRow("lem.LEM", "long expressive memory", "lem", {"dt": Number(0.0, 1.0)}),
+    "ligru": CellRow("single_gate.LiGRU", "light GRU", "ligru"),
+    "lipschitz": CellRow(
+        "lipschitz.LipschitzRNN", "Lipschitz RNN", "lipschitz",
+        {"epsilon": Number(0.0, 10.0), "beta": Number(0.0, 1.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+    ),
+    "mgu": CellRow("mgu.MGU", "minimal gated unit", "mgu"),
+    "mgu1": CellRow("mgu.MGU1", "minimal gated unit, its gate without the input", "mgu-simplified"),
+    "mgu2": CellRow("mgu.MGU2", "minimal gated unit, its gate a product of the state alone", "mgu-simplified"),
+    "mgu3": CellRow("mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified"),
+    "minimalrnn": CellRow("single_gate.MinimalRNN", "MinimalRNN", "minimalrnn"),
+    "nbrc": CellRow("bistable.NBRC", "recurrently neuromodulated bistable cell", "brc"),
+    "ran": CellRow("additive.RAN", "recurrent additive network", "ran", {"activation": ("tanh", "identity")}),
+    "scrn": CellRow("additive.SCRN", "structurally constrained recurrent network", "scrn", {"alpha": Number(0.0, 1.0)}),
+    "ugrnn": CellRow("single_gate.UGRNN", "update gate RNN", "intersection"),
+    "unicornn": CellRow(
+        "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
+        {"dt": _STEP, "alpha": Number(0.0, 1000.0)},
+    ),
 }  # fmt: skip
 
 _NO_TIME = dict.fromkeys(

@@ -11,14 +11,21 @@ from .base import Cell, State
 from .projections import ProjectionFactory
 
 
-def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
-    """Return W - W^T - gamma I. The transpose of a convolution swaps its channels and rotates its kernels by 180 degrees."""
+def transposed(weight: Tensor) -> Tensor:
+    """Return W^T. The transpose of a convolution swaps its channels and rotates its kernels by 180 degrees."""
+    return weight.mT if weight.dim() < 4 else weight.transpose(0, 1).flip(-1, -2)
+
+
+def identity_like(weight: Tensor) -> Tensor:
+    """Return the identity as a matrix, or as a convolution, of the shape of `weight`."""
     dense = weight.dim() < 4
-    transpose = weight.mT if dense else weight.transpose(0, 1).flip(-1, -2)
     identity = torch.eye(weight.shape[-1 if dense else 0], dtype=weight.dtype, device=weight.device)
-    if not dense:
-        identity = F.pad(identity[..., None, None], [weight.shape[-1] // 2] * 4)
-    return weight - transpose - gamma * identity
+    return identity if dense else F.pad(identity[..., None, None], [weight.shape[-1] // 2] * 4)
+
+
+def antisymmetric(weight: Tensor, gamma: float) -> Tensor:
+    """Return W - W^T - gamma I."""
+    return weight - transposed(weight) - gamma * identity_like(weight)
 
 
 class Antisymmetric(Cell):

@@ -57,6 +57,11 @@ class Projection(nn.Module):
         """Multiply-adds of one product; of a convolution, at one position of an image."""
         return self.matrix.numel()
 
+    @property
+    def channels(self) -> int:
+        """How many channels s has."""
+        return self.matrix.shape[1]
+
     def hold(self, mask: Tensor | None = None) -> None:
         self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
 
@@ -65,7 +70,7 @@ class Projection(nn.Module):
 
     def forward(self, s: Tensor, plus: Tensor | None = None) -> Tensor:
         if self.mask is not None:
-            s = s * self.mask
+            s = s * self.mask.to(s.dtype)
         if self.bias is not None:
             bias = self.along_channels(self.bias)
             plus = bias if plus is None else bias + plus
@@ -126,6 +131,10 @@ class Diagonal(Projection):
     def __init__(self, channels: int, gates: int, axis: int, parametrization: Parametrization | None = None):
         super().__init__((gates * channels,), parametrization=parametrization)
         self.gates, self.axis = gates, axis
+
+    @property
+    def channels(self) -> int:
+        return len(self.weight) // self.gates
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
         product = torch.cat([s] * self.gates, self.axis) * self.along_channels(self.matrix).to(s.dtype)

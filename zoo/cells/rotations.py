@@ -34,6 +34,11 @@ class Rotations(Projection):
 
     def __init__(self, units: int, capacity: int):
         super().__init__((capacity, units // 2))
+        self.units = units
+
+    @property
+    def channels(self) -> int:
+        return self.units
 
     @property
     def cost(self) -> int:
@@ -55,6 +60,10 @@ class PhasedRotations(Projection):
     def __init__(self, units: int, capacity: int):
         super().__init__((2 * capacity, units // 2))
         self.phases = nn.Parameter(torch.empty(units))
+
+    @property
+    def channels(self) -> int:
+        return 2 * len(self.phases)
 
     @property
     def cost(self) -> int:

@@ -72,6 +72,10 @@ class Evolution(Projection):
         super().__init__((7, units))
 
     @property
+    def channels(self) -> int:
+        return 2 * self.weight.shape[-1]
+
+    @property
     def cost(self) -> int:
         n = self.weight.shape[-1]
         return math.ceil(4 * n * (7 + math.log2(n)))  # four for each complex product

@@ -155,10 +155,11 @@ class Direction(nn.Module):
         """Fix every recurrent map for one sequence: compute its matrix once, and draw its mask for recurrent dropout."""
         projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
         dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
-        zeros = self._zero_states(x)[0]
+        batch, _, *image = x.shape
         try:
             for projection in projections:
-                projection.hold(torch.empty_like(zeros).bernoulli_(keep) / keep if dropping else None)
+                shape = (batch, projection.channels, *image) if dropping else ()
+                projection.hold(self.input.weight.new_empty(shape).bernoulli_(keep) / keep if dropping else None)
             yield
         finally:
             for projection in projections:
