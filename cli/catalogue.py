@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from typer import Option
 
 from zoo import registry
-from zoo.cells import ROWS
+from zoo.cells import CELLS, ROWS
+from zoo.cells.properties import PROPERTIES, properties_of
 from zoo.checkpoints import figures
 from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
@@ -36,6 +37,9 @@ def list_(
     pretrained: Annotated[bool | None, Option(help="Only models with weights, or only models without.")] = None,
     sort: Annotated[Sorting, Option(help="Best, smallest or fastest (fewest multiply-adds) first.")] = Sorting.name,
     cells: Annotated[bool, Option("--cells", help="List the cells instead of the models.")] = False,
+    properties: Annotated[
+        list[str] | None, Option("--property", help=f"Of --cells, only those that have it: {', '.join(PROPERTIES)}.")
+    ] = None,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",
     timeout: Timeout = None,
@@ -48,10 +52,12 @@ def list_(
         _list_remote(pattern, namespace, timeout, as_json)
         return
     if cells:
-        if task or cell or pretrained is not None or sort != Sorting.name:
-            raise RequestError("--cells can be combined only with a pattern of cells: leave the other options out.")
-        _list_cells(pattern, as_json)
+        if task or cell or sort != Sorting.name:
+            raise RequestError("--cells cannot be combined with --task, --cell or --sort: leave these out.")
+        _list_cells(registry.list_cells(pattern, properties=properties or (), pretrained=pretrained), as_json)
         return
+    if properties:
+        raise RequestError("--property is a property of cells: add --cells.")
     models = _sorted(_matches(pattern, task, cell, pretrained), sort)
     if not models:
         say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
@@ -128,18 +134,21 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
     return [(name, models[name]) for name in names]
 
 
-def _list_cells(pattern: str, as_json: bool) -> None:
+def _list_cells(cells: Sequence[str], as_json: bool) -> None:
     models, papers = index.read() or registry.summaries(), registry.load_registry().papers
     rows: list[dict[str, Any]] = []
-    for cell, row in sorted(ROWS.items()):
-        if fnmatch.fnmatchcase(cell, pattern):
-            mine, paper = [model for model in models.values() if model.cell == cell], papers.get(row.paper)
-            rows.append({
-                "cell": cell, "title": row.title, "paper": paper and f"{paper.authors.partition(',')[0]} {paper.year}",
-                "models": len(mine), "with_weights": sum(model.pretrained for model in mine),
-            })  # fmt: skip
+    for cell in cells:
+        mine, paper = [model for model in models.values() if model.cell == cell], papers.get(ROWS[cell].paper)
+        rows.append({
+            "cell": cell, "title": ROWS[cell].title, "paper": paper and f"{paper.authors.partition(',')[0]} {paper.year}",
+            "properties": properties_of(cell), "models": len(mine),
+            "with_weights": sum(model.pretrained for model in mine),
+        })  # fmt: skip
+    if not rows:
+        say("No cell matches. `rnnzoo list --cells` shows every cell; '*part*' matches a part of a name.")
     header = ("CELL", "WHAT IT IS", "FIRST AUTHOR", "MODELS", "WITH WEIGHTS")
-    emit(rows, as_json, columns(header, [tuple(row.values()) for row in rows]))
+    table = [tuple(value for key, value in row.items() if key != "properties") for row in rows]
+    emit(rows, as_json, columns(header, table))
 
 
 def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:
@@ -165,8 +174,14 @@ def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: b
 def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> None:
     """Show one model: architecture, task, recipe, and reported and measured figures.
 
-    For a folder or an address on the Hub, show the content of its config.json and results.json.
+    For a cell, show its equations, states, options, parameters and models. For a folder or an address on the Hub, show the
+    content of its config.json and results.json.
     """
+    if name in CELLS and name not in registry.summaries():
+        from zoo.publishing import atlas
+
+        emit(atlas.data(name), as_json, atlas.text(name))
+        return
     from zoo.checkpoints.references import Reference
 
     from .describing import describe

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .networks.torch_layers import to_torch as to_torch
     from .registry import Entry as Entry
     from .registry import find as spec  # noqa: F401
+    from .registry import list_cells as list_cells
     from .registry import list_models as list_models
     from .registry.schema import Architecture as Architecture
     from .registry.schema import Config as Config
@@ -30,7 +31,8 @@ _PUBLIC = {  # each public name, and the `module:attribute` where it is defined
     "Architecture": "registry.schema:Architecture", "Config": "registry.schema:Config",
     "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
-    "build": "networks.builder:build", "examples": "data:examples", "export": "exports:export", "list_models": "registry:list_models",
+    "build": "networks.builder:build", "examples": "data:examples", "export": "exports:export", "list_cells": "registry:list_cells",
+    "list_models": "registry:list_models",
     "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
     "to_torch": "networks.torch_layers:to_torch",
 }  # fmt: skip

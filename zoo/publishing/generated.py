@@ -16,7 +16,7 @@ from ..diagnostics import drawing
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import analysis_pages, cards, comparison, equations, exported, lattices, literature, pages, plots, speed
+from . import analysis_pages, atlas, cards, comparison, equations, exported, lattices, literature, pages, plots, speed
 
 TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
 """Pages that people write, with generated parts."""
@@ -56,6 +56,8 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
                 "papers": pages.papers_list(by_paper, root),
                 "speed": speed.section(root),
                 "exports": exported.section(),
+                "properties": atlas.meanings(),
+                "cells": atlas.table(),
                 "equations": equations.section(),
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)

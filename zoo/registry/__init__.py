@@ -8,10 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .catalogue import Entry, clear_caches, find, list_models, load_registry, models, summaries
+    from .catalogue import Entry, clear_caches, find, list_cells, list_models, load_registry, models, summaries
     from .lock import load_lock
 
-__all__ = ["Entry", "clear_caches", "find", "list_models", "load_lock", "load_registry", "models", "summaries"]
+__all__ = [
+    "Entry",
+    "clear_caches",
+    "find",
+    "list_cells",
+    "list_models",
+    "load_lock",
+    "load_registry",
+    "models",
+    "summaries",
+]
 
 
 def __getattr__(name: str) -> Any:

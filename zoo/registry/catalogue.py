@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ..cells import cell_row
+from ..cells.properties import cells_with
 from ..errors import RequestError, UnknownNameError, faults
 from ..utils import paths
 from . import index, lock, reader
@@ -134,4 +135,18 @@ def list_models(
         and task in (None, model.task)
         and cell in (None, model.cell)
         and pretrained in (None, name in pinned)
+    ]
+
+
+def list_cells(pattern: str = "*", *, properties: Sequence[str] = (), pretrained: bool | None = None) -> list[str]:
+    """Return the names of the cells that match a shell-style pattern, sorted; `mlp`, which has no time, is one of them.
+
+    properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
+    another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
+    """
+    with_weights = {model.cell for model in summaries().values() if model.pretrained}
+    return [
+        name
+        for name in sorted(cells_with(*properties))
+        if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
     ]

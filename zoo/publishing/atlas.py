@@ -1,0 +1,150 @@
+"""The facts of every cell, for `rnnzoo show CELL` and docs/cells.md: equations, sizes, scans, papers, models."""
+
+import inspect
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from .. import registry
+from ..cells import CELLS, cell_class, cell_row
+from ..cells.properties import PROPERTIES, properties_of
+from ..registry.schema import Architecture, Config, Interface, Paper
+from ..utils.text import markdown
+
+TERMS = ("n^2", "n d", "n", "d", "1")
+"""What the number of parameters of one layer is a sum of: n units, and inputs of d features."""
+
+
+@dataclass(frozen=True)
+class CellFacts:
+    """What is known of a cell with the default values of its options."""
+
+    cell: str
+    title: str
+    equations: str
+    """The docstring of its class."""
+    inputs: tuple[str, ...]
+    states: tuple[str, ...]
+    options: dict[str, str]
+    """By option: the allowed values and the default."""
+    properties: list[str]
+    parameters: str
+    """Of one layer of n units that reads d features."""
+    scan: str
+    paper: str
+    models: int
+    with_weights: list[str]
+
+
+def facts(cell: str) -> CellFacts:
+    """Return the facts of a cell. Raises UnknownNameError."""
+    row, cls = cell_row(cell), cell_class(cell)
+    models = {name: model for name, model in registry.summaries().items() if model.cell == cell}
+    paper = registry.load_registry().papers.get(row.paper)
+    defaults = {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items()}
+    options = {
+        name: f"{allowed if not isinstance(allowed, tuple) else ' or '.join(allowed)}; {defaults[name]}"
+        for name, allowed in row.options.items()
+    }
+    return CellFacts(
+        cell, row.title, inspect.cleandoc(cls.__doc__ or ""), tuple(cls.inputs), tuple(_network(cell, 8, 1)[1]), options,
+        properties_of(cell), parameters(cell), scan(cell), _source(paper) if paper else row.paper,
+        len(models), sorted(name for name, model in models.items() if model.pretrained),
+    )  # fmt: skip
+
+
+def _source(paper: Paper) -> str:
+    return ", ".join(part for part in (paper.citation, paper.title, paper.link) if part)
+
+
+def _network(cell: str, units: int, features: int) -> tuple[int, tuple[str, ...]]:
+    """Return the number of parameters of a layer of a cell, and the names of its states, without allocating it."""
+    from ..networks.base import meta_network
+
+    architecture = Architecture(cell=cell, layers=1, units=units)
+    interface = Interface(input=(features,), steps=1, outputs=1, readout="last")
+    (layer,) = meta_network(Config(name="cell", task="none", architecture=architecture, interface=interface)).layers
+    return sum(p.numel() for p in layer.parameters()), layer.forward_direction.cell.states
+
+
+@cache
+def parameters(cell: str) -> str:
+    """Return the number of parameters of a layer as a formula of n and d, or its value for n = 128 and d = 1.
+
+    The formula is fitted to five sizes and holds for a sixth; else there is none.
+    """
+    sizes = [(8, 1), (8, 3), (16, 1), (16, 2), (24, 2), (64, 5)]
+    counts = [_network(cell, n, d)[0] for n, d in sizes]
+    rows = [[Fraction(v) for v in (n * n, n * d, n, d, 1)] for n, d in sizes]
+    factors = _solved(rows[:5], [Fraction(c) for c in counts[:5]])
+    if any(sum(f * v for f, v in zip(factors, r, strict=True)) != c for r, c in zip(rows, counts, strict=True)):
+        return f"{_network(cell, 128, 1)[0]:,} for n = 128, d = 1"
+    terms = [_term(factor, name) for factor, name in zip(factors, TERMS, strict=True) if factor]
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def _term(factor: Fraction, name: str) -> str:
+    return str(factor) if name == "1" else name if factor == 1 else f"{factor} {name}"
+
+
+def _solved(rows: list[list[Fraction]], values: list[Fraction]) -> list[Fraction]:
+    """Return the solution of a system of linear equations, by elimination."""
+    table = [[*row, value] for row, value in zip(rows, values, strict=True)]
+    for i in range(len(table)):
+        pivot = next(k for k in range(i, len(table)) if table[k][i])
+        table[i], table[pivot] = table[pivot], table[i]
+        table[i] = [v / table[i][i] for v in table[i]]
+        for k, row in enumerate(table):
+            if k != i:
+                table[k] = [a - row[i] * b for a, b in zip(row, table[i], strict=True)]
+    return [row[-1] for row in table]
+
+
+@cache
+def scan(cell: str) -> str:
+    """Return which scans run a dense layer of a cell in float32, fastest first; the plain one runs every cell."""
+    from ..cells.linear import LinearRecurrence
+    from ..networks.kernels import plans
+
+    cls = cell_class(cell)
+    kinds = (["fused"] if cls in plans.PLANS else []) + (["linear"] if issubclass(cls, LinearRecurrence) else [])
+    return ", ".join([*kinds, "plain"])
+
+
+def data(cell: str) -> dict[str, Any]:
+    """Return the facts of a cell for JSON."""
+    return asdict(facts(cell))
+
+
+def text(cell: str) -> str:
+    """Return what `rnnzoo show` prints of a cell."""
+    known = facts(cell)
+    rows = [
+        ("states", ", ".join(known.states)), ("input projections", ", ".join(known.inputs)),
+        *((f"option {name}", value) for name, value in known.options.items()),
+        ("properties", ", ".join(known.properties) or "-"), ("parameters", known.parameters), ("scan", known.scan),
+        ("paper", known.paper), ("models", str(known.models)), ("with weights", ", ".join(known.with_weights) or "-"),
+    ]  # fmt: skip
+    width = max(len(name) for name, _ in rows)
+    table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return f"{known.cell}: {known.title}\n\n{known.equations}\n\n{table}"
+
+
+def table() -> str:
+    """Return the table of all cells."""
+    header = ("cell", "what it is", "properties", "parameters of a layer", "scan", "models", "with weights")
+    rows = [
+        (
+            f"`{f.cell}`", f.title, ", ".join(f.properties) or "-", f.parameters, f.scan, str(f.models),
+            str(len(f.with_weights)),
+        )
+        for f in map(facts, sorted(CELLS))
+    ]  # fmt: skip
+    return markdown(header, rows)
+
+
+def meanings() -> str:
+    """Return what each property means, and how many cells have it."""
+    rows = [(f"`{name}`", meaning, str(len(cells))) for name, (meaning, cells) in PROPERTIES.items()]
+    return markdown(("property", "meaning", "cells"), rows)
