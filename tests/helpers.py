@@ -28,6 +28,12 @@ NUMBERS = {
     "beta": (0.7,),
     "dt": (0.3,),
     "recurrent_rank": (0, 2),
+    "modules": (3,),
+    "chunk": (3,),
+    "order": (3,),
+    "theta": (5.0,),
+    "rounds": (4,),
+    "delay": (1, 2),
     "capacity": (1, 3),
     "ratio": (0.4,),
     "leak": (0.1,),
@@ -82,8 +88,10 @@ def config(
     cell: str = "star", *, layers: int = 2, units: int = 3, inputs: Sequence[int] = (2,), steps: int = 6,
     outputs: int = 4, readout: str = "last", mean: float = 0.0, std: float = 1.0, **architecture: object,
 ) -> Config:  # fmt: skip
-    """Return a small specification; `architecture` holds further fields of Architecture. Heads get equally many units."""
-    units += -units % architecture.get("options", {}).get("heads", 1)
+    """Return a small specification; `architecture` holds further fields of Architecture. Heads, modules and chunks get equally many units."""
+    options = architecture.get("options", {})
+    for name in options.keys() & {"heads", "modules", "chunk"}:
+        units += -units % options[name]
     return Config(
         name="small",
         task="none",

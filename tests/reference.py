@@ -783,7 +783,7 @@ def fastgrnn(w: Weights, x: Tensor, state: State, recurrent_rank: int = 0) -> St
     return ((sigmoid(w["cell.zeta"]) * (1 - z) + sigmoid(w["cell.nu"])) * candidate + z * h,)
 
 
-def cornn(w: Weights, x: Tensor, state: State, dt: float, gamma: float, epsilon: float) -> State:
+def cornn(w: Weights, x: Tensor, state: State, dt: float = 0.042, gamma: float = 2.7, epsilon: float = 4.7) -> State:
     """Rusch & Mishra 2021, coRNN, with n bar = n - 1."""
     (y, z), (u,) = state, inputs(w, x, 1)
     force = tanh(linear(w["cell.recurrent.weight"], y) + linear(w["cell.speed.weight"], z) + u)
@@ -791,7 +791,7 @@ def cornn(w: Weights, x: Tensor, state: State, dt: float, gamma: float, epsilon:
     return y + dt * z, z
 
 
-def unicornn(w: Weights, x: Tensor, state: State, dt: float, alpha: float) -> State:
+def unicornn(w: Weights, x: Tensor, state: State, dt: float = 0.19, alpha: float = 30.65) -> State:
     """Rusch & Mishra 2021, UnICORNN: a symplectic Euler step."""
     (y, z), (u,) = state, inputs(w, x, 1)
     scale = sigmoid(channels(w["cell.scale"], y))
@@ -810,7 +810,9 @@ def lem(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
     return y, z
 
 
-def lipschitz(w: Weights, x: Tensor, state: State, epsilon: float, beta: float, gamma: float) -> State:
+def lipschitz(
+    w: Weights, x: Tensor, state: State, epsilon: float = 0.03, beta: float = 0.75, gamma: float = 0.001
+) -> State:
     """Erichson et al. 2021: both matrices are (1 - beta) (M + M^T) + beta (M - M^T) - gamma I."""
     (h,), (a,) = state, inputs(w, x, 1)
 
@@ -819,6 +821,182 @@ def lipschitz(w: Weights, x: Tensor, state: State, epsilon: float, beta: float, 
         return (1 - beta) * symmetric + beta * difference(M, h) - gamma * h
 
     return (h + epsilon * product(w["cell.drift.weight"]) + epsilon * tanh(product(w["cell.recurrent.weight"]) + a),)
+
+
+def exprnn(w: Weights, x: Tensor, state: State) -> State:
+    """Lezcano-Casado & Martinez-Rubio 2019: modReLU(exp(A) h + T x), A from the upper triangle."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    above = torch.triu(w["cell.rotation.weight"], 1)
+    return (modrelu(h @ torch.matrix_exp(above - above.T).T + a, w["cell.threshold"]),)
+
+
+def mut1(w: Weights, x: Tensor, state: State) -> State:
+    """Jozefowicz et al. 2015, MUT1: the update gate sees x alone, and x passes a tanh of its own."""
+    (h,), (xz, xr, xh) = state, inputs(w, x, 3)
+    z = sigmoid(xz)
+    r = sigmoid(xr + linear(w["cell.reset.weight"], h))
+    bias = channels(w["cell.candidate.bias"], h)
+    return (tanh(linear(w["cell.candidate.weight"], r * h) + tanh(xh) + bias) * z + h * (1 - z),)
+
+
+def mut3(w: Weights, x: Tensor, state: State) -> State:
+    """Jozefowicz et al. 2015, MUT3: the update gate sees tanh(h)."""
+    (h,), (xr, xz, xh) = state, inputs(w, x, 3)
+    z = sigmoid(xz + linear(w["cell.update.weight"], tanh(h)))
+    r = sigmoid(xr + linear(w["cell.gates.weight"], h))
+    return (tanh(linear(w["cell.candidate.weight"], r * h) + xh) * z + h * (1 - z),)
+
+
+def lstm_original(w: Weights, x: Tensor, state: State, squashing: str = "tanh") -> State:
+    """Hochreiter & Schmidhuber 1997: no forget gate; there g = 4 sigmoid - 2 and h = 2 sigmoid - 1."""
+    (h, c), (xi, xz, xo) = state, inputs(w, x, 3)
+    U_i, U_z, U_o = w["cell.recurrent.weight"].chunk(3)
+    i = sigmoid(xi + linear(U_i, h))
+    o = sigmoid(xo + linear(U_o, h))
+    z = xz + linear(U_z, h)
+    if squashing == "tanh":
+        c = c + i * tanh(z)
+        return o * tanh(c), c
+    c = c + i * (4 * sigmoid(z) - 2)
+    return o * (2 * sigmoid(c) - 1), c
+
+
+def lstm_multiplicative(w: Weights, x: Tensor, state: State) -> State:
+    """Krause et al. 2017: the gates see m, a product of x and h."""
+    (h, c), (xi, xf, xz, xo, xm) = state, inputs(w, x, 5)
+    W_i, W_f, W_z, W_o = w["cell.recurrent.weight"].chunk(4)
+    m = xm * linear(w["cell.multiplied.weight"], h)
+    i = sigmoid(xi + linear(W_i, m))
+    f = sigmoid(xf + linear(W_f, m))
+    o = sigmoid(xo + linear(W_o, m))
+    c = f * c + i * tanh(xz + linear(W_z, m))
+    return o * tanh(c), c
+
+
+def lstm_working(w: Weights, x: Tensor, state: State) -> State:
+    """Landi et al. 2021: gates that see tanh(V c)."""
+    (h, c), (xi, xf, xz, xo) = state, inputs(w, x, 4)
+    W_i, W_f, W_z, W_o = w["cell.recurrent.weight"].chunk(4)
+    V_i, V_f = w["cell.old.weight"].chunk(2)
+    i = sigmoid(xi + linear(W_i, h) + tanh(linear(V_i, c)))
+    f = sigmoid(xf + linear(W_f, h) + tanh(linear(V_f, c)))
+    c = f * c + i * tanh(xz + linear(W_z, h))
+    o = sigmoid(xo + linear(W_o, h) + tanh(linear(w["cell.new.weight"], c)))
+    return o * tanh(c), c
+
+
+def lstm_mogrifier(w: Weights, x: Tensor, state: State, rounds: int = 5) -> State:
+    """Melis et al. 2020: x in odd rounds, h in even ones, then an LSTM."""
+    (h, c), (v,) = state, inputs(w, x, 1)
+    for i in range(1, rounds + 1):
+        M = w[f"cell.rounds.{i - 1}.weight"]
+        if i % 2:
+            v = 2 * sigmoid(linear(M, h)) * v
+        else:
+            h = 2 * sigmoid(linear(M, v)) * h
+    quads = (w["cell.gates.weight"].chunk(4), w["cell.recurrent.weight"].chunk(4), w["cell.gates.bias"].chunk(4))
+    i, f, z, o = (linear(W, v) + linear(U, h) + channels(b, h) for W, U, b in zip(*quads, strict=True))
+    c = sigmoid(f) * c + sigmoid(i) * tanh(z)
+    return sigmoid(o) * tanh(c), c
+
+
+def lstm_ordered(w: Weights, x: Tensor, state: State, chunk: int = 1) -> State:
+    """Shen et al. 2019: master gates that rise along the units, each entry for `chunk` of them."""
+    h, c = state
+    n = h.shape[1]
+    sizes = [n] * 4 + [n // chunk] * 2
+    parts = zip(
+        *(w[name].split(sizes) for name in ("input.weight", "input.bias", "cell.recurrent.weight")), strict=True
+    )
+    i, f, z, o, mi, mf = (linear(W, x) + channels(b, x) + linear(U, h) for W, b, U in parts)
+
+    def cumax(a: Tensor) -> Tensor:
+        p = torch.exp(a) / torch.exp(a).sum(1, keepdim=True)
+        return torch.stack([p[:, : k // chunk + 1].sum(1) for k in range(n)], 1)
+
+    master_f, master_i = cumax(mf), 1 - cumax(mi)
+    overlap = master_f * master_i
+    f = sigmoid(f) * overlap + (master_f - overlap)
+    i = sigmoid(i) * overlap + (master_i - overlap)
+    c = f * c + i * tanh(z)
+    return sigmoid(o) * tanh(c), c
+
+
+def nas(w: Weights, x: Tensor, state: State) -> State:
+    """Zoph & Le 2017 in the layers of the tree that TensorFlow Addons computes."""
+    (h, c), xs = state, inputs(w, x, 8)
+    ms = [linear(U, h) for U in w["cell.recurrent.weight"].chunk(8)]
+    act = [sigmoid, relu, sigmoid, relu, tanh, sigmoid, tanh, sigmoid]
+    one = [f(a * b if k == 3 else a + b) for k, (f, a, b) in enumerate(zip(act, xs, ms, strict=True))]
+    two = [tanh(one[0] * one[1]), tanh(one[2] + one[3]), tanh(one[4] * one[5]), sigmoid(one[6] + one[7])]
+    c = tanh(two[0] + c) * two[1]
+    return tanh(c * tanh(two[2] + two[3])), c
+
+
+def clockwork(w: Weights, x: Tensor, state: State, modules: int = 1) -> State:
+    """Koutnik et al. 2014: module k runs where 2^k divides t and sees modules k, k + 1, ..."""
+    (h, t), (a,) = state, inputs(w, x, 1)
+    U, size = w["cell.recurrent.weight"], h.shape[1] // modules
+    new = []
+    for k in range(modules):
+        rows = slice(k * size, (k + 1) * size)
+        moved = tanh(a[:, rows] + linear(U[rows, k * size :], h[:, k * size :]))
+        runs = (t / 2**k == torch.floor(t / 2**k)).expand(moved.shape)
+        new.append(torch.where(runs, moved, h[:, rows]))
+    return torch.cat(new, 1), t + 1
+
+
+def lmu(w: Weights, x: Tensor, state: State, order: int = 32, theta: float = 784.0) -> State:
+    """Voelker et al. 2019: eq. for A and B, discretised by a zero-order hold: A_d = e^A, B_d = A^-1 (e^A - 1) B."""
+    h, m = state
+    A = torch.zeros(order, order, dtype=torch.float64)
+    B = torch.zeros(order, dtype=torch.float64)
+    for i in range(order):
+        B[i] = (2 * i + 1) * (-1) ** i / theta
+        for j in range(order):
+            A[i, j] = (2 * i + 1) / theta * (-1 if i < j else (-1) ** (i - j + 1))
+    A_d = torch.matrix_exp(A)
+    B_d = torch.linalg.solve(A, (A_d - torch.eye(order, dtype=torch.float64)) @ B)
+    (u, xh) = linear(w["input.weight"][:1], x) + w["input.bias"][0], linear(w["input.weight"][1:], x)
+    u = u + linear(w["cell.signal.weight"], h) + linear(w["cell.feedback.weight"], m)
+    m = torch.einsum("ij,bj...->bi...", A_d, m) + channels(B_d, m) * u
+    xh = xh + channels(w["input.bias"][1:], xh)
+    return tanh(xh + linear(w["cell.recurrent.weight"], h) + linear(w["cell.memory.weight"], m)), m
+
+
+def taugru(w: Weights, x: Tensor, state: State, delay: int = 1) -> State:
+    """Erichson et al. 2023: a candidate of the present state and one of a past state, which a gate weighs."""
+    (h, past), (xu, xg, xa, xz) = state, inputs(w, x, 4)
+    U_u, U_g, U_a = w["cell.recurrent.weight"].chunk(3)
+    ago = past.chunk(delay, 1)
+    u = tanh(xu + linear(U_u, h))
+    z = tanh(xz + linear(w["cell.delayed.weight"], ago[-1]))
+    g = sigmoid(xg + linear(U_g, h))
+    a = sigmoid(xa + linear(U_a, h))
+    return (1 - g) * h + g * (u + a * z), torch.cat([h, *ago[:-1]], 1)
+
+
+def trnn(w: Weights, x: Tensor, state: State) -> State:
+    """Balduzzi & Ghifary 2016, T-RNN."""
+    (h,), (xf, z) = state, inputs(w, x, 2)
+    f = sigmoid(xf)
+    return (f * h + (1 - f) * z,)
+
+
+def tgru(w: Weights, x: Tensor, state: State) -> State:
+    """Balduzzi & Ghifary 2016, T-GRU: `past` is the map of the input before."""
+    (h, past), (xz, xf, xo, *vs) = state, inputs(w, x, 6)
+    pz, pf, po = past.chunk(3, 1)
+    return sigmoid(xf + pf) * h + (xz + pz) * tanh(xo + po), torch.cat(vs, 1)
+
+
+def tlstm(w: Weights, x: Tensor, state: State) -> State:
+    """Balduzzi & Ghifary 2016, T-LSTM."""
+    (_, c, past), (xz, xf, xo, *vs) = state, inputs(w, x, 6)
+    pz, pf, po = past.chunk(3, 1)
+    f = sigmoid(xf + pf)
+    c = f * c + (1 - f) * (xz + pz)
+    return c * tanh(xo + po), c, torch.cat(vs, 1)
 
 
 REFERENCES: dict[str, Callable[..., State]] = {
@@ -886,6 +1064,21 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "scrn": scrn,
     "ugrnn": ugrnn,
     "unicornn": unicornn,
+    "clockwork": clockwork,
+    "exprnn": exprnn,
+    "lmu": lmu,
+    "lstm-mogrifier": lstm_mogrifier,
+    "lstm-multiplicative": lstm_multiplicative,
+    "lstm-ordered": lstm_ordered,
+    "lstm-original": lstm_original,
+    "lstm-working": lstm_working,
+    "mut1": mut1,
+    "mut3": mut3,
+    "nas": nas,
+    "taugru": taugru,
+    "tgru": tgru,
+    "tlstm": tlstm,
+    "trnn": trnn,
 }
 
 
@@ -955,6 +1148,21 @@ GATES: dict[str, Sequence[str]] = {
     "scrn": "hs",
     "ugrnn": "gc",
     "unicornn": "z",
+    "clockwork": "h",
+    "exprnn": "h",
+    "lmu": "uh",
+    "lstm-mogrifier": "x",
+    "lstm-multiplicative": "ifzom",
+    "lstm-ordered": "ifzoIF",
+    "lstm-original": "izo",
+    "lstm-working": "ifzo",
+    "mut1": "zrh",
+    "mut3": "rzh",
+    "nas": "01234567",
+    "taugru": "ugaz",
+    "tgru": ("z", "f", "o", "vz", "vf", "vo"),
+    "tlstm": ("z", "f", "o", "vz", "vf", "vo"),
+    "trnn": "fz",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -990,6 +1198,13 @@ KEEPS: dict[str, dict[str, int]] = {
     "nbrc": {"c": +1},
     "ran": {"f": +1, "i": -1},
     "ugrnn": {"g": +1},
+    "lstm-multiplicative": {"f": +1, "i": -1},
+    "lstm-ordered": {"f": +1, "i": -1},
+    "lstm-working": {"f": +1, "i": -1},
+    "mut1": {"z": -1},
+    "mut3": {"z": -1},
+    "taugru": {"g": -1},
+    "trnn": {"f": +1},
 }
 
 # carried states, the output first, and how many channels each has by default
@@ -1015,7 +1230,15 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "mlstm": ("units", lambda units: units * (units + 1), "one"),
     "mamba2": ("units", lambda units: 64 * units),
     "scrn": ("complex",),
-    **dict.fromkeys(("cornn", "lem", "ran", "unicornn"), ("units", "units")),
+    "clockwork": ("units", "one"),
+    "lmu": ("units", lambda units: 32),
+    "taugru": ("units", "units"),
+    "tgru": ("units", lambda units: 3 * units),
+    "tlstm": ("units", "units", lambda units: 3 * units),
+    **dict.fromkeys(
+        ("lstm-mogrifier", "lstm-multiplicative", "lstm-ordered", "lstm-original", "lstm-working"), ("units", "units")
+    ),
+    **dict.fromkeys(("cornn", "lem", "nas", "ran", "unicornn"), ("units", "units")),
     **dict.fromkeys(
         ("retention", "gla", "deltanet", "gated-deltanet", "rwkv6", "rwkv7"), ("units", lambda units: units * units)
     ),

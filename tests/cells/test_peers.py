@@ -23,11 +23,20 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "janet": ("JANET", {"beta": 0.75}),
     "lem": ("LEM", {"dt": 0.3}),
     "ligru": ("LiGRU", {}),
+    "lstm-multiplicative": ("MultiplicativeLSTM", {}),
+    "lstm-original": ("OriginalLSTM", {}),
+    "lstm-working": ("WMCLSTM", {}),
     "mgu": ("MGU", {}),
     "minimalrnn": ("MinimalRNN", {}),
+    "mut1": ("MUT1", {}),
+    "mut3": ("MUT3", {}),
     "nbrc": ("NBR", {}),
     "ran": ("RAN", {}),
     "scrn": ("SCRN", {"alpha": 0.75}),
+    "taugru": ("tauGRU", {}),
+    "tgru": ("TGRU", {}),
+    "tlstm": ("TLSTM", {}),
+    "trnn": ("TRNN", {}),
     "ugrnn": ("UGRNN", {}),
     "unicornn": ("UnICORNN", {"dt": 0.3, "alpha": 0.8}),
 }
@@ -37,8 +46,12 @@ THEIR_OPTIONS = {
 }  # their default puts a tanh in the place of the gate's sigmoid
 BLOCKS: dict[str, tuple[str, str]] = {  # their order of blocks in input and recurrent weights, in ours
     "lem": ("1023", "102"),
+    "lstm-multiplicative": ("12340", ""),
+    "mut3": ("102", ""),
     "ran": ("120", "01"),
     "scrn": ("10", "0"),
+    "taugru": ("0231", "023"),
+    "trnn": ("10", ""),
     "ugrnn": ("10", "10"),
 }
 
@@ -54,11 +67,11 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
     zero = torch.zeros(3, dtype=torch.float64)
     if cell == "ran":  # theirs has no bias on the content
         w = {**w, "bias_ih": torch.cat([zero, w["bias_ih"]])}
-    recurrent = ordered(w["weight_hh"], to_recurrent) if to_recurrent else w["weight_hh"]
+    recurrent = ordered(w["weight_hh"], to_recurrent) if to_recurrent else w.get("weight_hh")
     ours = {
         "input.weight": ordered(w["weight_ih"], to_inputs) if to_inputs else w["weight_ih"],
         "input.bias": ordered(w["bias_ih"], to_inputs) if to_inputs else w["bias_ih"],
-        "cell.recurrent.weight": recurrent,
+        **({} if recurrent is None else {"cell.recurrent.weight": recurrent}),
     }
     match cell:
         case "cornn":
@@ -70,6 +83,22 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
             ours |= {"cell.alpha": w["alpha"], "cell.beta": w["beta"]}
         case "lem":
             ours |= {"cell.output.weight": w["weight_ch"]}
+        case "lstm-multiplicative":
+            ours |= {"cell.recurrent.weight": w["weight_mh"], "cell.multiplied.weight": w["weight_hh"]}
+        case "lstm-working":
+            ours |= {"cell.old.weight": w["weight_mh"][:6], "cell.new.weight": w["weight_mh"][6:]}
+        case "mut1" | "mut3":
+            names = {"mut1": ("reset", "candidate"), "mut3": ("update", "gates", "candidate")}[cell]
+            del ours["cell.recurrent.weight"]
+            ours |= {f"cell.{name}.weight": block for name, block in zip(names, w["weight_hh"].split(3), strict=True)}
+            ours |= {"cell.candidate.bias": zero} if cell == "mut1" else {}
+        case "taugru":
+            ours |= {"cell.delayed.weight": ordered(w["weight_hh"], "1")}
+        case "tgru" | "tlstm":  # what theirs carries is the last input, ours its map
+            ours = {
+                "input.weight": torch.cat([w["weight_ih"], w["weight_hh"]]),
+                "input.bias": torch.cat([w["bias_ih"], w["bias_hh"]]),
+            }
         case "mgu":
             del ours["cell.recurrent.weight"]
             ours |= dict(zip(("cell.gate.weight", "cell.candidate.weight"), w["weight_hh"].chunk(2), strict=True))
@@ -82,29 +111,40 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
     return ours
 
 
-def theirs_of(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    """Return the peer's new states, in our order."""
-    if cell == "scrn":  # theirs returns y = tanh(U h + V s): with U = 1 and V = 0, that is the tanh of our h
-        y, s = peer(x, (h, c))
-        return (torch.cat([torch.atanh(y), s], 1),)
-    if cell == "janet":
-        return peer(x, (h, h))[:1]
-    if cell == "lem":  # theirs computes y from the old z; the paper and its authors' code take the new one
-        z = peer(x, (h, c))[1]
-        return peer(x, (h, z))[0], z
-    out = peer(x, (h, c) if len(network(cell).layers[0].forward_direction.cell.states) == 2 else h)
-    return out if isinstance(out, tuple) else (out,)
+def step(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[tuple[Tensor, ...], ...]:
+    """Return the states that our step starts from, and those that it should give, from a step of the peer."""
+    match cell:
+        case "janet":
+            return (h,), peer(x, (h, h))[:1]
+        case "lem":  # theirs computes y from the old z; the paper and its authors' code take the new one
+            z = peer(x, (h, c))[1]
+            return (h, c), (peer(x, (h, z))[0], z)
+        case "scrn":  # theirs returns y = tanh(U h + V s): with U = 1 and V = 0, that is the tanh of our h
+            y, s = peer(x, (h, c))
+            return (torch.cat([h, c], 1),), (torch.cat([torch.atanh(y), s], 1),)
+        case "taugru":
+            return (h, c), (peer(x, h, c), h)
+        case "tgru":
+            return (h, c @ peer.weight_hh.T), (peer(x, (h, c))[0], x @ peer.weight_hh.T)
+        case "tlstm":
+            new_h, (new_c, _) = peer(x, (h, c))
+            return (c, h, c @ peer.weight_hh.T), (new_h, new_c, x @ peer.weight_hh.T)
+    if len(network(cell).layers[0].forward_direction.cell.states) == 2:
+        return (h, c), peer(x, (h, c))
+    return (h,), (peer(x, h),)
 
 
 @pytest.mark.parametrize("cell", PEERS)
 def test_equals_torchrecurrent(cell: str) -> None:
     name, options = PEERS[cell]
     torch.manual_seed(0)
-    peer = getattr(torchrecurrent, f"{name}Cell")(3, 3, **(THEIR_OPTIONS.get(cell) or options)).double()
+    peer = getattr(torchrecurrent, f"{name}Cell")(3, 3, **THEIR_OPTIONS.get(cell, options)).double()
     with torch.no_grad():
         for key, p in peer.named_parameters():
             if p.dim():  # a number is an option
-                p.zero_() if key in ("bias_hh", "bias_ch") else p.copy_(torch.randn_like(p))  # one bias is enough
+                p.zero_() if key in ("bias_hh", "bias_ch", "bias_mh") else p.copy_(
+                    torch.randn_like(p)
+                )  # one bias is enough
         if cell == "scrn":
             peer.weight_hh[3:], peer.weight_ch[3:] = torch.eye(3), 0.0
     net = network(cell, layers=1, units=3, inputs=(3,), options=options)
@@ -114,8 +154,8 @@ def test_equals_torchrecurrent(cell: str) -> None:
         for key, value in copied.items():
             ours[key].copy_(value)
     x, h, c = normal(4, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
-    states = (torch.cat([h, c], 1),) if cell == "scrn" else (h, c)[: len(net.layers[0].forward_direction.cell.states)]
-    same(net.step(x, (states,))[1][0], theirs_of(cell, peer, x, h, c))
+    states, expected = step(cell, peer, x, h, c)
+    same(net.step(x, (states,))[1][0], expected)
 
 
 def test_every_peer_is_a_cell() -> None:

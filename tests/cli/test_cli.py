@@ -494,8 +494,37 @@ def test_every_cell_is_listed_with_what_it_is(run: Run) -> None:
     assert [row["cell"] for row in rows] == sorted(ROWS)
     assert all(row["title"] and row["paper"] for row in rows)
     assert sum(row["models"] for row in rows) == len(registry.models())
-    assert [line.split()[0] for line in run("list", "--cells", "min*")[1].splitlines()] == ["CELL", "mingru", "minlstm"]
-    assert run("list", "--cells", "--pretrained")[0] == 2
+    assert [line.split()[0] for line in run("list", "--cells", "min[gl]*")[1].splitlines()] == [
+        "CELL",
+        "mingru",
+        "minlstm",
+    ]
+    assert run("list", "--cells", "--task", "pmnist")[0] == 2
+
+
+def test_cells_are_chosen_by_their_properties(run: Run) -> None:
+    def cells(*options: str) -> list[str]:
+        return [row["cell"] for row in json.loads(run("list", "--cells", "--json", *options)[1])]
+
+    assert cells("--property", "orthogonal") == zoo.list_cells(properties=["orthogonal"]) != []
+    both = set(cells("--property", "linear")) & set(cells("--property", "gated"))
+    assert set(cells("--property", "linear", "--property", "gated")) == both != set()
+    assert set(cells("--pretrained")) | set(cells("--no-pretrained")) == set(ROWS)
+    assert set(cells("--pretrained")) == {
+        registry.models()[name].cell for name in registry.list_models(pretrained=True)
+    }
+    assert run("list", "--cells", "--property", "fast")[0] == 2
+    assert run("list", "--property", "linear")[0] == 2
+
+
+def test_a_cell_is_shown_with_what_is_known_of_it(run: Run) -> None:
+    shown = json.loads(run("show", "star", "--json")[1])
+    assert (shown["states"], shown["parameters"], shown["scan"]) == (["h"], "n^2 + 2 n d + 2 n", "fused, plain")
+    assert shown["options"] == {"shift": "a finite number from -1e+30 to 1e+30; 0.0"}
+    assert "star-16x64-pmnist" in shown["with_weights"]
+    text = run("show", "star")[1]
+    assert "tanh((1 - k) h_{t-1} + k z)" in text
+    assert "Turkoglu et al. 2019" in text
 
 
 def test_several_models_are_compared_side_by_side(run: Run) -> None:

@@ -40,6 +40,7 @@ from zoo.networks import builder
 
 NO_FEEDBACK = [
     "intersection",
+    "tlstm",
     *(cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence | MatrixRecurrence)),
 ]
 

@@ -199,6 +199,27 @@ CELLS: dict[str, CellRow] = {
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
         {"dt": _STEP, "alpha": Number(0.0, 1000.0)},
     ),
+    "clockwork": CellRow(
+        "clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME
+    ),
+    "exprnn": CellRow("unitary.ExpRNN", "orthogonal RNN of an exponential", "exprnn", without=_MATRIX),
+    "lmu": CellRow("lmu.LMU", "Legendre memory unit", "lmu", {"order": _STATES, "theta": Number(1.0, 1e6)}),
+    "lstm-mogrifier": CellRow(
+        "lstm_variants.MogrifierLSTM", "Mogrifier LSTM", "mogrifier", {"rounds": Number(0, 100, whole=True)}
+    ),
+    "lstm-multiplicative": CellRow("lstm_variants.MultiplicativeLSTM", "multiplicative LSTM", "lstm-multiplicative"),
+    "lstm-ordered": CellRow("lstm_variants.OrderedLSTM", "ordered-neurons LSTM (ON-LSTM)", "on-lstm", {"chunk": _HEADS}),
+    "lstm-original": CellRow(
+        "lstm_variants.OriginalLSTM", "LSTM without a forget gate", "lstm", {"squashing": ("tanh", "logistic")}
+    ),
+    "lstm-working": CellRow("lstm_variants.WorkingMemoryLSTM", "LSTM with working memory connections", "lstm-working"),
+    "mut1": CellRow("mutated.MUT1", "mutated gated unit 1", "jozefowicz"),
+    "mut3": CellRow("mutated.MUT3", "mutated gated unit 3", "jozefowicz"),
+    "nas": CellRow("lstm_variants.NAS", "cell of a neural architecture search", "nas"),
+    "taugru": CellRow("delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES}),
+    "tgru": CellRow("strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without=_NO_PRODUCT),
+    "tlstm": CellRow("strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without=_NO_PRODUCT),
+    "trnn": CellRow("strongly_typed.TRNN", "strongly typed RNN", "strongly-typed", without=_NO_PRODUCT),
 }  # fmt: skip
 
 _NO_TIME = dict.fromkeys(

@@ -3,98 +3,28 @@
 from ..errors import UnknownNameError
 from . import CELLS, ROWS
 
+_GATED = """
+antisymmetric-gated atr brc cfn fastgrnn gated-deltanet gf-rnn gilr gla goru gru gru-skip hgrn intersection janet lem ligru
+lstm lstm-coupled lstm-f lstm-mogrifier lstm-multiplicative lstm-ordered lstm-original lstm-peephole lstm-phased
+lstm-residual lstm-skip lstm-working mgu mgu1 mgu2 mgu3 mingru minimalrnn minlstm mlstm mut1 mut3 nas nbrc qrnn ran rg-lru
+rhn rwkv6 rwkv7 slstm sru star taugru tgru tlstm trnn ugrnn
+"""
+_LINEAR = """
+deltanet gated-deltanet gilr gla hgrn lru mamba2 mingru minlstm mlstm qrnn retention rg-lru rwkv6 rwkv7 s4d s5 sru trnn
+"""
+_ORTHOGONAL = "eunn exprnn goru rnn-soft-orthogonal urnn urnn-full"
+_CONTINUOUS = "antisymmetric antisymmetric-gated cornn lem lipschitz lmu mamba2 s4d s5 taugru unicornn"
+_INDEPENDENT = "brc gilr hgrn indrnn lru mingru minlstm qrnn rg-lru s4d sru tgru tlstm trnn unicornn"
+
 PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
-    "gated": (
-        "sigmoids of the input or the state decide what is kept or written",
-        frozenset(
-            [
-                "antisymmetric-gated",
-                "atr",
-                "brc",
-                "cfn",
-                "fastgrnn",
-                "gated-deltanet",
-                "gf-rnn",
-                "gilr",
-                "gla",
-                "goru",
-                "gru",
-                "gru-skip",
-                "hgrn",
-                "intersection",
-                "janet",
-                "lem",
-                "ligru",
-                "lstm",
-                "lstm-coupled",
-                "lstm-f",
-                "lstm-peephole",
-                "lstm-phased",
-                "lstm-residual",
-                "lstm-skip",
-                "mgu",
-                "mgu1",
-                "mgu2",
-                "mgu3",
-                "mingru",
-                "minimalrnn",
-                "minlstm",
-                "mlstm",
-                "nbrc",
-                "qrnn",
-                "ran",
-                "rg-lru",
-                "rhn",
-                "rwkv6",
-                "rwkv7",
-                "slstm",
-                "sru",
-                "star",
-                "ugrnn",
-            ]
-        ),
-    ),
+    "gated": ("sigmoids of the input or the state decide what is kept or written", frozenset(_GATED.split())),
     "linear": (
         "the new state is a linear function of the old one, so all steps can be computed at once",
-        frozenset(
-            [
-                "deltanet",
-                "gated-deltanet",
-                "gilr",
-                "gla",
-                "hgrn",
-                "lru",
-                "mamba2",
-                "mingru",
-                "minlstm",
-                "mlstm",
-                "qrnn",
-                "retention",
-                "rg-lru",
-                "rwkv6",
-                "rwkv7",
-                "s4d",
-                "s5",
-                "sru",
-            ]
-        ),
+        frozenset(_LINEAR.split()),
     ),
-    "orthogonal": (
-        "the recurrent matrix preserves norms, exactly or nearly",
-        frozenset(["eunn", "goru", "rnn-soft-orthogonal", "urnn", "urnn-full"]),
-    ),
-    "continuous-time": (
-        "a step is one of a differential equation",
-        frozenset(
-            ["antisymmetric", "antisymmetric-gated", "cornn", "lem", "lipschitz", "mamba2", "s4d", "s5", "unicornn"]
-        ),
-    ),
-    "independent": (
-        "a unit sees no other unit's past",
-        frozenset(
-            ["brc", "gilr", "hgrn", "indrnn", "lru", "mingru", "minlstm", "qrnn", "rg-lru", "s4d", "sru", "unicornn"]
-        ),
-    ),
+    "orthogonal": ("the recurrent matrix preserves norms, exactly or nearly", frozenset(_ORTHOGONAL.split())),
+    "continuous-time": ("a step is one of a differential equation", frozenset(_CONTINUOUS.split())),
+    "independent": ("a unit sees no other unit's past", frozenset(_INDEPENDENT.split())),
     "convolutional": (
         "the recurrent projection may be a convolution",
         frozenset(name for name, row in CELLS.items() if "kernel" not in row.without),

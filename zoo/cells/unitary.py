@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..utils.torch_internals import is_functional
 from .base import Cell, State
+from .constants import constant
 from .elman import RNN
 from .projections import Projection, ProjectionFactory, add, along
 
@@ -39,26 +39,12 @@ def to_real(z: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.cat([z.real, z.imag], -1).to(dtype)
 
 
-_PERMUTATIONS: dict[tuple[int, torch.device], Tensor] = {}
-
-
 @cache
 def _order(units: int) -> list[int]:
     """Return the fixed permutation Pi. Python promises that random() gives the same numbers on every machine."""
     generator = random.Random(0)
     keys = [generator.random() for _ in range(units)]
     return sorted(range(units), key=keys.__getitem__)
-
-
-def permutation(units: int, device: torch.device) -> Tensor:
-    """Return Pi as indices, cached for each device. A tensor that belongs to a trace is not cached."""
-    if (cached := _PERMUTATIONS.get((units, device))) is not None:
-        return cached
-    with torch.inference_mode(False):  # the cache outlives the caller's mode
-        indices = torch.tensor(_order(units), device=device)
-    if type(indices) is Tensor and not is_functional(indices) and not torch.compiler.is_compiling():
-        _PERMUTATIONS[units, device] = indices
-    return indices
 
 
 class Evolution(Projection):
@@ -85,7 +71,7 @@ class Evolution(Projection):
         d1, d2, d3, *parts = (along(row, -1) for row in weight.unbind(-2))
         r1, r2 = torch.complex(parts[0], parts[1]), torch.complex(parts[2], parts[3])
         z = torch.fft.fft(_turned(to_complex(s), d1))
-        z = _turned(_reflected(z, r1)[..., permutation(z.shape[-1], z.device)], d2)
+        z = _turned(_reflected(z, r1)[..., constant(_order, z.shape[-1], device=z.device)], d2)
         return add(to_real(_turned(_reflected(torch.fft.ifft(z), r2), d3), s.dtype), plus)
 
 
@@ -166,3 +152,35 @@ class SoftOrthogonalRNN(RNN):
     def __init__(self, projection: ProjectionFactory, activation: str = "tanh", margin: float = 0.1):
         super().__init__(projection, activation)
         self.recurrent = projection(parametrization=partial(nearly_orthogonal, margin=margin))
+
+
+def rotation(weight: Tensor) -> Tensor:
+    """Return exp(A) for A = T - T^T, where T is what the weight has above its diagonal."""
+    above = weight.triu(1)
+    return _exponential(above - above.mT)
+
+
+class ExpRNN(Cell):
+    """h_t = modReLU(exp(A) h_{t-1} + W x_t + b), A antisymmetric (Lezcano-Casado & Martinez-Rubio 2019).
+
+    A starts block-diagonal, with blocks [[0, s], [-s, 0]]: the Cayley start of the authors' code, s = -sqrt((1 - cos u) /
+    (1 + cos u)) for u from U(0, pi / 2). The thresholds of modReLU start from U(-0.01, 0.01). Two things differ from that
+    code: W x_t has a bias, and |z| is the smooth one of `modrelu`.
+    """
+
+    inputs = ("h",)
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.rotation = projection(parametrization=rotation)
+        self.threshold = nn.Parameter(torch.empty(projection.units))
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        return (modrelu(self.rotation(state[0], x[0]), self.threshold, parts=1),)
+
+    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+        nn.init.uniform_(self.threshold, -0.01, 0.01, generator=generator)
+        nn.init.zeros_(self.rotation.weight)
+        blocks = self.rotation.weight.diagonal(1, -2, -1)[..., ::2]
+        blocks.uniform_(0.0, math.pi / 2, generator=generator)
+        blocks.copy_(-torch.sqrt((1 - blocks.cos()) / (1 + blocks.cos())))

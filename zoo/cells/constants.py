@@ -1,0 +1,28 @@
+"""Tensors that are the same for every cell of a kind: computed once, kept for each device."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..utils.torch_internals import is_functional
+
+_KEPT: dict[tuple[Any, ...], Tensor] = {}
+
+
+def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
+    """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept."""
+    key = (values, *arguments, device)
+    if (kept := _KEPT.get(key)) is not None:
+        return kept
+    numbers = values(*arguments)
+    with torch.inference_mode(False):  # what is kept outlives the caller's mode
+        tensor = torch.tensor(numbers, device=device, dtype=None if isinstance(numbers[0], int) else _precise(device))
+    if type(tensor) is Tensor and not is_functional(tensor) and not torch.compiler.is_compiling():
+        _KEPT[key] = tensor
+    return tensor
+
+
+def _precise(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "mps" else torch.float64

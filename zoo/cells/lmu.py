@@ -1,0 +1,63 @@
+"""The Legendre memory unit (Voelker, Kajic & Eliasmith 2019): a linear memory of the last theta steps of one signal."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .base import Cell, State
+from .constants import constant
+from .projections import ProjectionFactory
+
+
+@cache
+def legendre(order: int, theta: float) -> list[list[float]]:
+    """Return [A | B], (order, order + 1), of m_t = A m_{t-1} + B u_t: the delay network with its input held for a step."""
+    with torch.device("cpu"):
+        i = torch.arange(order, dtype=torch.float64)
+        rate = (2 * i[:, None] + 1) / theta
+        a = rate * torch.where(i[:, None] < i, -1.0, (-1.0) ** (i[:, None] - i + 1))
+        b = rate * (-1.0) ** i[:, None]
+        both = torch.zeros(order + 1, order + 1, dtype=torch.float64)
+        both[:order] = torch.cat([a, b], 1)
+        exponential: list[list[float]] = torch.linalg.matrix_exp(both)[:order].tolist()
+    return exponential
+
+
+class LMU(Cell):
+    """m_t = A m_{t-1} + B u_t, u_t = e_x x_t + e_h h_{t-1} + e_m m_{t-1}; h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t + b).
+
+    u_t is one number, and m_t has its `order` Legendre coefficients over a window of `theta` steps. A and B are fixed.
+    """
+
+    inputs = ("u", "h")
+    states = ("h", "m")
+
+    def __init__(self, projection: ProjectionFactory, order: int = 32, theta: float = 784.0):
+        super().__init__(projection)
+        self.order, self.theta = order, theta
+        self.recurrent = projection()
+        self.memory = projection.between(order, projection.units, bias=False, norm=projection.layer_norm)
+        self.signal = projection.scalars(1)
+        self.feedback = projection.between(order, 1, bias=False, norm=False)
+
+    @classmethod
+    def channels(cls, state: str, units: int, **options: Any) -> int:
+        return int(options.get("order", 32)) if state == "m" else units
+
+    @classmethod
+    def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
+        return 1, units
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        channels = x.shape[self.axis]
+        return x.narrow(self.axis, 1, channels - 1), x.narrow(self.axis, 0, 1)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (new, u), (h, m) = x, state
+        u = self.feedback(m, self.signal(h, u))
+        matrix = constant(legendre, self.order, self.theta, device=m.device).to(m.dtype)
+        both = torch.cat([m, u.to(m.dtype)], self.axis)
+        m = (both.movedim(self.axis, -1) @ matrix.mT).movedim(-1, self.axis)
+        return torch.tanh(self.recurrent(h, self.memory(m, new))), m
