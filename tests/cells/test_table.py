@@ -1,11 +1,11 @@
 """The tables of cells: their properties, and the facts that docs/cells.md prints."""
 
 import pytest
+from helpers import network, normal, random_state
 
 from zoo.cells import CELLS, ROWS, cell_class
 from zoo.cells.linear import LinearRecurrence
 from zoo.cells.matrix import MatrixRecurrence
-from zoo.cells.projections import Diagonal, ProjectionFactory
 from zoo.cells.properties import PROPERTIES, cells_with, properties_of
 from zoo.errors import UnknownNameError
 
@@ -20,13 +20,16 @@ def test_properties_are_those_of_the_classes() -> None:
 
 
 @pytest.mark.parametrize("cell", sorted(PROPERTIES["independent"][1]))
-def test_independent_cells_have_no_full_matrix_of_the_state(cell: str) -> None:
-    made = cell_class(cell)(ProjectionFactory(4, None, False))
-    projections = {name: m for name, m in made.named_modules() if hasattr(m, "product")}
-    readers = {"output", "readout", "even", "odd"} | {"real", "imaginary"}
-    assert all(
-        isinstance(m, Diagonal) or name in readers or cell in ("hgrn", "lru", "s4d") for name, m in projections.items()
-    )
+def test_a_unit_of_an_independent_cell_changes_its_own_memory_only(cell: str) -> None:
+    """The last state is the memory; a complex unit has two numbers."""
+    net, x = network(cell, layers=1), normal(1, 2)
+    state = random_state(net, 1)
+    (*_, expected) = net.step(x, state)[1][0]
+    for part, s in enumerate(state[0]):
+        moved = [t.detach().clone() for t in state[0]]
+        moved[part].flatten()[0] += 0.1
+        (*_, memory) = net.step(x, (tuple(moved),))[1][0]
+        assert ((memory - expected).abs() > 1e-12).sum() <= 2, s.shape
 
 
 def test_an_unknown_property_is_refused_with_those_there_are() -> None:

@@ -506,7 +506,7 @@ def test_cells_are_chosen_by_their_properties(run: Run) -> None:
     def cells(*options: str) -> list[str]:
         return [row["cell"] for row in json.loads(run("list", "--cells", "--json", *options)[1])]
 
-    assert cells("--property", "orthogonal") == zoo.list_cells(properties=["orthogonal"]) != []
+    assert cells("--property", "orthogonal") == registry.list_cells(properties=["orthogonal"]) != []
     both = set(cells("--property", "linear")) & set(cells("--property", "gated"))
     assert set(cells("--property", "linear", "--property", "gated")) == both != set()
     assert set(cells("--pretrained")) | set(cells("--no-pretrained")) == set(ROWS)
