@@ -136,7 +136,7 @@ def table() -> str:
     header = ("cell", "what it is", "properties", "parameters of a layer", "scan", "models", "with weights")
     rows = [
         (
-            f"`{f.cell}`", f.title, ", ".join(f.properties) or "-", f.parameters, f.scan, str(f.models),
+            f"`{f.cell}`", f.title, ", ".join(p for p in f.properties if p != "convolutional") or "-", f.parameters, f.scan, str(f.models),
             str(len(f.with_weights)),
         )
         for f in map(facts, sorted(CELLS))
