@@ -136,7 +136,8 @@ def test_zoneout_keeps_states_at_random_in_training(cell: str) -> None:
     for d, o, n in zip(flatten(drawn), flatten(old), flatten(new), strict=True):
         kept.append(d == o)
         same(d, torch.where(d == o, o, n))
-        assert abs((d == o).double().mean() - 0.3) < 0.03
+        changes = (n != o).expand_as(d)  # the last unit of lstm-ordered never does
+        assert abs((d == o)[changes].double().mean() - 0.3) < 0.03
     assert all(not torch.equal(a, b) for a, b in pairwise(kept))  # h and c each have their own
 
 

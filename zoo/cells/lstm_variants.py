@@ -99,8 +99,8 @@ class MogrifierLSTM(LSTM):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (seen,), (h, c) = x, state
-        for i, matrix in enumerate(self.rounds):
-            if i % 2 == 0:
+        for turn, matrix in enumerate(self.rounds):
+            if turn % 2 == 0:
                 seen = 2 * torch.sigmoid(matrix(h)) * seen
             else:
                 h = 2 * torch.sigmoid(matrix(seen)) * h

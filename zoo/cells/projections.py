@@ -27,9 +27,8 @@ def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
 class Projection(nn.Module):
     """A linear map W s + b, dense or convolutional, added to `plus`: the one building block of a recurrence.
 
-    norm: layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). parametrization: the function from the
-    weight to W; without one, W is the weight. For the length of a sequence a layer holds W, which is then computed once,
-    and `mask`, which drops the same entries of s at every step (Gal & Ghahramani 2016).
+    norm: layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). parametrization: the function from weight
+    to W. A layer holds W, and the entries of s that `mask` drops, for a whole sequence (Gal & Ghahramani 2016).
     """
 
     weight: Tensor
@@ -46,11 +45,10 @@ class Projection(nn.Module):
         self.norm, self.parametrization = norm, parametrization
 
     @property
-    def matrix(self) -> Tensor:
-        """W."""
-        if self.held_matrix is not None:
-            return self.held_matrix
-        return self.weight if self.parametrization is None else parametrized(self.parametrization, self.weight)
+    def matrix(self) -> Tensor:  # W
+        if self.held_matrix is None and self.parametrization is not None:
+            return parametrized(self.parametrization, self.weight)
+        return self.weight if self.held_matrix is None else self.held_matrix
 
     @property
     def cost(self) -> int:
@@ -58,8 +56,7 @@ class Projection(nn.Module):
         return self.matrix.numel()
 
     @property
-    def channels(self) -> int:
-        """How many channels s has."""
+    def channels(self) -> int:  # of s
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
@@ -72,8 +69,7 @@ class Projection(nn.Module):
         if self.mask is not None:
             s = s * self.mask.to(s.dtype)
         if self.bias is not None:
-            bias = self.along_channels(self.bias)
-            plus = bias if plus is None else bias + plus
+            plus = add(self.along_channels(self.bias), plus)
         if self.norm is None:
             return self.product(s, plus)
         product = self.product(s, None)
@@ -84,7 +80,6 @@ class Projection(nn.Module):
         raise NotImplementedError
 
     def along_channels(self, vector: Tensor) -> Tensor:
-        """Return a (channels,) vector shaped to be added to a product."""
         return along(vector, -1)
 
     def normalised(self, product: Tensor, norm: nn.Module) -> Tensor:
