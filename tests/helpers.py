@@ -29,6 +29,7 @@ NUMBERS = {
     "dt": (0.3,),
     "recurrent_rank": (0, 2),
     "modules": (3,),
+    "unfolds": (2,),
     "chunk": (2,),
     "order": (3,),
     "theta": (5.0,),

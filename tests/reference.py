@@ -999,6 +999,27 @@ def tlstm(w: Weights, x: Tensor, state: State) -> State:
     return c * tanh(xo + po), c, torch.cat(vs, 1)
 
 
+def ltc(w: Weights, x: Tensor, state: State, dt: float = 1.0, unfolds: int = 6) -> State:
+    """Hasani et al. 2021: the fused solver, h = (h + e f A) / (1 + e (1 / tau + f)), `unfolds` times."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    rate = channels(torch.log(1 + torch.exp(w["cell.rate"])), h)
+    A = channels(w["cell.reversal"], h)
+    for _ in range(unfolds):
+        f = sigmoid(a + linear(w["cell.recurrent.weight"], h))
+        h = (h + dt / unfolds * f * A) / (1 + dt / unfolds * (rate + f))
+    return (h,)
+
+
+def cfc(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
+    """Hasani et al. 2022, in the default mode of ncps with one layer of backbone."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    v = 1.7159 * tanh(0.666 * (a + linear(w["cell.recurrent.weight"], h)))
+    heads = zip(w["cell.heads.weight"].chunk(4), w["cell.heads.bias"].chunk(4), strict=True)
+    ff1, ff2, time_a, time_b = (linear(W, v) + channels(b, v) for W, b in heads)
+    t = sigmoid(time_a * dt + time_b)
+    return (tanh(ff1) * (1 - t) + t * tanh(ff2),)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -1064,6 +1085,8 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "scrn": scrn,
     "ugrnn": ugrnn,
     "unicornn": unicornn,
+    "cfc": cfc,
+    "ltc": ltc,
     "clockwork": clockwork,
     "exprnn": exprnn,
     "lmu": lmu,
@@ -1148,6 +1171,8 @@ GATES: dict[str, Sequence[str]] = {
     "scrn": "hs",
     "ugrnn": "gc",
     "unicornn": "z",
+    "cfc": "v",
+    "ltc": "f",
     "clockwork": "h",
     "exprnn": "h",
     "lmu": "uh",

@@ -199,6 +199,11 @@ CELLS: dict[str, CellRow] = {
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
         {"dt": _STEP, "alpha": Number(0.0, 1000.0)},
     ),
+    "cfc": CellRow("liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP}),
+    "ltc": CellRow(
+        "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _STEP, "unfolds": Number(1, 100, whole=True)},
+        without={"recurrent_dropout": "its recurrent projection acts several times in a step"},
+    ),
     "clockwork": CellRow(
         "clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME
     ),

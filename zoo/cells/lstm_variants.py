@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, State
+from .constants import constant
 from .lstm import LSTM, PeepholeLSTM
 from .projections import ProjectionFactory
 
@@ -109,6 +110,11 @@ class MogrifierLSTM(LSTM):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
+def upper_ones(size: int) -> list[list[float]]:
+    """Return the matrix U for which x U is the cumulative sum of a row x."""
+    return [[float(i <= j) for j in range(size)] for i in range(size)]
+
+
 class OrderedLSTM(LSTM):
     """An LSTM whose units are ordered by how long they remember, ON-LSTM (Shen, Tan, Sordoni & Courville 2019).
 
@@ -130,8 +136,11 @@ class OrderedLSTM(LSTM):
         return *(units,) * 4, masters, masters
 
     def cumulative(self, a: Tensor) -> Tensor:
-        """Return cumsum(softmax(a)) along the channels, each entry `chunk` times, in the precision of a."""
-        return a.softmax(self.axis).cumsum(self.axis).repeat_interleave(self.chunk, self.axis).to(a.dtype)
+        """Return cumsum(softmax(a)) along the channels, each entry `chunk` times."""
+        e = torch.exp(a - a.amax(self.axis, keepdim=True))
+        upto = constant(upper_ones, a.shape[self.axis], device=a.device).to(e.dtype)
+        sums = (e.movedim(self.axis, -1) @ upto).movedim(-1, self.axis)
+        return (sums / e.sum(self.axis, keepdim=True)).repeat_interleave(self.chunk, self.axis).to(a.dtype)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         h, c = state

@@ -122,8 +122,8 @@ class LayerCode:
             return self._entrywise(text, (x, *parameters), node)
         if target is ATEN.conv1d.default:
             return self._convolved(node)
-        if target is ATEN.sum.dim_IntList:
-            return self._sum(node)
+        if target in _REDUCTIONS:
+            return self._reduced(node, *_REDUCTIONS[target])
         if (found := formula(node)) is not None:
             return self._entrywise(found[0], found[1], node)
         raise ExportError(f"C has no form of the operation {target}")
@@ -261,14 +261,15 @@ class LayerCode:
         self._nest((channels, steps), (out, (1, 0)), "+= {} * {}", [(source, rows), (filters, rows)])
         return (out,)
 
-    def _sum(self, node: fx.Node) -> Value:
-        """Add a sum over some dimensions."""
+    def _reduced(self, node: fx.Node, start: str, text: str) -> Value:
+        """Add a sum, or the like, over some dimensions. start: C for it before the first entry; text: C for one entry more."""
         x = cast(fx.Node, node.args[0])
         source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
         summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
         kept = [1 if dim in summed else n for dim, n in enumerate(shape)]
-        self.steps.append(zeros(out))
-        self._nest(shape, (out, broadcast(kept, len(kept))), "+= {}", [(source, contiguous(shape))])
+        strides = broadcast(kept, len(kept))
+        self.steps.append(Entrywise(out, start, ()))
+        self._nest(shape, (out, strides), text, [(out, strides), (source, contiguous(shape))])
         return (out,)
 
     def text(self) -> str:
@@ -304,4 +305,8 @@ class LayerCode:
         return loop
 
 
+_REDUCTIONS: dict[object, tuple[str, str]] = {
+    ATEN.sum.dim_IntList: ("0.0f", "+= {1}"),
+    ATEN.amax.default: ("-3.4e38f", "= RNN_most({0}, {1})"),
+}
 _IGNORED = {ATEN._assert_tensor_metadata.default, ATEN.sym_size.int}
