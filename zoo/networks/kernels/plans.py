@@ -14,9 +14,11 @@ from ...cells.elman import IRNN, RNN
 from ...cells.gru import GRU
 from ...cells.linear import GILR, QRNN, RGLRU, SRU, MinGRU, MinLSTM, linear
 from ...cells.lstm import LSTM, CoupledLSTM, ForgetLSTM
+from ...cells.mgu import MGU
 from ...cells.projections import Projection
 from ...cells.rhn import RHN
 from ...cells.rin import RIN, RINDT
+from ...cells.single_gate import ATR, JANET, UGRNN, LiGRU
 from ...cells.star import STAR
 from ...cells.unitary import SoftOrthogonalRNN
 from ...cells.xlstm import SLSTM
@@ -113,6 +115,11 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     CoupledLSTM: lambda cell: _plan(cell, "lstm-coupled", Product(cell.recurrent)),
     ForgetLSTM: lambda cell: _plan(cell, "lstm-f", Product(cell.recurrent)),
     GRU: _gru,
+    UGRNN: lambda cell: _plan(cell, "ugrnn", Product(cell.recurrent)),
+    LiGRU: lambda cell: _plan(cell, "ligru", Product(cell.recurrent)),
+    JANET: lambda cell: _plan(cell, "janet", Product(cell.recurrent), option=cell.beta),
+    ATR: lambda cell: _plan(cell, "atr", Product(cell.recurrent, block=1), extra=1),
+    MGU: lambda cell: _plan(cell, "mgu", Product(cell.gate), Product(cell.candidate, block=1, phase=1), phases=2),
     RHN: _rhn,
     Antisymmetric: _antisymmetric,
     GatedAntisymmetric: _gated_antisymmetric,

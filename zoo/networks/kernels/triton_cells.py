@@ -20,6 +20,7 @@ Equations and gate order are those of zoo.cells. The derivative of tanh or sigmo
 import triton
 import triton.language as tl
 
+from .triton_gated import GATED
 from .triton_linear import LINEAR
 from .triton_math import Pointwise, relu, relu_gradient, sigmoid, tanh
 
@@ -278,6 +279,7 @@ CELLS = {
     "rhn": Pointwise(_rhn_forward, _rhn_backward, 4, operand=3, tape_per_phase=True),
     "slstm": Pointwise(_slstm_forward, _slstm_backward, 7),
     "exp-slstm": Pointwise(_exp_slstm_forward, _exp_slstm_backward, 7),
+    **GATED,
     **LINEAR,
 }
 """The pointwise part of each cell, by the name in its Plan."""

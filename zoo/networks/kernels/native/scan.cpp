@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cells.h"
+#include "gated.h"
 #include "diagonal.h"
 #include "linear.h"
 #include "product.h"
@@ -386,6 +387,7 @@ constexpr CellRow row(const char* name) {
 const CellRow CELLS[] = {
     row<TanhRNN>("tanh-rnn"), row<ReLURNN>("relu-rnn"), row<RIN>("rin"), row<RINDT>("rin-dt"), row<STAR>("star"),
     row<ShiftedSTAR>("shifted-star"), row<LSTM>("lstm"), row<CoupledLSTM>("lstm-coupled"), row<ForgetLSTM>("lstm-f"),
+    row<OneGate<false>>("ugrnn"), row<OneGate<true>>("ligru"), row<JANET>("janet"), row<ATR>("atr"), row<MGU>("mgu"),
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
     row<GatedAntisymmetric>("antisymmetric-gated"), row<MinGRU<Linear>>("mingru"), row<MinGRU<Positive>>("positive-mingru"),
     row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<GILR>("gilr"), row<QRNN>("qrnn"),
