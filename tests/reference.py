@@ -1020,6 +1020,18 @@ def cfc(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
     return (tanh(ff1) * (1 - t) + t * tanh(ff2),)
 
 
+def sgu(w: Weights, x: Tensor, state: State) -> State:
+    """Gao & Glowacka 2016: the input multiplies h, which is mapped; a hard sigmoid weighs the softplus of that times h."""
+    (h,), (xz, xg) = state, inputs(w, x, 2)
+    g = tanh(linear(w["cell.recurrent.weight"], xg * h) + channels(w["cell.recurrent.bias"], h))
+    if "cell.candidate.weight" in w:
+        new = sigmoid(linear(w["cell.candidate.weight"], g * h))
+    else:
+        new = torch.log(1 + torch.exp(g * h))
+    z = torch.clamp(0.2 * (xz + linear(w["cell.gate.weight"], h)) + 0.5, 0, 1)
+    return ((1 - z) * h + z * new,)
+
+
 REFERENCES: dict[str, Callable[..., State]] = {
     "rnn": rnn,
     "lstm": lstm,
@@ -1098,6 +1110,8 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "mut1": mut1,
     "mut3": mut3,
     "nas": nas,
+    "dsgu": sgu,
+    "sgu": sgu,
     "taugru": taugru,
     "tgru": tgru,
     "tlstm": tlstm,
@@ -1184,6 +1198,8 @@ GATES: dict[str, Sequence[str]] = {
     "mut1": "zrh",
     "mut3": "rzh",
     "nas": "01234567",
+    "dsgu": "zg",
+    "sgu": "zg",
     "taugru": "ugaz",
     "tgru": ("z", "f", "o", "vz", "vf", "vo"),
     "tlstm": ("z", "f", "o", "vz", "vf", "vo"),
@@ -1228,6 +1244,8 @@ KEEPS: dict[str, dict[str, int]] = {
     "lstm-working": {"f": +1, "i": -1},
     "mut1": {"z": -1},
     "mut3": {"z": -1},
+    "dsgu": {"z": -1},
+    "sgu": {"z": -1},
     "taugru": {"g": -1},
     "trnn": {"f": +1},
 }

@@ -33,6 +33,8 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "nbrc": ("NBR", {}),
     "ran": ("RAN", {}),
     "scrn": ("SCRN", {"alpha": 0.75}),
+    "dsgu": ("DSGU", {}),
+    "sgu": ("SGU", {}),
     "taugru": ("tauGRU", {}),
     "tgru": ("TGRU", {}),
     "tlstm": ("TLSTM", {}),
@@ -50,6 +52,8 @@ BLOCKS: dict[str, tuple[str, str]] = {  # their order of blocks in input and rec
     "mut3": ("102", ""),
     "ran": ("120", "01"),
     "scrn": ("10", "0"),
+    "dsgu": ("10", "0"),
+    "sgu": ("10", "0"),
     "taugru": ("0231", "023"),
     "trnn": ("10", ""),
     "ugrnn": ("10", "10"),
@@ -92,6 +96,10 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
             del ours["cell.recurrent.weight"]
             ours |= {f"cell.{name}.weight": block for name, block in zip(names, w["weight_hh"].split(3), strict=True)}
             ours |= {"cell.candidate.bias": zero} if cell == "mut1" else {}
+        case "dsgu" | "sgu":
+            gate, candidate = ordered(w["weight_hh"], "1"), w.get("weight_ho")
+            ours |= {"cell.gate.weight": gate, "cell.recurrent.bias": zero}
+            ours |= {} if candidate is None else {"cell.candidate.weight": candidate}
         case "taugru":
             ours |= {"cell.delayed.weight": ordered(w["weight_hh"], "1")}
         case "tgru" | "tlstm":  # what theirs carries is the last input, ours its map
@@ -122,6 +130,9 @@ def step(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> t
         case "scrn":  # theirs returns y = tanh(U h + V s): with U = 1 and V = 0, that is the tanh of our h
             y, s = peer(x, (h, c))
             return (torch.cat([h, c], 1),), (torch.cat([torch.atanh(y), s], 1),)
+        case "dsgu" | "sgu":  # their hard sigmoid has the slope 1 / 6, that of the paper's time 1 / 5
+            peer.gate_act.forward = lambda a: (0.2 * a + 0.5).clamp(0, 1)
+            return (h,), (peer(x, h),)
         case "taugru":
             return (h, c), (peer(x, h, c), h)
         case "tgru":

@@ -221,6 +221,8 @@ CELLS: dict[str, CellRow] = {
     "mut1": CellRow("mutated.MUT1", "mutated gated unit 1", "jozefowicz"),
     "mut3": CellRow("mutated.MUT3", "mutated gated unit 3", "jozefowicz"),
     "nas": CellRow("lstm_variants.NAS", "cell of a neural architecture search", "nas"),
+    "dsgu": CellRow("sgu.DSGU", "deep simple gated unit", "sgu"),
+    "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu"),
     "taugru": CellRow("delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES}),
     "tgru": CellRow("strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without=_NO_PRODUCT),
     "tlstm": CellRow("strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without=_NO_PRODUCT),
