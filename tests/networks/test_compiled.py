@@ -204,7 +204,9 @@ def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name
 
 
 # a candidate that is not bounded is infinite itself, and where its gate is zero the product is NaN or not by a rounding
-@pytest.mark.parametrize("case", [c for c in PLANNED if not c.startswith(("atr", "mingru", "minlstm", "rg-lru", "sru"))])
+@pytest.mark.parametrize(
+    "case", [c for c in PLANNED if not c.startswith(("atr", "mingru", "minlstm", "rg-lru", "sru"))]
+)
 def test_infinite_inputs_saturate(case: str, instructions: str) -> None:
     net = small(case, units=7, layers=1)
     x = normal(9, 3, 2, dtype=torch.float32)
