@@ -1,7 +1,8 @@
-"""Turns a user's file into the input of a network: an image, a text, or a table of numbers."""
+"""Turns a user's file into the input of a network: an image, a recording, a text, or a table of numbers."""
 
 import csv
 import io
+import wave
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from ..errors import MissingExtraError, RequestError
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
 from . import examples
+from .speech import RATE, log_mel
 
 MAX_BYTES = 20_000_000
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
@@ -23,11 +25,15 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     x is (1, time, *input), tokens (1, time) or features (1, *input). lengths is None unless the example is a text.
 
     An image is resized and prepared like the images of the network's task; dark strokes on white are inverted to match
-    MNIST. A text goes through the network's tokenizer; for a StoryReader, its last line is the question. Numbers are
-    comma-separated, with a line for each time step. Raises RequestError for content that does not fit the network.
+    MNIST. A text goes through the network's tokenizer; for a StoryReader, its last line is the question. A network of
+    spoken digits reads a WAV file: mono, 16 bits, 8 kHz. Numbers are comma-separated, with a line for each time step.
+    Raises RequestError for content that does not fit the network.
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
+    task = registry.load_registry().all_tasks.get(network.config.task)
+    if task is not None and task.family == "fsdd":
+        return log_mel(_samples(network, content))[None], None
     if content.startswith(IMAGES):
         return _image(network, content), None
     return _numbers(network, content), None
@@ -48,6 +54,27 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     if len(lines) < 2:
         raise RequestError(f"{name} reads a story and, on the last line, a question, but this file has only one line.")
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
+
+
+def _samples(network: Network, content: bytes) -> Tensor:
+    """Return the samples of a WAV file, (samples,), int16. Raises RequestError for another format."""
+    name = network.config.name
+    try:
+        with wave.open(io.BytesIO(content)) as file:
+            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            frames = file.readframes(file.getnframes())
+    except (wave.Error, EOFError) as error:
+        raise RequestError(
+            f"{name} listens to a WAV file; this is not a WAV file ({error or 'it ends too early'})."
+        ) from error
+    if (channels, width, rate) != (1, 2, RATE):
+        raise RequestError(
+            f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
+            f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
+        )
+    if not frames:
+        raise RequestError(f"{name} listens to a recording; this one is empty.")
+    return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
 
 
 def _image(network: Network, content: bytes) -> Tensor:

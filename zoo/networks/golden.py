@@ -5,6 +5,7 @@ has. What a network computes in float32, by any scan and on any device, must be 
 """
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from ..errors import CheckpointError, first_line
 from .base import ConfiguredModule
 
 FILE = configs.GOLDEN
-BATCH, STEPS = 2, 1000
+BATCH, STEPS, VALUES = 2, 1000, 20_000
+"""Sequences, and the most time steps and input values of each."""
 TOLERANCE = 1e-4
 """Largest allowed deviation of an output, relative to the largest output (at least 1)."""
 
@@ -43,7 +45,7 @@ def example_input(network: ConfiguredModule) -> tuple[Tensor, Tensor]:
     The lengths are (0,) if there are no time steps.
     """
     interface, generator = network.interface, torch.Generator().manual_seed(0)
-    steps = min(interface.steps, STEPS)
+    steps = max(1, min(interface.steps, STEPS, VALUES // math.prod(interface.input)))
     lengths = torch.tensor([steps, max(1, steps // 2)])
     if interface.readout == "none":
         return torch.rand(BATCH, *interface.input, generator=generator), torch.zeros(0, dtype=torch.int64)

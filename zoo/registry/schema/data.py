@@ -14,6 +14,7 @@ TASKS: dict[str, str] = {
     "adding": "adding.Adding",
     "babi": "babi.Babi",
     "circles": "tables.Circles",
+    "fsdd": "speech.FSDD",
     "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
     "mnist": "mnist.MNIST",

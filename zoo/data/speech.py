@@ -1,0 +1,102 @@
+"""Spoken digits from raw audio: the Free Spoken Digit Dataset, six speakers who say each digit fifty times, at 8 kHz.
+
+A network reads frames of 32 log-mel energies, 25 ms long, one every 10 ms. Every frame depends on its own samples alone, so
+frames of a live stream are those of the whole recording.
+"""
+
+import math
+from functools import cache
+
+import numpy
+import torch
+from torch import Tensor
+
+from ..errors import DataError, RequestError
+from .base import Split, SplitName, TaskData
+from .originals import read_arrays
+
+RATE, WINDOW, HOP = 8000, 200, 80
+"""Samples a second, samples of a frame, and samples from the beginning of one frame to that of the next."""
+BANDS, FFT = 32, 256
+LOWEST_HZ, FLOOR = 60.0, 1e-6
+"""The lowest frequency of the mel bands, and what is added to an energy before the logarithm; full scale is 1."""
+HELD_OUT = "yweweler"
+"""The speaker of the test split of layout `speakers`, the last in alphabetical order."""
+
+
+@cache
+def mel_bands() -> Tensor:
+    """Return the triangular filters of the mel scale, (FFT // 2 + 1, BANDS), peak 1 (mel = 2595 log10(1 + f / 700))."""
+
+    def mel(hertz: float) -> float:
+        return 2595 * math.log10(1 + hertz / 700)
+
+    edges = torch.linspace(mel(LOWEST_HZ), mel(RATE / 2), BANDS + 2, dtype=torch.float64)
+    centres = 700 * (10 ** (edges / 2595) - 1)
+    bins = torch.arange(FFT // 2 + 1, dtype=torch.float64)[:, None] * RATE / FFT
+    rise = (bins - centres[:-2]) / (centres[1:-1] - centres[:-2])
+    fall = (centres[2:] - bins) / (centres[2:] - centres[1:-1])
+    return torch.minimum(rise, fall).clamp_min(0).float()
+
+
+class LogMel:
+    """Log-mel frames of a recording that arrives in parts: call it with each part in turn.
+
+    After all parts, the frames are those of the whole recording, which `log_mel` returns, to rounding.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = torch.zeros(0)  # samples of which the next frames are made
+
+    def __call__(
+        self,
+        samples: Tensor,  # (samples,), int16, or float with full scale 1
+    ) -> Tensor:
+        """Return the frames that these samples complete, (frames, BANDS); there may be none."""
+        scaled = samples.float() / 32768 if samples.dtype == torch.int16 else samples.float()
+        samples = torch.cat([self.waiting, scaled])
+        count = max(0, (len(samples) - WINDOW) // HOP + 1)
+        self.waiting = samples[count * HOP :]
+        if count == 0:
+            return samples.new_zeros(0, BANDS)
+        windows = samples.unfold(0, WINDOW, HOP) * torch.hann_window(WINDOW)
+        energies = torch.fft.rfft(windows, FFT).abs().square() @ mel_bands()
+        return (energies + FLOOR).log()
+
+
+def log_mel(
+    samples: Tensor,  # (samples,), int16, or float with full scale 1
+) -> Tensor:
+    """Return the log-mel frames of a recording, (frames, BANDS); one shorter than a frame is filled up with silence."""
+    if samples.dim() != 1 or not len(samples):
+        raise RequestError(f"A recording is a row of samples; got {tuple(samples.shape)}.")
+    silence = samples.new_zeros(max(0, WINDOW - len(samples)))
+    return LogMel()(torch.cat([samples, silence]))
+
+
+class FSDD(TaskData):
+    """Layouts: `official` (recordings 0 to 4 of each digit and speaker are the test) and `speakers` (one speaker is).
+
+    The .npz has the samples of all recordings end to end in `audio`, int16, their `offsets`, and digit, speaker and index
+    of each. The validation split has the recordings 5 to 9, or with layout `speakers` 0 to 4 of the other speakers.
+    """
+
+    layouts = ("official", "speakers")
+
+    def read(self, name: SplitName) -> Split:
+        audio, offsets, digits, speakers, indices = read_arrays(
+            self.dataset, "audio", "offsets", "digit", "speaker", "index"
+        )
+        if self.task.layout == "official":
+            parts = {"test": indices < 5, "validation": (indices >= 5) & (indices < 10), "train": indices >= 10}
+        else:
+            held_out = speakers == HELD_OUT
+            parts = {"test": held_out, "validation": ~held_out & (indices < 5), "train": ~held_out & (indices >= 5)}
+        chosen = numpy.flatnonzero(parts[name])
+        if not len(chosen) or audio.dtype != "int16" or offsets[-1] != len(audio):
+            raise DataError(f"{self.dataset.title}: the recordings are not those of {self.task.title}.")
+        frames = [log_mel(torch.from_numpy(audio[offsets[i] : offsets[i + 1]])) for i in chosen]
+        lengths = torch.tensor([len(each) for each in frames])
+        padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+        targets = torch.from_numpy(digits[chosen].astype("int64"))
+        return Split(padded, targets, dict(self.dataset.sha256), lengths=lengths)
