@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 MODEL ?= star-16x64-pmnist
 BIN = .venv/bin
 
-.PHONY: demo test test-all test-gpu lint format generated bench bench-gpu clean
+.PHONY: demo test test-all test-gpu test-site site lint format generated bench bench-gpu clean
 
 demo: .venv/.installed
 	$(BIN)/rnnzoo pull $(MODEL)
@@ -21,6 +21,13 @@ test-all: .venv/.dev
 
 test-gpu: .venv/.dev
 	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/networks/test_triton.py
+
+test-site: .venv/.dev  # needs Chromium, such as Debian's package chromium
+	$(BIN)/pip install -q 'playwright>=1.40' 'axe-playwright-python>=0.1.4'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser tests/publishing/test_site_browser.py
+
+site: .venv/.dev
+	$(BIN)/rnnzoo site --out site --serve
 
 lint: .venv/.dev
 	$(BIN)/ruff check

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +27,13 @@ class Built:
     """Why none does, in words."""
 
 
-def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | None], None] | None = None) -> Built:
+def build(
+    out: Path, *, live: bool | Collection[str] = True, report: Callable[[int, int, str | None], None] | None = None
+) -> Built:
     """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
 
-    live: also compile the models that run in a page, which needs clang and wasm-ld; without them the pages say nothing of it.
+    live: compile the models that run in a page, or those of these names, which needs clang, wasm-ld and node; the pages of
+    others, or of all if a program is missing, have no part that runs.
     report: is told the models compiled so far, how many there are, and the present one's name.
 
     Raises MissingExtraError without the extra `site`, and RequestError for a folder that has other files.
@@ -41,7 +44,7 @@ def build(out: Path, *, live: bool = True, report: Callable[[int, int, str | Non
     from .live import Compiler
     from .templating import Site
 
-    compiler = Compiler(out, report) if live else None
+    compiler = Compiler(out, report, None if live is True else live) if live else None
     site = Site()
     pages.add_all(site, compiler)
     _write(out, site.files, earlier)

@@ -9,7 +9,7 @@ import json
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files as resources
@@ -68,8 +68,13 @@ def kind_of(entry: Entry) -> str | None:
 class Compiler:
     """Compiles steps to WebAssembly, on several processors, and keeps what an earlier build of the same folder compiled."""
 
-    def __init__(self, out: Path, report: Callable[[int, int, str | None], None] | None = None):
-        self.out, self.report = out, report
+    def __init__(
+        self,
+        out: Path,
+        report: Callable[[int, int, str | None], None] | None = None,
+        only: Collection[str] | None = None,  # names of the models to compile; None for all
+    ):
+        self.out, self.report, self.only = out, report, only
         self.names: tuple[str, ...] = ()
         self.problem: str | None = None
 
@@ -85,7 +90,9 @@ class Compiler:
         wanted = {
             m.name: kind
             for m in models
-            if (kind := kind_of(m.entry)) and paths.path("cards", m.name, "model.safetensors").exists()
+            if (self.only is None or m.name in self.only)
+            and (kind := kind_of(m.entry))
+            and paths.path("cards", m.name, "model.safetensors").exists()
         }
         found = {
             name: kept

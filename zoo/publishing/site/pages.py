@@ -12,9 +12,8 @@ from markupsafe import Markup
 from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
-from ...utils import paths
-from .. import analysis_pages, lattices, speed
-from . import analyses, charts, documents, equations, facts, model_page, papers
+from .. import analysis_pages, lattices, literature, speed
+from . import analyses, charts, documents, equations, facts, leaderboard, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .templating import STATIC, Site
@@ -22,7 +21,6 @@ from .templating import STATIC, Site
 if TYPE_CHECKING:
     from .live import Compiler, LiveModel
 
-LEADERBOARD = ("cards", "leaderboard.json")
 LATTICE_STUDIES = ("star-lattice", "depth-lattice")
 """Studies of random networks whose lattices the explorable shows beside those of the cards."""
 
@@ -34,7 +32,7 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     gradients = _stored_lattices()
     exist = {
         "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
-        "leaderboard.html": paths.path(*LEADERBOARD).exists(), "docs/index.html": bool(documents.titles()),
+        "leaderboard.html": bool(literature.rows()), "docs/index.html": bool(documents.titles()),
     }  # fmt: skip
     site.shared = {"documents": documents.titles(), "exist": {page for page, there in exist.items() if there}}
     _assets(site, live)
@@ -44,6 +42,7 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     _papers(site)
     _speed(site, models)
     _why(site, gradients)
+    leaderboard.add(site, models)
     documents.add(site)
 
 

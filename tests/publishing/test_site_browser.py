@@ -1,0 +1,275 @@
+"""The site in headless Chromium: no error, no request elsewhere, filters, models whose logits are Python's, and accessibility.
+
+`make test-site` installs what these tests need and runs them; `make test` leaves them out.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from zoo import examples, load, registry
+from zoo.networks.quantize import quantized
+from zoo.publishing.site import builder, live
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+    pytest.mark.filterwarnings("ignore"),
+]
+HEADLINE = "star-16x64-pmnist"
+LIVE = (
+    HEADLINE, "lstm-4x128-pmnist", "lstm-1x128-smnist", "gru-1x128-mnist-rows", "blocklru-1x196-pmnist",
+    "gru-1x200-spooky", "gru-1x50-toxic-parts-diluted", "rin-1x100-babi-20", "rin-1x100-adding-200",
+)  # fmt: skip
+"""A model of every kind, and of float32 and 8-bit weights."""
+PAGES = (
+    "index.html", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
+    "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html",
+    "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
+    "papers/star.html", "papers/chen.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
+    "docs/readme.html", "docs/export.html",
+)  # fmt: skip
+PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000
+MILLISECONDS = 60
+"""Of a digit of 784 steps."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site of the whole zoo; of an earlier build if RNNZOO_SITE names its folder."""
+    out = Path(os.environ.get("RNNZOO_SITE") or tmp_path_factory.mktemp("site"))
+    builder.build(out, live=LIVE)
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A page that was opened: what it said on its console and what it asked for."""
+
+    def __init__(self, browser: Any, folder: Path, path: str, **options: Any):
+        self.page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(f"{folder.as_uri()}/{path}")
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files that the page has asked for."""
+        local = {url.partition("#")[0].partition("?")[0] for url in self.requests if url.startswith("file:")}
+        return sum(Path(url.removeprefix("file://")).stat().st_size for url in local)
+
+    def check(self) -> None:
+        """Nothing went wrong, and nothing was asked of another place."""
+        assert self.errors == []
+        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def inputs_of(name: str, count: int = 20) -> tuple[list[Any], torch.Tensor]:
+    """Return inputs as a page takes them, and Python's logits of them."""
+    entry = registry.find(name)
+    network = load(name, device="cpu")
+    size = sum(4 * parameter.numel() for parameter in network.parameters())
+    exact = quantized(network, None if size <= live.FLOAT_BYTES else "int8").eval()
+    generator = random.Random(0)
+    if entry.task.vocabulary:
+        words = [*network.tokenizer.words[2:], "zzyzx", "Don't", "1816,"]
+        texts = [" ".join(generator.choices(words, k=generator.randint(3, 30))) for _ in range(count)]
+        if entry.task.form == "question":
+            questions = [" ".join(generator.choices(words, k=4)) for _ in texts]
+            x, lengths = network.tokenizer.ask(texts, questions)
+            return list(zip(texts, questions, strict=True)), exact(x, lengths)
+        x, lengths = network.tokenizer(texts)
+        return list(texts), exact(x, lengths)
+    x, _, _ = examples(name).batch(range(count), torch.device("cpu"))
+    return x.tolist(), exact(x)
+
+
+LOGITS = """async ([root, name, inputs]) => {
+  const model = await zoo.model(name, root);
+  const words = (text) => zoo.tokens(model, zoo.split(text));
+  return inputs.map((input) => {
+    const rows = model.kind === "story" ? { story: words(input[0]), question: words(input[1]) } : model.kind === "text" ? words(input) : input;
+    const { logits, outputs } = model.run(rows);
+    return [...logits.slice(-outputs)];
+  });
+}"""
+"""JavaScript: the logits after the last step of each input."""
+
+
+@pytest.mark.parametrize("name", LIVE)
+@torch.no_grad()
+def test_logits_are_those_of_python(folder: Path, browser: Any, name: str) -> None:
+    inputs, expected = inputs_of(name)
+    visit = Visit(browser, folder, f"models/{name}.html")
+    logits = torch.tensor(visit.page.evaluate(LOGITS, ["../", name, inputs]))
+    assert len(logits) == 20
+    assert float((logits - expected).abs().max()) < 1e-3
+    visit.check()
+    visit.page.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole(folder: Path, browser: Any, path: str) -> None:
+    """No error, no request elsewhere, few bytes, nothing wider than a phone, nothing that moves, no violation that axe sees."""
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        visit = Visit(browser, folder, path, viewport={"width": width, "height": 844}, color_scheme=scheme)
+        visit.check()
+        assert visit.bytes < PAGE_BYTES
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        shift = "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) sum += e.value; }).observe({ type: 'layout-shift', buffered: true }); setTimeout(() => done(sum), 100); })"
+        assert visit.page.evaluate(shift) < 0.05
+        found = axe.Axe().run(
+            visit.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+        )
+        violations = [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in found.response["violations"]]
+        assert violations == []
+        visit.page.close()
+
+
+def test_every_model_page_opens(folder: Path, browser: Any) -> None:
+    """A page of every kind of model was tested above; here are many more, without axe."""
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+    for path in paths[:: 1 if os.environ.get("RNNZOO_SITE") else 15]:
+        visit = Visit(browser, folder, path)
+        visit.check()
+        visit.page.close()
+
+
+def test_filters_filter_and_the_address_keeps_them(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, "index.html")
+    page = visit.page
+    rows = "[...document.querySelectorAll('#models tbody tr')].filter((r) => !r.hidden).map((r) => [...r.cells].map((c) => c.textContent))"
+    every = page.evaluate(rows)
+    assert len(every) == len(registry.models())
+    page.select_option("[name=task]", "pmnist")
+    page.select_option("[name=size]", "100000")
+    page.check("[name=weights]")
+    page.click("th[data-sort=measured] button")
+    small = page.evaluate(rows)
+    assert 3 < len(small) < len(every)
+    assert {row[5] for row in small} == {"pmnist"}
+    assert all(int(row[4].replace(",", "")) < 100_000 and row[6] != "-" for row in small)
+    figures = [float(row[1].split()[0]) for row in small]
+    assert figures == sorted(figures, reverse=True)
+    shown = page.evaluate(
+        "[...document.querySelectorAll('.dots a')].filter((a) => !a.classList.contains('off')).map((a) => a.dataset.name)"
+    )
+    assert set(shown) == {row[0] for row in small}
+    assert page.text_content("#count") == f"{len(small)} of {len(every)} models"
+    page.reload()
+    assert page.evaluate(rows) == small
+    page.fill("[name=q]", "star 2x128")
+    assert {row[0] for row in page.evaluate(rows)} == {"star-2x128-pmnist"}
+    page.fill("[name=q]", "nothing of the kind")
+    assert page.evaluate(rows) == []
+    page.click("#clear")
+    assert page.wait_for_function("document.getElementById('none').hidden")
+    assert len(page.evaluate(rows)) == len(every)
+    page.click("text=mnist-rows >> nth=0")
+    assert "task=mnist-rows" in page.url or "task=pmnist" in page.url
+    visit.check()
+    page.close()
+
+
+@torch.no_grad()
+def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, f"models/{HEADLINE}.html", reduced_motion="reduce")
+    page = visit.page
+    box = page.locator("#pad").bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
+    page.mouse.down()
+    for step in range(1, 11):
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + (0.2 + 0.06 * step) * box["height"])
+    page.mouse.up()
+    page.select_option("[data-do=peer]", "lstm-4x128-pmnist")
+    page.click("[data-do=run]")
+    page.wait_for_function("document.querySelector('.now').textContent.startsWith('Answer')")
+    assert "star-16x64-pmnist: 1 (" in page.text_content(".now")
+    data = page.evaluate(
+        "zoo.widget.runs.map(({ model, trace }) => ({ name: model.name, rows: zoo.widget.input.read(model), logits: [...trace.logits.slice(-10)], bytes: model.bytes }))"
+    )
+    assert [each["name"] for each in data] == [HEADLINE, "lstm-4x128-pmnist"]
+    x = torch.tensor(data[0]["rows"])[None]
+    assert x.shape == (1, 784, 1)
+    assert float((load(HEADLINE, device="cpu")(x) - torch.tensor(data[0]["logits"])).abs().max()) < 1e-3
+    assert page.locator(".run").count() == 2
+    least = page.evaluate(
+        "Math.min(...Array.from({ length: 5 }, () => zoo.widget.runs[0].model.run(zoo.widget.input.read(zoo.widget.runs[0].model)).milliseconds))"
+    )
+    assert least < MILLISECONDS
+    page.fill("[data-do=step]", "100")
+    assert page.text_content(".now").startswith("After step 101 of 784")
+    visit.check()
+    page.close()
+
+
+def test_a_run_fits_the_budget_of_bytes(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, f"models/{HEADLINE}.html", reduced_motion="reduce")
+    visit.page.click("[data-do=sample]")
+    visit.page.wait_for_function("document.querySelector('.now').textContent.startsWith('Answer')")
+    assert PAGE_BYTES < visit.bytes < RUN_BYTES
+    visit.check()
+    visit.page.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["gru-1x200-spooky", "rin-1x100-babi-20", "rin-1x100-adding-200", "gru-1x128-mnist-rows"]
+)
+def test_other_kinds_of_input_run(folder: Path, browser: Any, name: str) -> None:
+    visit = Visit(browser, folder, f"models/{name}.html", reduced_motion="reduce")
+    page = visit.page
+    if page.locator("[data-do=sample]").count():
+        page.click("[data-do=sample]")
+    else:
+        page.click("[data-do=run]")
+    page.wait_for_function("document.querySelector('.now').textContent.startsWith('Answer')")
+    for view in page.evaluate("[...document.querySelector('[data-do=view]').options].map((o) => o.value)"):
+        page.select_option("[data-do=view]", view)
+    page.fill("[data-do=step]", "1")
+    assert page.locator(".scores li").count() >= 1
+    visit.check()
+    page.close()
+
+
+def test_without_javascript_all_is_there_but_the_run(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, "index.html", java_script_enabled=False)
+    assert visit.page.locator("#models tbody tr").count() == len(registry.models())
+    assert not visit.page.locator("#filters").is_visible()
+    visit.page.close()
+    visit = Visit(browser, folder, f"models/{HEADLINE}.html", java_script_enabled=False)
+    assert visit.page.locator("svg").count() >= 4
+    assert not visit.page.locator(".widget").is_visible()
+    visit.page.close()
+
+
+def test_the_explorable_shows_what_is_chosen(folder: Path, browser: Any) -> None:
+    visit = Visit(browser, folder, "why.html?cell=rnn&beside=star")
+    page = visit.page
+    forms = page.locator(".pick")
+    assert forms.nth(0).locator("[name=cell]").input_value() == "rnn"
+    before = forms.nth(1).locator(".view").inner_html()
+    forms.nth(1).locator("[name=loss]").select_option("all")
+    assert forms.nth(1).locator(".view").inner_html() != before
+    forms.nth(0).locator("[name=cell]").select_option("gru")
+    assert "cell=gru" in page.url
+    visit.check()
+    page.close()
