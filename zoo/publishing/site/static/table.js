@@ -79,7 +79,6 @@
       apply();
     });
   }
-  form.hidden = false;
   form.addEventListener("input", () => apply());
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => { sort(""); apply(); }));

@@ -43,7 +43,6 @@
   }
 
   const state = new URLSearchParams(location.search);
-  document.getElementById("explore").hidden = false;
   document.querySelectorAll(".pick").forEach((form, i) => {
     const wanted = i ? state.get("beside") || "star" : state.get("cell") || "lstm";
     if ([...form.elements.cell.options].some((option) => option.value === wanted)) form.elements.cell.value = wanted;

@@ -297,7 +297,6 @@
   }
 
   const input = inputs[kind]();
-  find(".widget").hidden = false;
   control("run").addEventListener("click", () => { if (playing) stop(); else go(); });
   control("peer")?.addEventListener("change", () => { if (runs.length) go(); });
   control("view").addEventListener("change", () => { if (runs[0]?.trace) show(position); });
