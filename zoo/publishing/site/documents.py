@@ -50,7 +50,7 @@ def link(root: str) -> markup.LinkMap:
         card = re.fullmatch(r"cards/([^/]+)/README\.md", path)
         if card:
             return f"{root}models/{card[1]}.html"
-        if path.startswith("docs/") and path.endswith(".svg") and paths.path(path).exists():
+        if path.startswith("docs/") and path.endswith((".svg", ".png")) and paths.path(path).exists():
             return f"{root}docs/pictures/{Path(path).name}"
         return None
 

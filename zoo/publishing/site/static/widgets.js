@@ -115,8 +115,9 @@
     },
     story: () => ({
       read: (model) => {
-        find(".vocabulary").textContent = `The network knows ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
         const [story, question] = ["story", "question"].map((id) => zoo.split(document.getElementById(id).value));
+        const strange = [...new Set([...story, ...question])].filter((word) => !model.words.includes(word));
+        find(".vocabulary").textContent = `${strange.length ? `It does not know ${strange.join(", ")}. ` : ""}The network knows ${model.words.length - 2} words: ${model.words.slice(2).join(", ")}.`;
         if (!story.length || !question.length) throw new Error("Write a story and a question.");
         if (question.length >= model.steps) throw new Error("The question is too long.");
         const kept = story.slice(-(model.steps - question.length));
