@@ -63,29 +63,23 @@ def _equations_of(text: str) -> Iterator[str]:
 
 
 def prose(text: str) -> list[Markup]:
-    """Return the paragraphs of a text: equations at their beginning are left out, and others are typeset within the line."""
+    """Return the paragraphs of a text as HTML, without the equations at their beginning; words in backticks become code."""
     paragraphs = []
     for part in text.split("\n\n"):
-        words: list[str] = []
         rest = " ".join(part.split())
         for equation in equations(part):
-            before, found, after = rest.partition(equation)
-            if not found:
-                continue
-            rest = after
-            if "".join(words).strip(" ;,.") or before.strip(" ;,."):
-                words += [escape(before), mathml(equation, "inline")]
-        remaining = "".join([*words, escape(rest if words else rest.lstrip(" ;,."))])
-        if remaining.strip():
-            paragraphs.append(Markup(remaining))
+            if rest.startswith(equation):
+                rest = rest[len(equation) :].lstrip(" ;,.")
+        if rest.strip():
+            paragraphs.append(Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(rest))))
     return paragraphs
 
 
-def mathml(equation: str, display: str = "block") -> Markup:
-    """Return an equation in the notation of docstrings as MathML, labelled with its text. display: "block" or "inline"."""
+def mathml(equation: str) -> Markup:
+    """Return an equation in the notation of docstrings as MathML, labelled with its text."""
     row = "".join(_elements(list(_TOKEN.finditer(equation))))
     words = escape(equation, {'"': "&quot;"})
-    return Markup(f'<math display="{display}" aria-label="{words}"><mrow>{row}</mrow></math>')
+    return Markup(f'<math display="block" aria-label="{words}"><mrow>{row}</mrow></math>')
 
 
 def _elements(tokens: Sequence[re.Match[str]]) -> Iterator[str]:

@@ -43,7 +43,7 @@ class ModelFacts:
 
     @property
     def colour(self) -> str:
-        return colour(self.name)
+        return colour(self.entry.model.cell)
 
     @cached_property
     def measured(self) -> Evaluation | None:
