@@ -1,6 +1,7 @@
 """The site in headless Chromium: no error, no request elsewhere, filters, models whose logits are Python's, and accessibility.
 
-`make test-site` installs what these tests need and runs them; `make test` leaves them out.
+`make test-site` installs what these tests need and runs them; `make test` leaves them out. With RNNZOO_LIVE=all every model that
+runs in a page is compared, and with RNNZOO_SITE=DIR the site in DIR is brought up to date, and each of its pages opened.
 """
 
 import os
@@ -31,6 +32,8 @@ LIVE = (
     "gru-1x200-spooky", "gru-1x50-toxic-parts-diluted", "rin-1x100-babi-20", "rin-1x100-adding-200",
 )  # fmt: skip
 """A model of every kind, and of float32 and 8-bit weights."""
+if os.environ.get("RNNZOO_LIVE") == "all":
+    LIVE = tuple(name for name in registry.list_models(pretrained=True) if live.kind_of(registry.find(name)))
 PAGES = (
     "index.html?task=pmnist", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html",
@@ -221,7 +224,8 @@ def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
     least = page.evaluate(
         "Math.min(...Array.from({ length: 25 }, () => zoo.widget.runs[0].model.run(zoo.widget.input.read(zoo.widget.runs[0].model)).milliseconds))"
     )
-    assert least < MILLISECONDS
+    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1)
+    assert least < MILLISECONDS * (5 if busy else 1)
     page.fill("[data-do=step]", "100")
     assert page.text_content(".now").startswith("After step 101 of 784")
     visit.check()
