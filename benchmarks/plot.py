@@ -1,4 +1,4 @@
-"""Draw stacks.json and scaling.json as docs/stacks.svg and docs/scaling.svg: `python -m benchmarks.plot [FOLDER]`."""
+"""Draw stacks.json, scaling.json and linear.json as SVG pictures of the same names in docs/: `python -m benchmarks.plot [FOLDER]`."""
 
 import json
 import sys
@@ -82,6 +82,27 @@ def stacks(data: dict[str, Any]) -> Figure:
     return figure
 
 
+def linear(data: dict[str, Any]) -> Figure:
+    """Plot a training step of each stack against the number of steps, both axes logarithmic; grey: cost linear in it."""
+    figure, axis = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
+    rows = [row for row in data["rows"] if row["series"] == "length"]
+    for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), "os^Dv", strict=False):
+        line = sorted((row["steps"], row["seconds"]) for row in rows if row["contender"] == name)
+        axis.plot(*zip(*line, strict=True), marker=marker, linestyle="-" if "rnnzoo" in name else "--", label=name)
+    lengths = sorted({row["steps"] for row in rows})
+    last = min(row["seconds"] for row in rows if row["steps"] == lengths[-1])
+    ends = (lengths[0], lengths[-1])
+    axis.plot(ends, [0.7 * last * end / ends[1] for end in ends], color="0.6", linewidth=0.8, label="linear")
+    axis.set(xscale="log", yscale="log", xlabel="time steps T", ylabel="training step, s")
+    axis.set_xticks(lengths, [f"{steps:,}" for steps in lengths])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.grid(axis="y", color="0.9", linewidth=0.6)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    add_caption(figure, f"4 x 128, {rows[0]['batch']} sequences in a batch. {_machine(data)}")
+    return figure
+
+
 def _machine(data: dict[str, Any]) -> str:
     cpu, threads, version, date = (data["machine"][key] for key in ("cpu", "threads", "torch", "date"))
     return f"{cpu}, {threads} thread{'s' if threads > 1 else ''}, torch {version}, {date}."
@@ -92,7 +113,7 @@ def draw(folder: Path) -> list[Path]:
     written = []
     folder.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):
-        for figure in (stacks, scaling):
+        for figure in (stacks, scaling, linear):
             source = FOLDER / f"{figure.__name__}.json"
             if source.exists():
                 written.append(folder / f"{figure.__name__}.svg")

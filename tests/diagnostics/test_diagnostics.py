@@ -27,6 +27,7 @@ from zoo.diagnostics.noh import dependency, gates, noh
 from zoo.diagnostics.outputs import estimation, saturation
 from zoo.errors import RequestError, StorageError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
+from zoo.registry.schema.blocks import BlockSpec
 from zoo.training.loop import make_optimizer
 from zoo.utils import paths
 from zoo.utils.figures import add_caption, cell_colour
@@ -159,6 +160,28 @@ def test_the_eigenvalues_of_a_linear_recurrence_are_its_coefficients() -> None:
     assert result.norm.axis("matrix").ticks == ("1 diagonal",)
 
 
+def test_the_eigenvalues_of_a_gated_linear_recurrence_are_those_of_the_input_zero() -> None:
+    net = network("mingru candidate=linear", layers=1)
+    bias = net.layers[0].forward_direction.input.bias.detach()[:3]
+    result = eigenvalues(net)
+    np.testing.assert_allclose(result.modulus.values, [(1 - bias.sigmoid()).sort(descending=True).values])
+    assert result.norm.axis("matrix").ticks == ("1 diagonal at x = 0",)
+    assert eigenvalues(network("hgrn", layers=1)).modulus.values.shape == (1, 6)
+
+
+def test_what_blocks_change_is_not_passed_over() -> None:
+    config = subject.config_of("blocklru-2x4")
+    for analysis in (lattice, jacobian):
+        with pytest.raises(RequestError, match="inspect lru-2x4"):
+            analysis(config)
+    block = BlockSpec(norm="rms", convolution=4, gate="gelu")
+    griffin = config.model_copy(update={"architecture": config.architecture.model_copy(update={"block": block})})
+    net = build(griffin, device="cpu")
+    x = torch.randn(2, 6, 1)
+    for estimate in (estimation(net, x), jacobian_at(net, x), noh(net, x), saturation(net, x)):
+        assert estimate.lines
+
+
 def test_the_matrix_of_rin_is_with_its_identity() -> None:
     net = network("rin", layers=1)
     matrix = net.layers[0].forward_direction.cell.recurrent.weight.detach() + torch.eye(3, dtype=torch.float64)
@@ -179,8 +202,8 @@ def test_dependency_replaces_the_end_of_every_sequence() -> None:
     assert result.loss.at(end="last", share=0.0).values == result.loss.at(end="first", share=0.0).values
 
 
-NO_MATRIX = {  # with square blocks, or that is the same at every step
-    "deltanet", "eunn", "gated-deltanet", "gilr", "gla", "hgrn", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "mingru", "minlstm", "qrnn", "rg-lru", "sru", "urnn",
+NO_MATRIX = {  # with square blocks, and no diagonal that multiplies the state
+    "deltanet", "eunn", "gated-deltanet", "gla", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "urnn",
 }  # fmt: skip
 
 
@@ -190,7 +213,7 @@ def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
     name = f"{cell}-2x4"
     sample = subject.sample(name, subject.config_of(name), examples=3, steps=4)
     if what == "eigenvalues" and cell in NO_MATRIX:
-        with pytest.raises(RequestError, match="square blocks"):
+        with pytest.raises(RequestError, match="no eigenvalues of its own"):
             ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))
         return
     result = ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))

@@ -1,6 +1,7 @@
 """`rnnzoo init`: a zoo of one's own that works at once, and releases into it."""
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +91,23 @@ def test_init_overwrites_nothing(run: Run, tmp_path: Path) -> None:
 def test_a_new_zoo_needs_none_of_our_papers(new_zoo: Path) -> None:
     assert "star" not in (new_zoo / "registry.yaml").read_text().partition("studies:")[0]
     assert reader.read(new_zoo / "registry.yaml").papers["star"].year == 2019
+
+
+def test_a_card_has_the_mean_over_the_seeds_of_one_recipe(
+    small_zoo: Callable[..., Path], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = small_zoo({"epochs": 1})
+    monkeypatch.setattr(lattices, "RUNS", 2)
+    model, options = "rnn-1x8-mnist-rows", ("--device", "cpu")
+    values = []
+    for seed, more in ((0, ()), (1, ()), (2, ()), (3, ("--batch-size", "8")), (4, ())):
+        folder = str(tmp_path / f"seed-{seed}")
+        assert run("train", model, "--out", folder, "--seed", str(seed), *options, *more)[0] == 0
+        if seed < 4:  # the last one is not measured, and the one before has another recipe
+            values.append(json.loads(run("eval", folder, "--record", "--json", *options)[1])["value"])
+    assert run("release", str(tmp_path / "seed-1"))[0] == 0
+    card = (root / "cards" / model / "README.md").read_text()
+    mean, spread = 100 * statistics.mean(values[:3]), 100 * statistics.stdev(values[:3])
+    assert f"| measured, test, mean of 3 seeds | {mean:.2f} % ± {spread:.2f} |" in card
+    assert "the weights are those of seed 1" in card
+    assert "variation over seeds" not in card

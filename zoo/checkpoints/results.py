@@ -122,6 +122,8 @@ class Results(Spec):
     training: Training | None = None
     evaluations: Seq[Evaluation] = ()
     runtimes: Seq[RuntimeEvaluation] = ()
+    other_seeds: Seq[Evaluation] = ()
+    """The test metric of other runs of the same recipe, whose weights are not published, one for each seed."""
 
     def record(self, evaluation: Evaluation) -> "Results":
         """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""

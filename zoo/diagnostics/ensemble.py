@@ -52,16 +52,22 @@ class Ensemble:
         like = torch.empty(1, *self.x.shape[2:], device="meta")
         return tuple(
             self.x.new_zeros(len(self.x), *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
-            for s in node.direction.initial_state(like)
+            for s in node.direction.zero_states(like)
         )
 
 
 def layers_of(config: Config) -> list[Node]:
     """Return the layers of a config on the meta device, in eval mode.
 
-    Raises RequestError for a bidirectional network, and SizeError for too many parameters.
+    Raises RequestError for a bidirectional network and for one of blocks, and SizeError for too many parameters.
     """
     require_one_direction(config)
+    spec = config.architecture
+    if spec.block is not None:
+        raise RequestError(
+            f"{config.name} has blocks, of which this analysis sees nothing but the layers. To analyse such layers one on "
+            f"top of the other: rnnzoo inspect {spec.cell}-{spec.layers}x{spec.units}"
+        )
     network = meta_network(config).eval()
     refuse_large(network)
     return [Node(layer.forward_direction) for layer in network.layers]

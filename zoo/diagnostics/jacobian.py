@@ -61,7 +61,7 @@ def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, s
     with torch.no_grad():
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True):
             direction = layer.forward_direction
-            states = unroll(direction, inputs[: t + 1], direction.initial_state(inputs[0]))
+            states = unroll(direction, inputs[: t + 1], direction.zero_states(inputs[0]))
             node = Node(direction)
             layers.append(_singular_values(node, dict(node.named_parameters()), inputs[t], states[t]))
     setting = {"of": describe(network.config), "at": f"step {t + 1}", "mean over": f"{len(x)} sequences"}
@@ -101,7 +101,9 @@ def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
 def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Result:
     """Compute the spectra of every square block (a gate's) of every dense recurrent map; RIN's include its identity.
 
-    Maps that are not dense, or have no square blocks, are left out. Raises RequestError if no map is left.
+    Of a cell that is linear in its state, the map is diag(a) in c_t = a_t c_{t-1} + b_t; an a that depends on the input is
+    that of the input 0. Maps that are not dense, or have no square blocks, are left out. Raises RequestError if no map is
+    left, as of a cell whose state is a matrix for each head.
 
     modulus: (matrix, index), |lambda| in descending order. norm: (matrix,), the largest singular value.
     powers: (matrix, step), the mean of |h_t| / |h_0| over `starts` random h_0, where h_t = W^T h_{t-1}; in the long run its
@@ -119,9 +121,12 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
         for label, matrix in _square_blocks(direction, f"{depth}{side}")
     }
     if not matrices:
-        raise RequestError(
-            f"{network.config.name} has no recurrent map that is a matrix of square blocks, which this analysis needs."
+        why = (
+            "its state is multiplied by numbers that depend on the input"
+            if any(isinstance(layer.forward_direction.cell, LinearRecurrence | MatrixRecurrence) for layer in network.layers)
+            else "its recurrent maps are no matrices of square blocks"
         )
+        raise RequestError(f"{network.config.name} has no eigenvalues of its own: {why}.")
     width = max(map(len, matrices.values()))
     generator = torch.Generator().manual_seed(seed)
     modulus, powers = np.full((len(matrices), width), np.nan), np.empty((len(matrices), steps))
@@ -166,10 +171,11 @@ def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Ten
     """Yield a label and a matrix, float64, for every square block of every dense recurrent map, or for a diagonal one."""
     cell = direction.cell
     if isinstance(cell, LinearRecurrence):
-        weight = direction.input.weight
-        a, b, *_ = cell.coefficients(weight.new_zeros(1, 1, len(weight)))
-        if a.dim() < b.dim() and cell.axis == -1:  # the same at every step
-            yield f"{prefix} diagonal", _as_matrix(a.flatten().double().cpu(), cell.complex_state)
+        if cell.axis == -1:
+            weight = direction.input.weight
+            a, b, *_ = cell.coefficients(direction.input(weight.new_zeros(1, 1, weight.shape[1])))
+            where = "" if a.dim() < b.dim() else " at x = 0"  # else the same at every step
+            yield f"{prefix} diagonal{where}", _as_matrix(a.flatten().double().cpu(), cell.complex_state)
         return
     if isinstance(cell, MatrixRecurrence):  # its maps are of the input
         return

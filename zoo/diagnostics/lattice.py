@@ -184,7 +184,7 @@ def _add_taps(node: Node) -> dict[str, Tap]:
     called: list[nn.Module] = []  # counted in a step on the meta device
     counters = [module.register_forward_hook(lambda module, *_: called.append(module)) for module in plain.values()]
     x = torch.empty(1, node.direction.input.weight.shape[1], device="meta")
-    node(x, node.direction.initial_state(x))
+    node(x, node.direction.zero_states(x))
     for counter in counters:
         counter.remove()
     taps = {name: Tap() for name, module in plain.items() if called.count(module) == 1}

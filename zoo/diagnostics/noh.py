@@ -129,7 +129,7 @@ def _derivatives(
     """Yield the mean |v^T ds_t/ds_0| at every step t; None stands for `ends`, (batch,). inputs: (time, batch, ...)."""
     direction = layer.forward_direction
     index = memory_index(direction)
-    first = tuple(s.requires_grad_() for s in layer.initial_state(inputs[0]))
+    first = tuple(s.requires_grad_() for s in layer.forward_direction.zero_states(inputs[0]))
     with torch.enable_grad():
         memory = [state[index] for state in unroll(direction, inputs, first)]
     v = torch.ones(memory[0].shape[1:]) if probe == "ones" else _random_signs(memory[0].shape[1:])
@@ -158,7 +158,7 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
     shortest = x.shape[1] if lengths is None else int(lengths.min())
     steps = evenly_spread(shortest, points)
     rows = [
-        _gate_norms(Node(layer.forward_direction), inputs[:shortest], layer.initial_state(inputs[0]), set(steps))
+        _gate_norms(Node(layer.forward_direction), inputs[:shortest], layer.forward_direction.zero_states(inputs[0]), set(steps))
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
     ]
     names = tuple(rows[-1])

@@ -94,7 +94,7 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
     outputs = [h.cpu()[valid].flatten() for h in network.features(x, lengths)]
     shares, edges = histograms([h.float().numpy() for h in outputs], bins, (-1.0, 1.0))
     functions = [
-        _function_shares(layer.forward_direction, inputs, layer.initial_state(inputs[0]), valid)
+        _function_shares(layer.forward_direction, inputs, layer.forward_direction.zero_states(inputs[0]), valid)
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
     ]
     names = tuple(functions[-1])

@@ -81,14 +81,15 @@ class Direction(nn.Module):
     ) -> State:
         """Return zero states for a batch like `x`, in the precision of the weights, and the window of the convolution."""
         window = () if self.convolution is None else (self.convolution.initial_state(x.shape),)
-        return (*self._zero_states(x), *window)
+        return (*self.zero_states(x), *window)
 
     @property
     def states(self) -> tuple[str, ...]:
         """The names of the tensors in the state: the cell's, and `window`, the last inputs of the convolution."""
         return self.cell.states if self.convolution is None else (*self.cell.states, "window")
 
-    def _zero_states(self, x: LayerInput) -> State:
+    def zero_states(self, x: LayerInput) -> State:
+        """Return zeros for the cell's states, without the window of the convolution."""
         batch, _, *image = x.shape
         cell, weight = self.cell, self.input.weight
         zeros = (

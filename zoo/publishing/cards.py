@@ -4,6 +4,8 @@ The module does not use the Hub, and imports torch only to count a model that th
 """
 
 import textwrap
+from collections.abc import Sequence
+from statistics import mean, stdev
 from typing import Any
 
 import yaml
@@ -221,7 +223,23 @@ def _figures(entry: Entry, recorded: Results) -> str:
             for r in recorded.runtimes
             if (r.split, r.metric) == (e.split, e.metric)
         ]
+        if recorded.other_seeds and e == recorded.measured():
+            rows.append(_over_seeds(recorded.other_seeds, e))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
+
+
+def _over_seeds(others: Sequence[Evaluation], published: Evaluation) -> tuple[str, str, str]:
+    """Return the row of mean and standard deviation over the runs of all seeds."""
+    measure, runs = METRICS[published.metric], [published, *others]
+    values = [run.value for run in runs]
+    spread = f"{measure.scale * stdev(values):{measure.digits}}"
+    each = ", ".join(f"seed {run.seed}: {value_text(run)}" for run in runs)
+    return (
+        f"measured, {published.split}, mean of {len(runs)} seeds",
+        f"{measure.text(mean(values))} ± {spread}",
+        f"mean and standard deviation of {len(runs)} training runs by one recipe ({each}); the weights are those of seed "
+        f"{published.seed}",
+    )
 
 
 def runtime_text(evaluation: RuntimeEvaluation) -> str:
@@ -251,7 +269,9 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
     if training is None:
         return []
     ended = training.finished or training.diverged is not None
-    lines = [f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured."]
+    lines = []
+    if not recorded.other_seeds:
+        lines.append(f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured.")
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
     lines.append(f"Trained and measured on one dataset only: {dataset.title} (license: {dataset.license}).")

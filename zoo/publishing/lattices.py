@@ -21,11 +21,11 @@ RUNS, STEPS = 100, 28
 def write(entry: Entry, folder: Path) -> None:
     """Compute the lattice of an entry's architecture and write its numbers to `folder`.
 
-    Write nothing for a feed-forward or a bidirectional network, which has no lattice.
+    Write nothing for a feed-forward or a bidirectional network or one of blocks, which have no lattice.
     """
     from ..diagnostics.lattice import lattice
 
-    if entry.model.cell in FEEDFORWARD or entry.model.bidirectional:
+    if entry.model.cell in FEEDFORWARD or entry.model.bidirectional or entry.model.block:
         return
     result = lattice(entry.config, runs=RUNS, steps=min(STEPS, entry.task.steps))
     files.atomic_write(folder / FILE, (json.dumps(result.to_json(), separators=(",", ":")) + "\n").encode())

@@ -28,7 +28,8 @@ def release(folder: Path) -> str:
     The function adds golden outputs and a card to cards/NAME, and writes the digests of the files (the pin) and the counts
     of parameters and multiply-adds to cards/lock.json. Afterwards `verify` and `push` accept the model. If the model was
     pinned already, the new pin replaces the old one, and the next push adds its commit on top of the pinned one. Without
-    matplotlib the card has no picture.
+    matplotlib the card has no picture. If `folder` is one of several seed-N side by side, as `rnnzoo train --seeds` makes
+    them, the card reports the figures of all that have one.
 
     Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME, or if `folder` has
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
@@ -42,7 +43,7 @@ def release(folder: Path) -> str:
             raise CheckpointError(
                 f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. rnnzoo train writes this file."
             )
-        recorded = _results(folder)
+        recorded = _with_other_seeds(folder, _results(folder))
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
         if find_spec("matplotlib") is not None:
             lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
@@ -175,6 +176,22 @@ def _results(folder: Path) -> results.Results:
             "in this folder, continue the run with rnnzoo train."
         )
     return recorded
+
+
+def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
+    """Return the results with the test figures of the finished runs of other seeds that lie beside a run."""
+
+    def settings(training: results.Training) -> dict[str, Any]:
+        return {**training.recipe.settings, "seed": None, "model": training.model}
+
+    assert recorded.training is not None
+    figures = []
+    for other in sorted(folder.resolve().parent.glob("seed-*")) if folder.resolve().name.startswith("seed-") else ():
+        run, _ = results.read_current(other)
+        training, figure = run.training, run.measured()
+        if training and figure and training.finished and settings(training) == settings(recorded.training):
+            figures += [figure] if training.recipe.seed != recorded.training.recipe.seed else []
+    return recorded.model_copy(update={"other_seeds": tuple(figures)})
 
 
 def _entry(folder: Path) -> Entry:

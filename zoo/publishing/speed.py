@@ -17,6 +17,9 @@ PLOTS = {
 """What the plots in docs/ show, by the program that measured the numbers. `python -m benchmarks.plot` draws them."""
 
 
+LINEAR_PLOT = "Seconds of a training step against the number of time steps; the grey line is linear cost"
+
+
 def section(root: str) -> str | None:
     """Return the generated part of docs/speed.md, or None if benchmarks/stacks.json is missing.
 
@@ -29,6 +32,9 @@ def section(root: str) -> str | None:
     for program, alternative_text in PLOTS.items():
         if (data := measurements(program)) is not None:
             parts += [f"![{alternative_text}]({root}docs/{program}.svg)", provenance(program, data)]
+    if (linear := measurements("linear")) is not None:
+        parts += ["## Linear recurrences on a CPU", linear_tables(linear)]
+        parts += [f"![{LINEAR_PLOT}]({root}docs/linear.svg)", provenance("linear", linear)]
     if (streams := measurements("streams")) is not None:
         parts += ["## Steps of a stream on a CPU", stream_table(streams), provenance("streams", streams)]
     if (exported := measurements("export_steps")) is not None:
@@ -50,6 +56,27 @@ def stack_tables(data: dict[str, Any]) -> str:
         header, table = speed_rows(rows)
         parts += [markdown((f"{size[0]} x {size[1]}", *header), table), _ratios_to_products(rows)]
     return "\n\n".join(filter(None, parts))
+
+
+def linear_tables(data: dict[str, Any]) -> str:
+    """Return the tables of benchmarks/linear.json: one training step, and its cost as sequences grow."""
+    task = [row for row in data["rows"] if row["series"] == "task"]
+    seconds = {row["contender"]: row["seconds"] for row in task}
+    ours = [name for name in seconds if name.startswith("rnnzoo")]
+    header = ("4 x 128", "training step", *(f"beside {name}" for name in ours))
+    rows = [(n, f"{significant(s)} s", *(f"{s / seconds[name]:.1f}" for name in ours)) for n, s in seconds.items()]
+    by_length = {(row["contender"], row["steps"]): row["seconds"] for row in data["rows"] if row["series"] == "length"}
+    lengths = sorted({steps for _, steps in by_length})
+    costs = [
+        (n, *(f"{significant(by_length[n, t])} s" if (n, t) in by_length else "-" for t in lengths)) for n in seconds
+    ]
+    few = next(row["batch"] for row in data["rows"] if row["series"] == "length")
+    return "\n\n".join((
+        f"Sequences of {task[0]['steps']} steps of one feature, {task[0]['batch']} in a batch:",
+        markdown(header, rows),
+        f"The same with {few} in a batch, by the number of steps:",
+        markdown(("4 x 128", *(f"{t:,} steps" for t in lengths)), costs),
+    ))
 
 
 def stream_table(data: dict[str, Any]) -> str:

@@ -1,0 +1,129 @@
+"""Benchmark stacks that are linear in their state, 4 x 128, beside torch.nn.GRU and torch's own ways to scan in parallel.
+
+`python -m benchmarks.linear [--rounds N] [--out FILE]` measures a training step without its optimizer on sequences of one
+feature: of 784 steps in batches of 100, and of 196 to 16,384 steps in batches of 4. The contenders take turns in one run:
+- rnnzoo's minGRU and LRU by the compiled scans;
+- torch.nn.GRU;
+- a minGRU in log space, as its paper computes it (Feng et al. 2024, appendix B): a cumulative sum and a logcumsumexp;
+- a minGRU by torch's associative_scan, which is not public in torch 2.13.
+
+A time is the least processor time over the rounds, of one thread, so that other load on the machine counts as little as
+it can. `python -m benchmarks.plot` draws the result, `python -m zoo.publishing.generated` writes it into docs/speed.md.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.associative_scan import associative_scan
+from torch.nn import functional as F
+
+from cli.output import say
+from zoo.diagnostics.benchmark import TRAINING, Contender, Workload, machine, stack
+from zoo.diagnostics.benchmark.passes import network_passes
+
+from .stacks import FOLDER, arguments, write_rows
+
+LAYERS, UNITS = 4, 128
+TASK = {"steps": 784, "batch": 100}
+LENGTHS = (196, 784, 3136, 16384)
+SHORT = 4
+"""Sequences of a batch where the number of steps varies."""
+FEW_STEPS = 3136
+"""Steps up to which torch's scans are measured in that series: longer ones take minutes, and gigabytes of memory."""
+
+
+def in_log_space(gate: Tensor, candidate: Tensor) -> Tensor:
+    """Return all states of a minGRU from its pre-activations, (batch, time, units), and a state of zero before them."""
+    log_candidate = torch.where(candidate >= 0, (F.relu(candidate) + 0.5).log(), F.logsigmoid(candidate))
+    log_kept = F.logsigmoid(-gate).cumsum(1)
+    return (log_kept + (F.logsigmoid(gate) + log_candidate - log_kept).logcumsumexp(1)).exp()
+
+
+def by_associative_scan(gate: Tensor, candidate: Tensor) -> Tensor:
+    """Return the same, by composing the maps h -> a h + b of neighbouring steps; the candidate may be negative."""
+    z = torch.sigmoid(gate)
+
+    def compose(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return first[0] * second[0], first[1] * second[0] + second[1]
+
+    states: Tensor = associative_scan(compose, (1 - z, z * candidate), dim=1, combine_mode="generic")[1]
+    return states
+
+
+class MinGRUs(nn.Module):
+    """A stack of minGRU layers in torch with a head on the last output."""
+
+    def __init__(self, scan: Callable[[Tensor, Tensor], Tensor]):
+        super().__init__()
+        self.scan = scan
+        self.maps = nn.ModuleList(nn.Linear(UNITS if i else 1, 2 * UNITS) for i in range(LAYERS))
+        self.head = nn.Linear(UNITS, 10)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, time, 1)
+    ) -> Tensor:
+        for linear in self.maps:
+            x = self.scan(*linear(x).chunk(2, -1))
+        return self.head(x[:, -1])
+
+
+def training_step(network: nn.Module, steps: int, batch: int) -> Callable[[], object]:
+    """Return a function that takes a training step without its optimizer."""
+    x = torch.rand(batch, steps, 1)
+
+    def run() -> None:
+        network.zero_grad()
+        network(x).logsumexp(-1).mean().backward()
+
+    return run
+
+
+def contenders(steps: int, batch: int, with_torch_scans: bool) -> dict[str, Callable[[], object]]:
+    """Return the training step of each contender."""
+    work = Workload(steps, batch, 1)
+    libraries = {
+        "rnnzoo mingru": ("rnnzoo", "mingru"), "rnnzoo lru": ("rnnzoo", "lru"), "torch.nn.GRU": ("torch", "gru"),
+    }  # fmt: skip
+    functions: dict[str, Callable[[], object]] = {
+        name: network_passes(Contender(library, stack(cell, LAYERS, UNITS, steps)), work)[TRAINING]
+        for name, (library, cell) in libraries.items()
+    }
+    if with_torch_scans:
+        functions["minGRU in log space"] = training_step(MinGRUs(in_log_space), steps, batch)
+        functions["minGRU by associative_scan"] = training_step(MinGRUs(by_associative_scan), steps, batch)
+    return functions
+
+
+def least(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the least processor seconds of each function over the rounds."""
+    seconds = dict.fromkeys(functions, float("inf"))
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.process_time()
+            function()
+            seconds[name] = min(seconds[name], time.process_time() - start)
+    return seconds
+
+
+def main() -> None:
+    """Run the program."""
+    options = arguments(__doc__, 3, FOLDER / "linear.json")
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    rows = []
+    series = [("task", TASK), *(("length", {"steps": steps, "batch": SHORT}) for steps in LENGTHS)]
+    for name, size in series:
+        functions = contenders(**size, with_torch_scans=name == "task" or size["steps"] <= FEW_STEPS)
+        for contender, seconds in least(functions, options.rounds).items():
+            say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
+            rows.append({"series": name, "contender": contender, **size, "seconds": seconds})
+    setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
+    write_rows(Path(options.out), setting, options.rounds, "rows", rows)
+
+
+if __name__ == "__main__":
+    main()
