@@ -45,6 +45,7 @@ generated: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks.stacks
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.linear
 	$(BIN)/python -m benchmarks.streams --threads 1
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m zoo.publishing.generated

@@ -13,7 +13,6 @@ it can. `python -m benchmarks.plot` draws the result, `python -m zoo.publishing.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +121,7 @@ def main() -> None:
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
             rows.append({"series": name, "contender": contender, **size, "seconds": seconds})
     setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
-    write_rows(Path(options.out), setting, options.rounds, "rows", rows)
+    write_rows(options.out, setting, options.rounds, "rows", rows, "least")
 
 
 if __name__ == "__main__":

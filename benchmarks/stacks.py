@@ -50,9 +50,17 @@ def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
     write_rows(path, setting, rounds, "contenders", [measurement.to_json() for measurement in measurements])
 
 
-def write_rows(path: Path, setting: dict[str, Any], rounds: int, name: str, rows: Sequence[dict[str, Any]]) -> None:
+def write_rows(
+    path: Path,
+    setting: dict[str, Any],
+    rounds: int,
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    statistic: str = "median",
+) -> None:
     """Write the machine and the list `name` as JSON, one line a row, so that differences are readable."""
-    head = json.dumps({"machine": setting, "rounds": rounds}, indent=1).removesuffix("\n}")
+    other = {} if statistic == "median" else {"statistic": statistic}
+    head = json.dumps({"machine": setting, "rounds": rounds, **other}, indent=1).removesuffix("\n}")
     lines = ",\n".join(map(json.dumps, rows))
     files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())
     say(f"Wrote {path}")

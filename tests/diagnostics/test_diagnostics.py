@@ -177,7 +177,7 @@ def test_what_blocks_change_is_not_passed_over() -> None:
     block = BlockSpec(norm="rms", convolution=4, gate="gelu")
     griffin = config.model_copy(update={"architecture": config.architecture.model_copy(update={"block": block})})
     net = build(griffin, device="cpu")
-    x = torch.randn(2, 6, 1)
+    x = torch.randn(2, 6, 4)
     for estimate in (estimation(net, x), jacobian_at(net, x), noh(net, x), saturation(net, x)):
         assert estimate.lines
 

@@ -56,8 +56,24 @@ def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [{"layers": a, "units": b, "steps": 784, "batch": 100} for a, b in stacks.SIZES]
     (tmp_path / "stacks.json").write_text(json.dumps({**head, "contenders": rows(sizes)}))
     (tmp_path / "scaling.json").write_text(json.dumps({**head, "contenders": rows(scaling.points())}))
+    linear = [
+        {"series": name, "contender": contender, "steps": steps, "batch": 4, "seconds": 0.01 * steps}
+        for name, steps in (("task", 784), ("length", 196), ("length", 784)) for contender in ("rnnzoo mingru", "peer")
+    ]  # fmt: skip
+    (tmp_path / "linear.json").write_text(json.dumps({**head, "rows": linear}))
     written = plot.draw(tmp_path / "docs")
-    assert [path.name for path in written] == ["stacks.svg", "scaling.svg"]
+    assert [path.name for path in written] == ["stacks.svg", "scaling.svg", "linear.svg"]
     assert all("<svg" in path.read_text() for path in written)
     first = [path.read_bytes() for path in written]
     assert [path.read_bytes() for path in plot.draw(tmp_path / "docs")] == first
+
+
+def test_linear_recurrences_are_compared_with_each_of_ours() -> None:
+    def row(series: str, contender: str, steps: int, seconds: float) -> dict[str, object]:
+        return {"series": series, "contender": contender, "steps": steps, "batch": 4, "seconds": seconds}
+
+    rows = [row("task", "rnnzoo lru", 8, 0.5), row("task", "peer", 8, 2.0), row("length", "rnnzoo lru", 16, 1.0)]
+    text = speed.linear_tables({"rows": [*rows, row("length", "peer", 4, 0.25), row("length", "rnnzoo lru", 4, 0.125)]})
+    assert "| peer | 2.00 s | 4.0 |" in text
+    assert "| peer | 0.250 s | - |" in text
+    assert "| rnnzoo lru | 0.125 s | 1.00 s |" in text

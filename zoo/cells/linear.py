@@ -194,4 +194,5 @@ class RGLRU(LinearRecurrence):
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         r, i, x = self.split(x)
         log_a = self.decay(torch.sigmoid(r).to(self.decay.weight.dtype))  # float32, where r is not
-        return log_a.exp(), torch.sqrt(-torch.expm1(2 * log_a)) * torch.sigmoid(i) * x
+        weight = torch.sqrt((-torch.expm1(2 * log_a)).clamp_min(1e-12))  # the slope of a square root at 0 is infinite
+        return log_a.exp(), weight * torch.sigmoid(i) * x

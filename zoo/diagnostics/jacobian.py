@@ -123,7 +123,10 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
     if not matrices:
         why = (
             "its state is multiplied by numbers that depend on the input"
-            if any(isinstance(layer.forward_direction.cell, LinearRecurrence | MatrixRecurrence) for layer in network.layers)
+            if any(
+                isinstance(layer.forward_direction.cell, LinearRecurrence | MatrixRecurrence)
+                for layer in network.layers
+            )
             else "its recurrent maps are no matrices of square blocks"
         )
         raise RequestError(f"{network.config.name} has no eigenvalues of its own: {why}.")

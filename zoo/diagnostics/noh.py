@@ -158,7 +158,9 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
     shortest = x.shape[1] if lengths is None else int(lengths.min())
     steps = evenly_spread(shortest, points)
     rows = [
-        _gate_norms(Node(layer.forward_direction), inputs[:shortest], layer.forward_direction.zero_states(inputs[0]), set(steps))
+        _gate_norms(
+            Node(layer.forward_direction), inputs[:shortest], layer.forward_direction.zero_states(inputs[0]), set(steps)
+        )
         for layer, inputs in zip(network.layers, layer_inputs(network, x, lengths), strict=True)
     ]
     names = tuple(rows[-1])

@@ -290,6 +290,21 @@ def grows(results: Results, part: str, up: bool) -> Verdict:
     return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
 
+def never_grows(results: Results, *parts: str) -> Verdict:
+    """Is every eigenvalue smaller than 1, and does no product make a random vector longer than the one before?"""
+    radii = {part: float(results[part].modulus.values.max()) for part in parts}
+    powers = [results[part].powers.values for part in parts]
+    shrinks = all((np.diff(p, axis=1) <= 0).all() for p in powers)
+    return f"spectral radius: {_text(radii, '.5g')}", max(radii.values()) < 1 and shrinks
+
+
+def outlives(results: Results, near: str, far: str) -> Verdict:
+    """After the last step, is over ten times more left of a random vector in `near` than in `far`?"""
+    left = {part: float(results[part].powers.values[0, -1]) for part in (near, far)}
+    steps = results[near].powers.values.shape[1]
+    return f"left after {steps} steps: {_text(left)}", left[near] > 10 * left[far]
+
+
 def bounded(results: Results) -> Verdict:
     """Return whether every product with the matrix of norm 0.9 shrinks a vector by that factor or more.
 

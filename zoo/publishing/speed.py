@@ -71,12 +71,16 @@ def linear_tables(data: dict[str, Any]) -> str:
         (n, *(f"{significant(by_length[n, t])} s" if (n, t) in by_length else "-" for t in lengths)) for n in seconds
     ]
     few = next(row["batch"] for row in data["rows"] if row["series"] == "length")
-    return "\n\n".join((
-        f"Sequences of {task[0]['steps']} steps of one feature, {task[0]['batch']} in a batch:",
-        markdown(header, rows),
-        f"The same with {few} in a batch, by the number of steps:",
-        markdown(("4 x 128", *(f"{t:,} steps" for t in lengths)), costs),
-    ))
+    return "\n\n".join(
+        (
+            "A training step without its optimizer, in processor time of one thread, measured beside other work on the machine. "
+            "The minGRUs of torch are written in `benchmarks/linear.py`. "
+            f"Sequences of {task[0]['steps']} steps of one feature, {task[0]['batch']} in a batch:",
+            markdown(header, rows),
+            f"The same with {few} in a batch, by the number of steps:",
+            markdown(("4 x 128", *(f"{t:,} steps" for t in lengths)), costs),
+        )
+    )
 
 
 def stream_table(data: dict[str, Any]) -> str:

@@ -34,6 +34,10 @@ Study = Callable[[Path | None], Parts]
 """A function that computes a study. Its argument is the folder with the runs of models without published weights."""
 CELLS = ("rnn", "lstm", "gru")
 """The cells that Chen 2022 compares."""
+BESIDE_LRU = ("rnn", "lstm", "gru", "mingru", "rg-lru", "lru")
+SMNIST = ("lstm-4x128", "gru-4x128", "mingru-4x128", "blockrg-lru-2x64", "blocklru-1x196")
+LONG_MEMORY = {"min_radius": 0.995, "max_radius": 0.99995}
+"""Of the networks of LRU that read MNIST pixel by pixel."""
 RUNS = 10_000
 """Number of random networks in a lattice."""
 DIGITS = 16
@@ -141,6 +145,16 @@ def _eigenvalues(folder: Path | None) -> Parts:
     yield "trained", "eigenvalues", _analyse(name, "eigenvalues", folder)
 
 
+def _linear_eigenvalues(folder: Path | None) -> Parts:
+    """Yield spectra, at the start and trained, and what they do to an error over the 784 steps of pixel-by-pixel MNIST."""
+    for cell, options in (("mingru", {}), ("rg-lru", {}), ("lru", {}), ("lru", LONG_MEMORY)):
+        config = _with(subject.config_of(f"{cell}-1x128"), options=options)
+        title = f"{cell}, ring near 1" if options else cell
+        yield title, "eigenvalues", ANALYSES["eigenvalues"].function(build(config, device="cpu"), steps=784)
+    for name in SMNIST[2:]:
+        yield f"{name}, trained", "eigenvalues", _analyse(f"{name}-smnist", "eigenvalues", folder, steps=784)
+
+
 def _with(config: Config, **changes: Any) -> Config:
     """Return a config with changes to its architecture."""
     return config.model_copy(update={"architecture": config.architecture.model_copy(update=changes)})
@@ -170,6 +184,13 @@ STUDIES: dict[str, Study] = {
     "chen-feedforward": _chen_feedforward,
     # Pascanu et al. 2013, section 2.1
     "pascanu-eigenvalues": _eigenvalues,
+    # Orvieto et al. 2023, sections 3.3 and 3.4, with gated linear cells and nonlinear ones beside the LRU
+    "lru-eigenvalues": _linear_eigenvalues,
+    "lru-lattice": _each("lattice", BESIDE_LRU, "{}-8x32", runs=200, steps=100),
+    "lru-aee": lambda folder: chain.from_iterable(study(folder) for study in (
+        _each("aee", ("rnn-1x128",), "{}-smnist", "{}, untrained", examples=32, untrained=True),
+        _each("aee", SMNIST, "{}-smnist", "{}-smnist", examples=32),
+    )),
 }  # fmt: skip
 
 

@@ -71,18 +71,22 @@ struct GILR {  // tape: g, i
     }
 };
 
+constexpr float LEAST_REST = 1e-12f;  // of 1 - a^2: the slope of its root at 0 is infinite
+
 struct RGLRU {  // a = e^(r v), v the vector, whose gradient is block 3; tape: r, i, x, a, sqrt(1 - a^2)
     static constexpr int states = 1, tape = 5;
     static constexpr bool tape_per_phase = false;
     static void forward(int, const Point& p) {
         const vec r = sigmoid(p.a(0)), i = sigmoid(p.a(1)), x = p.a(2), log_a = r * p.number();
-        const vec a = exponential(log_a), s = root(-tanh(log_a) * (1.0f + a * a));  // without cancellation where a is near 1
+        const vec a = exponential(log_a), rest = -tanh(log_a) * (1.0f + a * a);  // 1 - a^2 without cancellation
+        const vec s = root(rest < LEAST_REST ? LEAST_REST - vec{} : rest);
         p.keep(0, r), p.keep(1, i), p.keep(2, x), p.keep(3, a), p.keep(4, s);
         p.now() = a * p.old() + s * i * x;
     }
     static void backward(int, const Point& p) {
         const vec r = p.kept(0), i = p.kept(1), x = p.kept(2), a = p.kept(3), s = p.kept(4), g = p.g();
-        const vec by_log_a = g * (a * p.old() - a * a / s * i * x);
+        const vec slope = s * s <= LEAST_REST * 1.001f ? vec{} : a * a / s;
+        const vec by_log_a = g * (a * p.old() - slope * i * x);
         p.a(0) = by_log_a * p.number() * r * (1.0f - r);
         p.a(1) = g * s * x * i * (1.0f - i);
         p.a(2) = g * s * i;
