@@ -107,3 +107,14 @@ def test_products_of_bfloat16_keep_a_state_of_float32() -> None:
     assert state[0][1].dtype == torch.float32
     exact, _ = net.encode(x)
     assert (outputs.float() - exact).square().mean() < 1e-3 * exact.square().mean()
+
+
+@pytest.mark.parametrize("backend", ["fused", "plain"])
+def test_the_gradient_of_a_closed_rg_lru_is_finite(backend: str) -> None:
+    net = small("rg-lru", layers=1)
+    net.backend = backend
+    with torch.no_grad():
+        net.layers[0].forward_direction.input.bias[: net.config.architecture.units] = -1e3  # a is 1, and its root is 0
+    x = torch.ones(2, 5, 2, requires_grad=True)
+    score([net.encode(x)[0]]).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in [x, *net.layers.parameters()])

@@ -202,10 +202,11 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "lru", "lattice", "Depth and length: mean gradient magnitude of 8 layers and 100 steps", "lru-lattice",
-        "8 layers of 32 units, untrained, with the starts that the registry gives each cell and random input. No cell has residual "
-        "connections here. The gradient of a linear cell falls off along time by the powers of the figure above, and "
-        "from layer to layer by the size of b's slope, as a feed-forward network's does; a block's residual sum is "
-        "there for the layers, the eigenvalues for the steps.", "maps", (), arrays=("mean",),
+        "8 layers of 32 units, untrained, with each cell's usual start, random input, and no residual connections. Being linear "
+        "is not enough: a minGRU starts with a = 0.5 and forgets fastest of all. With a near 1, as the LRU and the RG-LRU "
+        "start, the error of the last output reaches the first step. The RG-LRU pays with depth: each layer lets only "
+        "sqrt(1 - a^2) of the present input in, so that the last steps hardly reach the lower layers, which a block's "
+        "residual sum makes up for.", "maps", (), arrays=("mean",),
     ),
     Figure(
         "lru", "aee", "Average estimation error of trained networks on pixel-by-pixel MNIST", "lru-aee",
@@ -213,13 +214,14 @@ FIGURES: tuple[Figure, ...] = (
         "its variance falls from the first step to the last, the network has gathered what it reads all along; where it falls "
         "in the last steps only, what it read before is no longer in the state. The plain RNN was trained, but its weights are "
         "not published, so it is shown at its start.", "curves", (),
-        parts=("rnn-1x128, untrained", "lstm-4x128-smnist", "gru-4x128-smnist", "mingru-4x128-smnist"), arrays=("variance",),
+        parts=("rnn-1x128, untrained", "lstm-4x128-smnist", "gru-4x128-smnist", "mingru-4x128-smnist", "blocklru-1x196-smnist"),
+        arrays=("variance",),
     ),
     Figure(
-        "lru", "aee-blocks", "The same of networks of blocks", "lru-aee",
-        "Their layers' outputs are not bounded by a tanh or by a mean, so that the scale is another one. The LRU puts out no "
-        "state but a read-out of it at every step.", "curves", (),
-        parts=("blockrg-lru-2x64-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
+        "lru", "aee-griffin", "The same of the RG-LRU in Griffin's blocks", "lru-aee",
+        "Nothing bounds this layer's output, so the scale is another one. The first layer follows the strokes of the digit, "
+        "one peak for each row of the image; the second one changes little.", "curves", (),
+        parts=("blockrg-lru-2x64-smnist",), arrays=("variance",),
     ),
 )  # fmt: skip
 
