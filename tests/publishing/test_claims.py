@@ -83,6 +83,10 @@ def late(early: float, late: float) -> dict[str, Result]:
     return {"rin-1x100-mnist-rows": part(variance=array(moves, against=("previous",)))}
 
 
+def spectrum(radius: float, ratio: float) -> Result:
+    return part(powers=array([ratio ** np.arange(20)]), modulus=array([radius, 0.5]))
+
+
 def powers(growth: float, norm: float = 0.9) -> Result:
     return part(powers=array([growth ** np.arange(1, 21)]), norm=array([norm]), modulus=array([growth]))
 
@@ -156,6 +160,11 @@ CASES = {
     "quick": (claims.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
     "stable": (claims.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
     "grows": (checked(claims.grows, "p", True), {"p": powers(1.1)}, {"p": powers(0.9)}),
+    "never_grows": (checked(claims.never_grows, "p"), {"p": spectrum(0.9, 0.9)}, {"p": spectrum(1.01, 0.9)}),
+    "outlives": (
+        checked(claims.outlives, "near", "far"),
+        {"near": spectrum(0.999, 0.999), "far": spectrum(0.8, 0.8)}, {"near": spectrum(0.9, 0.9), "far": spectrum(0.85, 0.85)},
+    ),
     "bounded": (
         claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
     ),
@@ -169,6 +178,10 @@ def test_a_claim_is_told_from_its_opposite(name: str) -> None:
         text, same = check(results)
         assert same == expected
         assert text
+
+
+def test_a_length_that_grows_once_has_grown() -> None:
+    assert claims.never_grows({"p": spectrum(0.9, 1.02)}, "p")[1] is False
 
 
 def test_a_bound_holds_from_the_first_product_on() -> None:

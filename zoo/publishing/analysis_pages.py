@@ -201,7 +201,7 @@ FIGURES: tuple[Figure, ...] = (
         arrays=("powers",),
     ),
     Figure(
-        "lru", "lattice", "Depth and length: mean gradient magnitude of 8 layers and 100 steps", "lru-lattice",
+        "lru", "lattice", "Depth and length: mean gradient magnitude of 8 layers and 50 steps", "lru-lattice",
         "8 layers of 32 units, untrained, with each cell's usual start, random input, and no residual connections. Being linear "
         "is not enough: a minGRU starts with a = 0.5 and forgets fastest of all. With a near 1, as the LRU and the RG-LRU "
         "start, the error of the last output reaches the first step. The RG-LRU pays with depth: each layer lets only "

@@ -186,7 +186,7 @@ STUDIES: dict[str, Study] = {
     "pascanu-eigenvalues": _eigenvalues,
     # Orvieto et al. 2023, sections 3.3 and 3.4, with gated linear cells and nonlinear ones beside the LRU
     "lru-eigenvalues": _linear_eigenvalues,
-    "lru-lattice": _each("lattice", BESIDE_LRU, "{}-8x32", runs=200, steps=100),
+    "lru-lattice": _each("lattice", BESIDE_LRU, "{}-8x32", runs=200, steps=50),
     "lru-aee": lambda folder: chain.from_iterable(study(folder) for study in (
         _each("aee", ("rnn-1x128",), "{}-smnist", "{}, untrained", examples=32, untrained=True),
         _each("aee", SMNIST, "{}-smnist", "{}-smnist", examples=32),
