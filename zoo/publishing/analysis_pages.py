@@ -214,8 +214,13 @@ FIGURES: tuple[Figure, ...] = (
         "its variance falls from the first step to the last, the network has gathered what it reads all along; where it falls "
         "in the last steps only, what it read before is no longer in the state. The plain RNN was trained, but its weights are "
         "not published, so it is shown at its start.", "curves", (),
-        parts=("rnn-1x128, untrained", "lstm-4x128-smnist", "gru-4x128-smnist", "mingru-4x128-smnist", "blocklru-1x196-smnist"),
-        arrays=("variance",),
+        parts=("rnn-1x128, untrained", "lstm-4x128-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
+    ),
+    Figure(
+        "lru", "aee-gru", "The same of a GRU and of a minGRU", "lru-aee",
+        "The minGRU's states are not bounded by a tanh. Of both, the top layer comes to its last state slowly, from about step "
+        "300 on, and the lower layers follow the rows of the image.", "curves", (),
+        parts=("gru-4x128-smnist", "mingru-4x128-smnist"), arrays=("variance",),
     ),
     Figure(
         "lru", "aee-griffin", "The same of the RG-LRU in Griffin's blocks", "lru-aee",
