@@ -164,7 +164,7 @@ def test_a_griffin_block_is_its_equations():
     padded = F.pad(read, (0, 0, 3, 0))
     taps = direction.convolution.weight
     convolved = direction.convolution.bias + sum(taps[j] * padded[:, 3 - j : 3 - j + STEPS] for j in range(4))
-    h = torch.stack(direction.scan(convolved.transpose(0, 1), direction._zero_states(x[:, 0]))[0], 1)
+    h = torch.stack(direction.scan(convolved.transpose(0, 1), direction.zero_states(x[:, 0]))[0], 1)
     y = residual + linear(block.output, h * F.gelu(linear(block.gate, read)))
     u = rms(block.feed_forward_norm, y)
     z = y + linear(block.down, F.gelu(linear(block.up, u)) * linear(block.up_gate, u))
