@@ -29,6 +29,7 @@ VERBS = {
     "whoami": "hub:whoami",
     "eval": "work:evaluate",
     "predict": "work:predict",
+    "generate": "generating:generate",
     "train": "work:train",
     "compare": "catalogue:compare",
     "export": "exporting:export",

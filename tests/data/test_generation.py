@@ -1,0 +1,110 @@
+"""Music from a network: drawn from its own probabilities, the same for the same seed, written as MIDI and as a picture."""
+
+import io
+import json
+
+import pytest
+import torch
+
+from zoo import build, generate, load, registry
+from zoo.data.generation import chords
+from zoo.data.midi import midi
+from zoo.errors import RequestError
+
+NAME = "star-2x96-jsb"
+PROMPT = "C3 G3 E4 C5 | C3 G3 E4 C5"
+
+
+@pytest.fixture(scope="module")
+def network():
+    return load(NAME, device="cpu")
+
+
+def test_the_fast_step_and_the_plain_one_play_the_same(network):
+    fast = generate(network, prompt=PROMPT, length=40, seed=3)
+    network.backend = "plain"
+    try:
+        assert torch.equal(generate(network, prompt=PROMPT, length=40, seed=3), fast)
+    finally:
+        network.backend = "auto"
+    assert torch.equal(generate(NAME, prompt=PROMPT, length=40, seed=3), fast)
+    assert not torch.equal(generate(network, prompt=PROMPT, length=40, seed=4), fast)
+    assert fast.shape == (42, 88)
+    assert torch.equal(fast[:2], chords(PROMPT, network.classes))
+
+
+def test_without_chance_the_likelier_keys_sound(network):
+    roll = generate(network, prompt=PROMPT, length=5, temperature=0)
+    with torch.no_grad():
+        logits = network(roll[None, :-1])[0]
+    assert torch.equal(roll[2:], (logits[1:] > 0).float())
+    one = generate(network, prompt=PROMPT, length=8, top_k=1, temperature=2.0)
+    assert one[2:].sum(1).max() == 1
+
+
+def test_keys_sound_as_often_as_the_network_says(network):
+    drawn = torch.stack([generate(network, prompt=PROMPT, length=1, seed=seed)[-1] for seed in range(400)])
+    with torch.no_grad():
+        p = network(chords(PROMPT, network.classes)[None])[0, -1].sigmoid()
+    assert (drawn.mean(0) - p).abs().max() < 5 * (p * (1 - p) / 400).sqrt().max()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"prompt": "C3 H4"}, "No key is called 'H4'; keys are called A0"), ({"length": 0}, "length and top_k"),
+    ({"top_k": 0}, "length and top_k"), ({"temperature": -1.0}, "temperature"), ({"temperature": float("nan")}, "temperature"),
+])  # fmt: skip
+def test_bad_requests(network, options, message):
+    with pytest.raises(RequestError, match=message):
+        generate(network, **options)
+
+
+def test_a_network_that_predicts_no_music_is_refused():
+    with pytest.raises(RequestError, match="does not predict music"):
+        generate(build("lstm-2x8", inputs=2, outputs=2, device="cpu"))
+
+
+def test_a_midi_file_holds_the_keys_as_long_as_they_sound():
+    mido = pytest.importorskip("mido")
+    roll = torch.zeros(6, 88)
+    roll[0:3, 39] = roll[1, 43] = roll[4:6, 43] = roll[2:4, 0] = 1
+    file = mido.MidiFile(file=io.BytesIO(midi(roll, frame_ticks=100)))
+    played, now = torch.zeros(6, 88), 0
+    sounding = set()
+    for message in file.tracks[0]:
+        for key in sounding:
+            played[now // 100 : (now + message.time) // 100, key] = 1
+        now += message.time
+        if message.type == "note_on":
+            sounding.add(message.note - 21)
+        elif message.type == "note_off":
+            sounding.remove(message.note - 21)
+    assert torch.equal(played, roll)
+    assert not sounding
+
+
+def test_the_command_writes_a_midi_file_and_a_picture(run, tmp_path):
+    pytest.importorskip("mido")
+    path = tmp_path / "new" / "chorale.mid"
+    code, out, err = run(
+        "generate", NAME, "--prompt", PROMPT, "--length", "4", "--seed", "1", "--out", str(path), "--json"
+    )
+    found = json.loads(out)
+    assert (code, len(found["frames"]), found["frames"][0]) == (0, 6, ["C3", "G3", "E4", "C5"])
+    assert found["files"] == [str(path), str(path.with_suffix(".png"))]
+    assert path.read_bytes()[:4] == b"MThd"
+    assert path.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
+    assert "Wrote" in err
+
+
+def test_a_folder_that_cannot_be_written_and_keys_that_do_not_exist(run, tmp_path):
+    pytest.importorskip("mido")
+    (tmp_path / "file").write_text("")
+    code, _, err = run("generate", NAME, "--length", "2", "--out", str(tmp_path / "file" / "a.mid"))
+    assert (code, "Traceback" in err, str(tmp_path / "file") in err) == (1, False, True)
+    code, _, err = run("generate", NAME, "--prompt", "X9", "--out", str(tmp_path / "a.mid"))
+    assert (code, "No key is called 'X9'" in err, list(tmp_path.glob("*.mid"))) == (2, True, [])
+
+
+def test_every_music_network_names_its_keys():
+    tasks = registry.load_registry().all_tasks
+    assert all(len(task.classes) == task.outputs == 88 for task in tasks.values() if task.family == "music")

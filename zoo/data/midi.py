@@ -1,0 +1,76 @@
+"""Piano rolls as MIDI files and as pictures."""
+
+import io
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import MissingExtraError
+from ..utils import figures, files
+from .music import LOWEST
+
+TICKS = 480
+"""Ticks of a quarter note."""
+VELOCITY = 72
+
+
+def midi(
+    roll: Tensor,  # (frames, 88), 0 and 1
+    frame_ticks: int = TICKS // 2,
+    beats_per_minute: int = 120,
+) -> bytes:
+    """Return the MIDI file of a piano roll; a key that sounds in frames one after another is one long note.
+
+    frame_ticks: length of a frame; the default is an eighth note. Raises MissingExtraError without mido.
+    """
+    try:
+        import mido
+    except ImportError as error:
+        raise MissingExtraError("mido", "music") from error
+    track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(beats_per_minute))])
+    silence = torch.zeros(1, roll.shape[1])
+    changes = torch.diff(torch.cat([silence, roll.float().cpu(), silence]), dim=0)
+    waited = 0
+    for frame in changes:
+        for kind, sign in (("note_off", -1), ("note_on", 1)):
+            for key in (frame == sign).nonzero().flatten().tolist():
+                track.append(mido.Message(kind, note=LOWEST + key, velocity=VELOCITY, time=waited))
+                waited = 0
+        waited += frame_ticks
+    buffer = io.BytesIO()
+    mido.MidiFile(tracks=[track], ticks_per_beat=TICKS).save(file=buffer)
+    return buffer.getvalue()
+
+
+def draw(
+    roll: Tensor,  # (frames, 88), 0 and 1
+    path: Path,
+    title: str,
+) -> None:
+    """Draw a piano roll, keys against frames, to a picture. Raises MissingExtraError without matplotlib, and OSError."""
+    suffix = figures.picture_format(path)
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(figsize=(7, 3))
+        axis = figure.subplots()
+        ends = (0, len(roll), LOWEST - 0.5, LOWEST + roll.shape[1] - 0.5)
+        notes = torch.where(
+            roll.cpu() > 0, 1.0, torch.nan
+        ).T.numpy()  # nothing is drawn over the grid where no key sounds
+        axis.imshow(
+            notes, aspect="auto", origin="lower", cmap="gray_r", vmin=0, interpolation="nearest", extent=ends, zorder=2
+        )
+        sounding = roll.any(0).nonzero().flatten()
+        if len(sounding):
+            axis.set_ylim(LOWEST + int(sounding[0]) - 2, LOWEST + int(sounding[-1]) + 2)
+        cs = range(24, 109, 12)
+        axis.set_yticks([c for c in cs if axis.get_ylim()[0] <= c <= axis.get_ylim()[1]])
+        axis.set_yticklabels([f"C{int(c) // 12 - 1}" for c in axis.get_yticks()])
+        axis.grid(axis="y", color="0.8", linewidth=0.5)
+        axis.set(xlabel="frame", ylabel="key", title=title)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=suffix, bbox_inches="tight", dpi=150)
+    files.atomic_write(path, buffer.getvalue())
