@@ -13,7 +13,7 @@ import pytest
 from zoo import registry
 from zoo.cells import CELLS, cell_class
 from zoo.publishing import release
-from zoo.publishing.site import builder, charts, equations, facts, live, markup
+from zoo.publishing.site import builder, charts, documents, equations, facts, live, markup
 
 Run = Callable[..., tuple[int, str, str]]
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -180,6 +180,11 @@ def test_markdown_and_its_links() -> None:
     code = markup.html("```python\nx = '<'\n```")
     assert "&lt;" in code
     assert "<" + "'" not in code
+
+
+def test_pictures_of_documents_have_a_size() -> None:
+    assert documents.size(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\x02\0\0\0\x09") == (258, 9)
+    assert documents.size(b'<svg viewBox="0 0 460.8 12.4">') == (461, 12)
 
 
 def test_charts_have_the_numbers_and_escape_them() -> None:

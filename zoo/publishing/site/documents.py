@@ -4,6 +4,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from markupsafe import Markup
+
 from ...utils import paths
 from .. import comparison
 from . import markup
@@ -57,6 +59,14 @@ def link(root: str) -> markup.LinkMap:
     return address
 
 
+def size(picture: bytes) -> tuple[int, int]:
+    """Return the width and the height of a PNG, or those of an SVG's viewBox, so that a page can keep the place free."""
+    if picture.startswith(b"\x89PNG"):
+        return int.from_bytes(picture[16:20], "big"), int.from_bytes(picture[20:24], "big")
+    box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture)
+    return (round(float(box[1])), round(float(box[2]))) if box else (640, 480)
+
+
 def add(site: Site) -> None:
     """Add the pages of documents, and the pictures in them."""
     for name, address in addresses().items():
@@ -67,7 +77,9 @@ def add(site: Site) -> None:
         body = markup.html(text, folder, link("../"))
         for picture in re.findall(r'src="\.\./docs/pictures/([^"]+)"', body):
             source = next(paths.path("docs").rglob(picture))
-            site.files[f"docs/pictures/{picture}"] = source.read_bytes()
+            content = site.files[f"docs/pictures/{picture}"] = source.read_bytes()
+            width, height = size(content)
+            body = Markup(body.replace(f'/{picture}"', f'/{picture}" width="{width}" height="{height}"'))
         site.page(address, "document.html", body=body, title=titles()[address], address=address)
     if titles():
         site.page("docs/index.html", "docs.html")
