@@ -79,7 +79,7 @@ def add(site: Site) -> None:
             source = next(paths.path("docs").rglob(picture))
             content = site.files[f"docs/pictures/{picture}"] = source.read_bytes()
             width, height = size(content)
-            body = Markup(body.replace(f'/{picture}"', f'/{picture}" width="{width}" height="{height}"'))
+            body = Markup(str(body).replace(f'/{picture}"', f'/{picture}" width="{width}" height="{height}"'))
         site.page(address, "document.html", body=body, title=titles()[address], address=address)
     if titles():
         site.page("docs/index.html", "docs.html")
