@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from cli.output import say
-from zoo import exports, load
+from zoo import export, load
 from zoo.diagnostics.benchmark import Contender, Workload, machine
 from zoo.exports.c import CRuntime
 from zoo.exports.formats import FORMATS
@@ -116,15 +116,15 @@ def passes(name: str, folder: Path) -> dict[str, tuple[Callable[[], float], int 
         "`stream().step`": (in_python(network.stream().step, features), None)
     }
     for quantize, kind in ((None, "float32"), ("int8", "8-bit")):
-        (header,) = exports.export(network, "c", out=folder / kind, quantize=quantize)
+        (header,) = export(network, "c", out=folder / kind, quantize=quantize)
         runtime = CRuntime(header.path, network)
         chosen[f"C, {kind}"] = (in_c(runtime, features), header.bytes)
-        (module,) = exports.export(network, "wasm", out=folder / kind, quantize=quantize)
+        (module,) = export(network, "wasm", out=folder / kind, quantize=quantize)
         chosen[f"WebAssembly in node, {kind}"] = (in_node(module.path, folder), module.bytes)
         if shutil.which("chromium"):
             chosen[f"WebAssembly in Chromium, {kind}"] = (in_chromium(module.path, folder), module.bytes)
-    (graph,) = exports.export(network, "onnx", graph="step", out=folder)
-    session = FORMATS["onnx"].runtime(graph.path, network, "step")
+    (graph,) = export(network, "onnx", graph="step", out=folder)
+    session = FORMATS["onnx"].open(graph.path, network, "step")
     chosen["onnxruntime"] = (in_python(session.step, features), graph.bytes)
     return chosen
 

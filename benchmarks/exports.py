@@ -1,6 +1,6 @@
 """Compare exported files with the networks that they are of, on whole test sets, and time them in their own runtimes.
 
-`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8] [--limit N]` exports each model to each format
+`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--limit N]` exports each model to each format
 that can hold it, and adds what it measures to cards/exports.json: bytes, the largest difference of a logit and the number of
 different answers on the test set, the metric, microseconds a step and milliseconds a sequence, both of one sequence and
 the least of several rounds. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
@@ -11,20 +11,20 @@ import math
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from cli.output import say
-from zoo import exports, load, registry
+from zoo import export, load, registry
 from zoo.checkpoints.exported import Row, record
 from zoo.data import task_data
-from zoo.data.base import Split
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
 from zoo.exports.c import StepRuntime
-from zoo.exports.formats import FORMATS, GRAPHS
+from zoo.exports.formats import FORMATS, GRAPHS, why_not
 from zoo.networks.golden import example_input
 from zoo.networks.network import Network
 from zoo.training.evaluation import score
@@ -32,22 +32,32 @@ from zoo.utils import provenance
 
 ROUNDS, STEPS = 5, 200
 BATCH = 500
+QUANTIZE: dict[str, tuple[str | None, ...]] = {"no": (None,), "int8": ("int8",), "both": (None, "int8")}
 
 
-@torch.inference_mode()
-def compare(network: Network, runtime: Runtime, split: Split, limit: int | None) -> dict[str, float]:
-    """Return what a runtime computes on a split beside what the network does."""
-    target = registry.load_registry().all_tasks[network.config.task].target
-    total = len(split) if limit is None else min(limit, len(split))
-    difference, different, sums = 0.0, 0, torch.zeros(3)
-    for indices in torch.arange(total).split(BATCH):
-        x, y, lengths = split.batch(indices, network.device)
-        expected, logits = network(x, lengths), runtime.sequence(x, lengths)[0]
-        difference = max(difference, float((logits - expected).abs().max()))
-        different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
-        sums += torch.stack(score(target, logits, y)).float()
-    _, metric, count = sums.tolist()
-    return {"n": total, "difference": difference, "different": different, "value": metric / count}
+class Reference:
+    """A network and its logits on the test set of its task, with which all files of it are compared."""
+
+    @torch.inference_mode()
+    def __init__(self, name: str, limit: int | None):
+        """Load a model and run it on the test set, or on the first `limit` examples."""
+        self.network, self.task = load(name, device="cpu"), registry.find(name).task
+        split = task_data(self.task, registry.load_registry().datasets[self.task.dataset]).split("test")
+        self.total = len(split) if limit is None else min(limit, len(split))
+        batches = [split.batch(indices) for indices in torch.arange(self.total).split(BATCH)]
+        self.batches = [(x, y, lengths, self.network(x, lengths)) for x, y, lengths in batches]
+
+    @torch.inference_mode()
+    def compare(self, runtime: Runtime) -> dict[str, float]:
+        """Return what a runtime computes on the test set beside what the network does."""
+        difference, different, sums = 0.0, 0, torch.zeros(3)
+        for x, y, lengths, expected in self.batches:
+            logits = runtime.sequence(x, lengths)[0]
+            difference = max(difference, float((logits - expected).abs().max()))
+            different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
+            sums += torch.stack(score(self.task.target, logits, y)).float()
+        _, metric, count = sums.tolist()
+        return {"n": self.total, "difference": difference, "different": different, "value": metric / count}
 
 
 @torch.inference_mode()
@@ -81,25 +91,24 @@ def least(run: Callable[[], object]) -> float:
     return best
 
 
-def measure(name: str, format: str, quantize: str | None, limit: int | None, timed: bool) -> Row:
+def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
     """Export a model, and return the row about its files. Raises RequestError for what the format cannot hold."""
-    network, task = load(name, device="cpu"), registry.find(name).task
-    kinds = [kind for kind in GRAPHS if exports.why_not(network.config, format, kind) is None]
+    network = reference.network
+    kinds = [kind for kind in GRAPHS if why_not(network.config, format, kind) is None]
     if not kinds:
         raise RequestError(f"{name} has no graph as {format}.")
     with tempfile.TemporaryDirectory() as folder:
         graph = "both" if len(kinds) > 1 else kinds[0]
-        written = exports.export(name, format, graph=graph, out=Path(folder), quantize=quantize)
-        opened = [FORMATS[format].runtime(each.path, network, each.graph) for each in written]
-        split = task_data(task, registry.load_registry().datasets[task.dataset]).split("test")
-        found = compare(network, opened[0], split, limit)
+        written = export(name, format, graph=graph, out=Path(folder), quantize=quantize)
+        opened = [FORMATS[format].open(each.path, network, each.graph) for each in written]
+        compared = reference.compare(opened[0])
         step = opened[-1] if "step" in kinds else None
         times = seconds(network, opened[0], step) if timed else {}
-    about: dict[str, Any] = {**found, **times, "quantize": quantize}
+    about: dict[str, Any] = {**compared, **times, "quantize": quantize}
     return Row(
         model=name, format=format, graphs=tuple(kinds), bytes=written[0].bytes,
         date=provenance.today(), cpu=provenance.processor(), threads=torch.get_num_threads(),
-        metric=registry.metrics.TARGETS[task.target].metric, **about,
+        metric=registry.metrics.TARGETS[reference.task.target].metric, **about,
     )  # fmt: skip
 
 
@@ -108,15 +117,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", help="models with weights, or patterns")
     parser.add_argument("--format", nargs="+", default=list(FORMATS), choices=list(FORMATS))
-    parser.add_argument("--quantize", choices=["int8"])
+    parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")
     parser.add_argument("--limit", type=int, help="measure on the first N examples only; the row is not kept")
     parser.add_argument("--no-times", action="store_true", help="compare only")
     options = parser.parse_args()
     for name in options.names:
         for model in registry.list_models(name, pretrained=True):
-            for format in options.format:
+            reference = Reference(model, options.limit)
+            for format, quantize in product(options.format, QUANTIZE[options.quantize]):
                 try:
-                    row = measure(model, format, options.quantize, options.limit, not options.no_times)
+                    row = measure(reference, model, format, quantize, not options.no_times)
                 except (RequestError, ExportError) as error:
                     say(f"{model} {format}: {error}")
                     continue

@@ -61,7 +61,7 @@ def export(
     if pin and out is not None:
         raise RequestError("--pin writes to cards/NAME: leave out --out.")
 
-    from zoo import exports
+    from zoo.exports import writing
 
     options = {"format": format, "graph": graph and graph.value, "opset": opset, "quantize": quantize}
     if pin:
@@ -70,7 +70,7 @@ def export(
         written = release.release_exports(name, **options)
         say(f"Pinned in cards/lock.json. Next: rnnzoo push {name} --dry-run")
     else:
-        written = exports.export(name, out=out or Path(), **options)  # type: ignore[arg-type]
+        written = writing.export(name, out=out or Path(), **options)  # type: ignore[arg-type]
     rows = [(str(w.path), w.graph, f"{w.bytes:,}", f"{w.checked.difference:.1e}") for w in written]
     data = [{**asdict(w), "path": str(w.path)} for w in written]
     emit(data, as_json, columns(("FILE", "GRAPH", "BYTES", "DIFFERENCE"), rows))
@@ -82,9 +82,9 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
 
     Raises UnknownNameError if no model with weights matches.
     """
-    from zoo import exports, registry
+    from zoo import registry
     from zoo.checkpoints import exported as rows
-    from zoo.exports.formats import FORMATS, GRAPHS
+    from zoo.exports.formats import FORMATS, GRAPHS, why_not
 
     measured: dict[tuple[str, str], list[rows.Row]] = {}
     for row in rows.read():
@@ -93,7 +93,7 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
     for model in expand([pattern]):
         config, cells = registry.find(model).config, {}
         for format in FORMATS:
-            reasons = {kind: exports.why_not(config, format, kind) for kind in GRAPHS}
+            reasons = {kind: why_not(config, format, kind) for kind in GRAPHS}
             graphs = [kind for kind, reason in reasons.items() if reason is None]
             kept = measured.get((model, format), [])
             full = next((row for row in kept if row.quantize is None), None)

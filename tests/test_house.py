@@ -51,6 +51,7 @@ METADATA = [
     "zoo.checkpoints.sources",
     "zoo.checkpoints.tensors",
     "zoo.diagnostics",
+    "zoo.exports.formats",
     "zoo.publishing.analysis_pages",
     "zoo.publishing.cards",
     "zoo.publishing.comparison",

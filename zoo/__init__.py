@@ -11,7 +11,7 @@ from .utils.version import __version__ as __version__
 if TYPE_CHECKING:
     from .data import examples as examples
     from .data.generation import generate as generate
-    from .exports import export as export
+    from .exports.writing import export as export
     from .networks.builder import build as build
     from .networks.loading import load as load
     from .networks.network import Network as Network
@@ -32,9 +32,9 @@ _PUBLIC = {  # each public name, and the `module:attribute` where it is defined
     "Architecture": "registry.schema:Architecture", "Config": "registry.schema:Config",
     "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
-    "build": "networks.builder:build", "examples": "data:examples", "export": "exports:export", "list_cells": "registry:list_cells",
-    "list_models": "registry:list_models",
-    "generate": "data.generation:generate", "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
+    "build": "networks.builder:build", "examples": "data:examples", "export": "exports.writing:export", "list_cells": "registry:list_cells",
+    "list_models": "registry:list_models", "generate": "data.generation:generate",
+    "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
     "to_torch": "networks.torch_layers:to_torch",
 }  # fmt: skip
 

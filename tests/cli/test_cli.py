@@ -325,7 +325,9 @@ def test_completion_offers_model_names() -> None:
     assert done.stdout.split() == ["star-16x64-pmnist", "star-16x64-smnist"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["show", "star-16x64-pmnist"], ["list", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["list"], ["show", "star-16x64-pmnist"], ["list", "--json"], ["export", "--list"]]
+)
 def test_metadata_verbs_never_import_torch(arguments: list[str]) -> None:
     code = f"""
 import sys

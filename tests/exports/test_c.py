@@ -15,8 +15,8 @@ from torch import Tensor
 
 from zoo import load
 from zoo.errors import ExportError, RequestError
-from zoo.exports import Exported, export
 from zoo.exports.c import CRuntime, WasmRuntime
+from zoo.exports.writing import Exported, export
 from zoo.networks import golden
 from zoo.networks.builder import build
 from zoo.networks.network import Network

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zoo import load
-from zoo.exports import export
+from zoo import export, load
 from zoo.exports.formats import FORMATS
 
 NAME = "lstm-1x128-mnist-rows"

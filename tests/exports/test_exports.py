@@ -13,9 +13,11 @@ from helpers import CELLS, READOUTS, can, in_each_form, network, normal
 from torch import Tensor, nn
 from torch.export import Dim
 
-from zoo import exports, load
+from zoo import load
 from zoo.errors import ExportError
-from zoo.exports import export, onnx
+from zoo.exports import onnx, writing
+from zoo.exports.formats import FORMATS
+from zoo.exports.writing import export
 from zoo.networks import golden
 from zoo.networks.frozen import frozen
 from zoo.networks.network import Network
@@ -57,14 +59,30 @@ class Several(nn.Module):
 
 def test_torch_exports_every_cell_for_all_lengths() -> None:
     """Without our verb, torch.export makes one graph, traced once, that runs one step or many."""
-    nets = [small(cell, readout=READOUTS[i % 3]) for i, cell in enumerate(CELLS)]
+    export_and_compare(list(CELLS), strict=False)
+
+
+def test_a_strict_export_is_the_same_graph() -> None:
+    export_and_compare(["lstm", "gru", "star"], strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", [cell for cell in CELLS if cell != "urnn"])  # dynamo cannot trace random.Random
+def test_a_strict_export_of_every_cell(cell: str) -> None:
+    export_and_compare([cell], strict=True)
+
+
+def export_and_compare(cells: list[str], strict: bool) -> None:
+    """Export networks of these cells without our verb, and compare them at lengths that were never traced."""
+    nets = [small(cell, readout=READOUTS[i % 3]) for i, cell in enumerate(cells)]
     batch, time = Dim("batch", min=1), Dim("time", min=1)
     example = torch.zeros(3, 5, 2), torch.ones(3, dtype=torch.int64)
     with torch.no_grad():
-        exported = torch.export.export(Several(nets), example, dynamic_shapes=({0: batch, 1: time}, {0: batch}))
+        dynamic = ({0: batch, 1: time}, {0: batch})
+        exported = torch.export.export(Several(nets), example, dynamic_shapes=dynamic, strict=strict)
         for x, lengths in ((normal(1, 1, 2), [1]), (normal(2, 9, 2), [9, 4])):
             results = exported.module()(x.float(), torch.tensor(lengths))
-            for cell, net, logits in zip(CELLS, nets, results, strict=True):
+            for cell, net, logits in zip(cells, nets, results, strict=True):
                 expected = golden.exact(net)(x, torch.tensor(lengths)).float()
                 torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5, msg=lambda m, c=cell: f"{c}: {m}")
 
@@ -75,6 +93,17 @@ def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
     (written,) = export(small(cell), "onnx", out=tmp_path)
     assert written.checked.lengths == (1, 7, 9)
     assert operators(written.path) & {"Scan", *OPERATORS.values()} == {OPERATORS.get(cell, "Scan")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["openvino", "executorch"])
+@pytest.mark.parametrize("cell", FAMILIES)
+def test_a_cell_runs_in_other_runtimes(cell: str, format: str, tmp_path: Path) -> None:
+    for package in FORMATS[format].packages:
+        pytest.importorskip(package)
+    sequence, step = export(small(cell), format, graph="both", out=tmp_path)
+    assert sequence.checked.lengths == (1, 7, 9)
+    assert (sequence.graph, step.graph) == ("sequence", "step")
 
 
 @pytest.mark.slow
@@ -120,8 +149,8 @@ def test_a_file_says_what_made_it(tmp_path: Path) -> None:
     for note in ({p.key: p.value for p in model.metadata_props}, json.loads(extra["rnnzoo.json"])):
         assert note["model"] == NAME
         assert note["graph"] == "step"
-        pin = exports.resolve(exports.Reference.parse(NAME)).weights_sha256
-        assert note["weights_sha256"] == pin == exports._weights_sha256(load(NAME, device="cpu"))
+        pin = writing.resolve(writing.Reference.parse(NAME)).weights_sha256
+        assert note["weights_sha256"] == pin == writing._weights_sha256(load(NAME, device="cpu"))
         assert {"torch", "rnnzoo", "command"} <= note.keys()
     assert str(Path.cwd()) not in str(model)  # no trace of the code of this machine
 
@@ -206,7 +235,7 @@ def test_a_missing_package_and_a_folder_that_cannot_be_written_to(
     (tmp_path / "file").write_text("")
     code, _, err = run("export", NAME, "--out", str(tmp_path / "file" / "inside"))
     assert (code, err) == (1, f"rnnzoo: {tmp_path / 'file' / 'inside'}: Not a directory\n")
-    monkeypatch.setattr("zoo.exports.base.find_spec", lambda name: None)
+    monkeypatch.setattr("zoo.exports.formats.find_spec", lambda name: None)
     code, _, err = run("export", NAME, "--out", str(tmp_path / "new"))
     assert (code, err) == (
         2,

@@ -60,10 +60,14 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
+        if (
+            self.parametrization is not None or mask is not None
+        ):  # else nothing changes, which torch.export would warn of
+            self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
 
     def release(self) -> None:
-        self.held_matrix = self.mask = None
+        if self.held_matrix is not None or self.mask is not None:
+            self.held_matrix = self.mask = None
 
     def forward(self, s: Tensor, plus: Tensor | None = None) -> Tensor:
         if self.mask is not None:

@@ -1,13 +1,110 @@
-"""The table FORMATS: what networks can be written as, and what each format cannot hold."""
+"""The table FORMATS: what networks can be written as, and what each format cannot hold. It needs no torch."""
 
+import shutil
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import MissingExtraError, RequestError, UnknownNameError
 from ..registry.schema import Config
-from . import c, executorch, onnx, openvino, pt2
-from .base import Format
+from ..utils import import_object
+
+if TYPE_CHECKING:
+    from ..networks.network import Network
+    from .base import Job, Runtime
 
 GRAPHS = ("sequence", "step")
 
 
-def why_no_graph(config: Config, kind: str) -> str | None:
+@dataclass(frozen=True)
+class Format:
+    """A kind of file."""
+
+    title: str
+    module: str
+    """The module here that has `writer` and `reader`; it is imported when a file is written or read."""
+    writer: str
+    """A function of a Job, which writes the file."""
+    reader: str
+    """A Runtime, made of a file, the network that it is of (for shapes and names only), and the graph."""
+    extension: str
+    graphs: tuple[str, ...] = GRAPHS
+    """The graphs that a file of it can hold; a file holds one."""
+    extra: str | None = None
+    """The extra of rnnzoo that installs `packages`."""
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    """The programs that write and run a file, besides packages."""
+    opsets: range = range(0)
+    """The versions of the format's operators to choose from, if there are several."""
+    quantizes: bool = False
+    """Whether a file can have 8-bit weights."""
+    convolutions: bool = True
+    """Whether a file can hold convolutional cells."""
+
+    def write(self, job: "Job") -> None:
+        """Write a file. Raises OSError, and whatever an exporter raises."""
+        import_object(f"{self.module}.{self.writer}", __package__)(job)
+
+    def open(self, path: Path, network: "Network", kind: str) -> "Runtime":
+        """Return a written file, in its own runtime."""
+        runtime: Runtime = import_object(f"{self.module}.{self.reader}", __package__)(path, network, kind)
+        return runtime
+
+    def check_packages(self) -> None:
+        """Raise MissingExtraError if a package is missing, and RequestError if a program is."""
+        for program in self.programs:
+            if shutil.which(program) is None:
+                raise RequestError(f"This needs the program {program}, which is not installed.")
+        for package in self.packages:
+            if find_spec(package) is None:
+                raise MissingExtraError(package, self.extra or "")
+
+
+FORMATS: dict[str, Format] = {
+    "pt2": Format("torch.export", "pt2", "write", "PT2Runtime", "pt2"),
+    "onnx": Format(
+        "ONNX", "onnx", "write", "ONNXRuntime", "onnx",
+        extra="export-onnx", packages=("onnx", "onnxscript", "onnxruntime"), opsets=range(18, 24), quantizes=True,
+    ),
+    "openvino": Format(
+        "OpenVINO", "openvino", "write", "OpenVINORuntime", "xml",
+        extra="export-openvino", packages=("onnx", "onnxscript", "openvino"),
+    ),
+    "executorch": Format(
+        "ExecuTorch", "executorch", "write", "ExecuTorchRuntime", "pte",
+        extra="export-executorch", packages=("executorch",),
+    ),
+    "c": Format(
+        "C99", "c", "write_header", "CRuntime", "h",
+        graphs=("step",), programs=("cc",), quantizes=True, convolutions=False,
+    ),
+    "wasm": Format(
+        "WebAssembly", "c", "write_wasm", "WasmRuntime", "wasm",
+        graphs=("step",), programs=("clang", "wasm-ld", "node"), quantizes=True, convolutions=False,
+    ),
+}  # fmt: skip
+
+
+def find_format(name: str) -> Format:
+    """Return a row of FORMATS. Raises UnknownNameError."""
+    if name not in FORMATS:
+        raise UnknownNameError("format", name, FORMATS)
+    return FORMATS[name]
+
+
+def why_not(config: Config, format: str, kind: str) -> str | None:
+    """Return why a format cannot hold a graph of a network, in words; None if it can."""
+    row = find_format(format)
+    if kind not in row.graphs:
+        return f"a file of it holds {' or '.join(row.graphs)} graphs"
+    if reason := _why_no_graph(config, kind):
+        return reason
+    return "it is convolutional" if config.architecture.kernel is not None and not row.convolutions else None
+
+
+def _why_no_graph(config: Config, kind: str) -> str | None:
     """Return the reason why no format can hold this graph of a network; None if one can."""
     if kind == "sequence":
         return None
@@ -18,35 +115,3 @@ def why_no_graph(config: Config, kind: str) -> str | None:
     if config.architecture.bidirectional:
         return "it is bidirectional, so it needs the whole sequence"
     return None
-
-
-def nothing(config: Config, kind: str) -> str | None:
-    """Return None: the format holds every graph."""
-    return None
-
-
-FORMATS: dict[str, Format] = {
-    "pt2": Format(
-        "torch.export", "pt2", GRAPHS, None, (), nothing, pt2.write, pt2.PT2Runtime,
-    ),
-    "onnx": Format(
-        "ONNX", "onnx", GRAPHS, "export-onnx", ("onnx", "onnxscript", "onnxruntime"), nothing, onnx.write,
-        onnx.ONNXRuntime, quantizes=True, opsets=onnx.OPSETS,
-    ),
-    "openvino": Format(
-        "OpenVINO", "xml", GRAPHS, "export-openvino", ("onnx", "onnxscript", "openvino"), nothing, openvino.write,
-        openvino.OpenVINORuntime,
-    ),
-    "executorch": Format(
-        "ExecuTorch", "pte", GRAPHS, "export-executorch", ("executorch",), nothing, executorch.write,
-        executorch.ExecuTorchRuntime,
-    ),
-    "c": Format(
-        "C99", "h", ("step",), None, (), c.why_not, c.write_header, c.CRuntime, quantizes=True,
-        programs=("cc",),
-    ),
-    "wasm": Format(
-        "WebAssembly", "wasm", ("step",), None, (), c.why_not, c.write_wasm, c.WasmRuntime, quantizes=True,
-        programs=("clang", "wasm-ld", "node"),
-    ),
-}  # fmt: skip

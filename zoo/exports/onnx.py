@@ -17,8 +17,6 @@ from .graph_runtime import GraphRuntime
 from .graphs import Graph, graph
 from .onnx_operators import use_operators
 
-OPSETS = range(18, 24)
-"""The versions of ONNX's operators that torch writes."""
 DEFAULT_OPSET = 20
 SMALLEST = 256
 """Matrices of fewer numbers stay in float32 in a file of 8-bit weights."""

@@ -11,8 +11,9 @@ from torch import Tensor
 from ..networks.base import ConfiguredModule
 from ..networks.network import Network
 from ..networks.quantize import check_quantize, quantized
-from . import export, find_format
 from .base import Runtime
+from .formats import find_format
+from .writing import export
 
 
 class Running(ConfiguredModule):
@@ -49,4 +50,4 @@ def running(network: Network, runtime: str, quantize: str | None = None) -> Iter
         return
     with tempfile.TemporaryDirectory() as folder:
         (written,) = export(network, runtime, out=Path(folder), quantize=quantize)
-        yield Running(network, find_format(runtime).runtime(written.path, network, written.graph))
+        yield Running(network, find_format(runtime).open(written.path, network, written.graph))

@@ -20,6 +20,8 @@ def loop(
 
     A graph's operator sees only its arguments: parameters, buffers, and what projections hold become constants of the loop.
     """
+    if torch.compiler.is_dynamo_compiling():  # a strict export, which finds the constants itself
+        return _traced_by_dynamo(step, state, inputs)
     tensors = dict(step.named_parameters()) | dict(step.named_buffers())
     projections = [m for m in step.modules() if isinstance(m, Projection)]
     held = [(p, name) for p in projections for name in ("held_matrix", "mask") if getattr(p, name) is not None]
@@ -42,6 +44,19 @@ def loop(
     finally:
         for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
             setattr(projection, name, value)
+    return outputs, tuple(final)
+
+
+def _traced_by_dynamo(step: nn.Module, state: State, inputs: Sequence[Tensor | None]) -> tuple[Tensor, State]:
+    """Return what `loop` returns, as dynamo traces it."""
+    given = [part for part in inputs if part is not None]
+
+    def body(old: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        parts = iter(x)
+        new_state = step(tuple(old), *(None if part is None else next(parts) for part in inputs))
+        return list(new_state), new_state[0].clone()
+
+    final, outputs = torch_internals.traced_loop(body, list(state), given)
     return outputs, tuple(final)
 
 

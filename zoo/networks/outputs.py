@@ -1,8 +1,7 @@
 """The outputs of a layer's scan. A readout takes the steps that it needs, and only those pass through the block."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +20,9 @@ class LayerOutputs:
     lengths: Tensor | None = None  # (batch,)
     residual: Tensor | None = None  # (time, batch, channels, ...), None without a block
     read: Tensor | None = None  # as `residual`: what the layer read
+    _steps: dict[str, Outputs] = field(
+        init=False, repr=False, default_factory=dict
+    )  # of `steps`, once it was asked for
 
     def of_last_step(self) -> "LayerOutputs":
         """Return the same for each sequence's own last step, from a scan that computed no other step."""
@@ -39,10 +41,14 @@ class LayerOutputs:
             return self.read
         return convolution(self.read, convolution.initial_state(self.read.shape[1:]), self.lengths)[0]
 
-    @cached_property
+    @property
     def steps(self) -> Outputs:
         """The output of every step, (batch, width, ...) each or (time, batch, width, ...)."""
-        return self.outputs if self.layer.block is None else self._written(stacked, self.lengths)
+        if self.layer.block is None:
+            return self.outputs
+        if not self._steps:  # no cached_property: dynamo cannot trace its lock
+            self._steps["steps"] = self._written(stacked, self.lengths)
+        return self._steps["steps"]
 
     @property
     def last(self) -> Tensor:

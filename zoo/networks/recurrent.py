@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
+from ..utils.torch_internals import children
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
@@ -155,11 +156,13 @@ class RecurrentNetwork(SequenceNetwork):
         here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
         arguments that do not fit.
         """
-        if torch.compiler.is_dynamo_compiling():  # one call of the compiled code is faster than what dynamo makes of it
+        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+            # one call of the compiled code is faster than what dynamo makes of it
             return torch.compiler.disable(self.step)(x, state)
         reads_mean = self.interface.readout == "mean"
         if state is not None and self.embedding is None and not reads_mean:
-            logits, new_state = self._fused_step(x, state, self.head)  # nearly every step of a stream
+            head = children(self)["head"]  # as an attribute it takes a microsecond
+            logits, new_state = self._fused_step(x, state, head)  # nearly every step of a stream
             if new_state is not None:
                 return self.head(new_state[-1][0]) if logits is None else logits, new_state
         state = self._check_step(x, state)
@@ -193,7 +196,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, Tensor | None, NetworkState]:
         """Return the top layer's output, the logits if the fused step computes `head` too, and the layers' new states."""
         logits, fused = self._fused_step(x, state, head)
-        if fused is None:
+        if fused is None and not torch.compiler.is_exporting():
             self._stepper = streaming.stepper(cast(nn.ModuleList, self.layers), head, x, *self.mean_std)
             logits, fused = self._fused_step(x, state, head)
         if fused is not None:
@@ -210,11 +213,11 @@ class RecurrentNetwork(SequenceNetwork):
         self, x: Tensor, state: NetworkState, head: nn.Module | None
     ) -> tuple[Tensor | None, NetworkState | None]:
         """Return what `_step` returns, computed by the stepper; (None, None) unless it takes such arguments."""
-        self.settings.check()
-        stepper = self._stepper
-        if stepper is None or self.backend == "plain" or (self.training and self.dropout.p > 0):
+        settings, stepper = self.settings, self._stepper
+        settings.check()
+        if stepper is None or settings.backend == "plain" or (self.training and self.dropout.p > 0):
             return None, None
-        layers = cast(nn.ModuleList, self.layers)
+        layers = cast(nn.ModuleList, children(self)["layers"])
         return stepper.step(x, state) if stepper.fits(layers, head, x, *self.mean_std) else (None, None)
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[LayerInput, Tensor | None]:

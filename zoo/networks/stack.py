@@ -99,7 +99,9 @@ class Stack:
         x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
         needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
         """
-        if torch.compiler.is_dynamo_compiling():  # dynamo would unroll every step of every layer of the plain scan
+        if (
+            torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+        ):  # dynamo would unroll every step of every layer of the plain scan
             return torch.compiler.disable(self.run)(x, state, lengths, last_only)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():

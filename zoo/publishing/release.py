@@ -4,13 +4,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .. import exports, registry
+from .. import registry
 from ..checkpoints import configs, results, sources, tensors
 from ..checkpoints.hub.digests import pin
 from ..checkpoints.references import Reference
 from ..data import digests_of
 from ..diagnostics import drawing
 from ..errors import CheckpointError, RequestError
+from ..exports import writing
 from ..networks import golden, loading, sizes
 from ..registry import Entry, lock
 from ..registry.metrics import METRICS
@@ -61,7 +62,7 @@ def release(folder: Path) -> str:
     return entry.name
 
 
-def release_exports(name: str, **options: Any) -> list[exports.Exported]:
+def release_exports(name: str, **options: Any) -> list[writing.Exported]:
     """Export a registered model into cards/NAME, pin the exported files so that a push sends them, and return them.
 
     options: as in zoo.export. A file of the same name is replaced. Raises the errors of zoo.export, RequestError for an
@@ -70,7 +71,7 @@ def release_exports(name: str, **options: Any) -> list[exports.Exported]:
     home = paths.writable("cards", name)
     if registry.find(name).weights is None:
         raise CheckpointError(f"{name} has no weights to export. To train it: rnnzoo train {name}")
-    written = exports.export(name, out=home, **options)
+    written = writing.export(name, out=home, **options)
     names = [each.path.name for each in written]
     names += [bin.name for each in written if (bin := each.path.with_suffix(".bin")).exists()]
     vocabulary = home / f"{name}.{configs.VOCABULARY}"

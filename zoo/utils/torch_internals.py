@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.scan import scan, scan_op
 from torch.autograd import forward_ad
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -17,6 +17,8 @@ Module = TypeVar("Module", bound=nn.Module)
 loop: Callable[..., tuple[Any, ...]] = scan_op
 """The operator of a loop over time that torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
 of tensors. step(*state, *inputs of one step, *constants) returns the new state and what to stack over the steps."""
+traced_loop: Callable[..., tuple[Any, Any]] = scan
+"""The same for code that dynamo traces: traced_loop(step, state, inputs), where step(state, inputs) finds constants by itself."""
 has_storage = torch._C._has_storage
 """Return whether a tensor has memory. A wrapper made by torch.func.vmap is a Tensor without memory."""
 is_functional = torch._is_functional_tensor

@@ -9,7 +9,6 @@ from typing import cast
 
 from ...errors import ExportError
 from ...networks.recurrent import RecurrentNetwork
-from ...registry.schema import Config
 from ...utils.files import atomic_write
 from ..base import Job, Provenance
 from .header import header
@@ -20,11 +19,6 @@ WASM = [
     "--target=wasm32", "-O3", "-msimd128", "-mbulk-memory", "-ffreestanding", "-nostdlib", "-Wl,--no-entry",
     "-Wl,--export=__heap_base", "-Wl,--strip-all",
 ]  # fmt: skip
-
-
-def why_not(config: Config, kind: str) -> str | None:
-    """Return the reason why a network cannot be written in C; None if it can."""
-    return "it is convolutional" if config.architecture.kernel is not None else None
 
 
 def write_header(job: Job) -> None:

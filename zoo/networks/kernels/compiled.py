@@ -70,7 +70,7 @@ def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
 
 def is_float(tensor: Tensor) -> bool:
     """Return whether a tensor is float32 in this machine's memory, so that the compiled code can read it."""
-    return in_memory(tensor) and tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+    return in_memory(tensor) and tensor.dtype is torch.float32 and tensor.is_cpu
 
 
 def _is_autocast(x: Tensor) -> bool:

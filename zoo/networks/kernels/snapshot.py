@@ -1,6 +1,6 @@
 """Remembers everything that the modules of a stack compute with, so that a later change is noticed."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from torch import Tensor, nn
 
@@ -27,11 +27,9 @@ class Snapshot:
         self.submodules = [torch_internals.children(m) for m in (*stack.modules(), *heads)]
         self.submodules_then = [dict(submodules) for submodules in self.submodules]
 
-        # another class, or another method of one module, which is one attribute more
+        # another class
         self.modules: list[nn.Module] = [*directions, *cells, *readers]
         self.classes_then = list(map(type, self.modules))
-        self.attributes = list(map(vars, self.modules))
-        self.attribute_counts_then = list(map(len, self.attributes))
 
         # an option that decides what is computed; a bias where there was none
         options = [(vars(direction), "zoneout") for direction in directions]
@@ -41,9 +39,11 @@ class Snapshot:
         self.option_owners, self.option_names = zip(*options, strict=True)
         self.options_then = self._options()
 
-        # a hook
-        self.hooks = [hooks for m in projections for hooks in torch_internals.forward_hooks(m)]
-        self.hooks += [hooks for m in heads for hooks in torch_internals.all_hooks(m)]
+        # a hook; another method of one module, which is one attribute more
+        self.sized: list[Sized] = [hooks for m in projections for hooks in torch_internals.forward_hooks(m)]
+        self.sized += [hooks for m in heads for hooks in torch_internals.all_hooks(m)]
+        self.sized += map(vars, self.modules)
+        self.sizes_then = list(map(len, self.sized))
 
         # weights that lie elsewhere; other values in the same place are what the next step reads
         owned = [torch_internals.parameters(m) for m in readers]
@@ -61,9 +61,8 @@ class Snapshot:
             self.same_modules(stack)
             and head is self.head
             and list(map(type, self.modules)) == self.classes_then
-            and list(map(len, self.attributes)) == self.attribute_counts_then
+            and list(map(len, self.sized)) == self.sizes_then
             and self._options() == self.options_then
-            and not any(self.hooks)
             and not torch_internals.global_module_hooks_active()
             and addresses == self.addresses_then
         )

@@ -48,6 +48,7 @@ class CompiledStack:
         """True if a parametrization makes matrices from weights, so that the jobs are made again at every call."""
         if not self.made_each_time:
             self.stack.jobs, self.held = self._jobs()
+        self.reference = ctypes.byref(self.stack)
 
     def run(
         self,
@@ -60,18 +61,41 @@ class CompiledStack:
         outputs: memory to which the outputs of the top layer are written; None to drop them.
         """
         steps, batch, _ = x.shape
-        stack, held = self.stack, None
-        if self.made_each_time:
-            stack = interface.NativeStack.from_buffer_copy(stack)
-            stack.jobs, held = self._jobs()
-        new_states = torch.empty_like(states)
         logits = None if self.outputs is None else x.new_empty(steps, batch, self.outputs)
+        return logits, self._call(steps, batch, x, states, outputs, logits)
+
+    def step(
+        self,
+        x: Tensor,  # (batch, inputs), contiguous, float32
+        states: Tensor,  # (rows, batch, units), contiguous, float32
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return the head's logits, (batch, outputs), if there is a head, and the new states, after one time step."""
+        batch = x.shape[0]  # len(x) takes a microsecond
+        logits = None if self.outputs is None else x.new_empty(batch, self.outputs)
+        return logits, self._call(1, batch, x, states, None, logits)
+
+    def _call(
+        self, steps: int, batch: int, x: Tensor, states: Tensor, outputs: Tensor | None, logits: Tensor | None
+    ) -> Tensor:
+        """Fill `outputs` and `logits`, and return the new states."""
+        stack, held = self.reference, None
+        if self.made_each_time:
+            today = interface.NativeStack.from_buffer_copy(self.stack)
+            today.jobs, held = self._jobs()
+            stack = ctypes.byref(today)
+        new_states = torch.empty_like(states)
         self.library.rnnzoo_run(
-            ctypes.byref(stack), steps, batch, x.data_ptr(), states.data_ptr(), new_states.data_ptr(), address(outputs),
+            stack,
+            steps,
+            batch,
+            x.data_ptr(),
+            states.data_ptr(),
+            new_states.data_ptr(),
+            address(outputs),
             address(logits),
-        )  # fmt: skip
+        )
         del held  # what the jobs point into had to stay until now
-        return logits, new_states
+        return new_states
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle as None, because the addresses are valid only in this process."""
@@ -148,13 +172,13 @@ class Stepper:
             block = torch.stack([s for layer in state for s in layer]) if fits else None
         except (TypeError, RuntimeError):  # no tensors, or of several shapes
             return None, None
-        if block is None or block.shape != (self.compiled.rows, len(x), self.compiled.units) or not is_float(block):
+        if block is None or block.shape != (self.compiled.rows, x.shape[0], self.compiled.units) or not is_float(block):
             return None, None
         if block.requires_grad and torch.is_grad_enabled():
             return None, None
-        logits, states = self.compiled.run(x.resolve_neg().contiguous()[None], block)
+        logits, states = self.compiled.step(x.resolve_neg().contiguous(), block)
         layers = zip(*[iter(states.unbind(0))] * self.compiled.states, strict=True)  # in groups, one a layer
-        return None if logits is None else logits[0], tuple(layers)
+        return logits, tuple(layers)
 
 
 def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> Stepper | None:

@@ -182,9 +182,9 @@ def _one_thread() -> None:
 
 def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
     """Compile a model and return its name and script."""
-    from ... import exports
     from ...checkpoints.references import Reference
     from ...checkpoints.sources import resolve
+    from ...exports.writing import export
     from ...networks.pretrained import assemble
 
     name, kind, key = job
@@ -198,7 +198,7 @@ def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         modules: dict[str, dict[str, Any]] = {}
         for part, each in steps.items():
-            (written,) = exports.export(each, "wasm", out=folder, quantize=quantize, origin="rnnzoo site")
+            (written,) = export(each, "wasm", out=folder, quantize=quantize, origin="rnnzoo site")
             modules[part] = {"wasm": written.path.read_bytes(), "states": _states(each)}
     entry_task, interface = network.config.task, network.interface
     data: dict[str, Any] = {

@@ -1,0 +1,169 @@
+"""Writes networks as files for other runtimes, and checks the files: `zoo.export`."""
+
+import hashlib
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from safetensors.torch import save
+
+from ..checkpoints import configs
+from ..checkpoints.references import Reference
+from ..checkpoints.sources import resolve
+from ..errors import ExportError, RequestError, first_line
+from ..networks.network import Network
+from ..networks.pretrained import assemble
+from ..networks.quantize import check_quantize, quantized
+from ..registry.schema import Config
+from ..utils import files
+from ..utils.provenance import command, versions
+from .base import Job, Provenance
+from .check import Checked, check
+from .formats import FORMATS, GRAPHS, find_format, why_not
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written and checked."""
+
+    path: Path
+    format: str
+    graph: str
+    bytes: int
+    sha256: str
+    checked: Checked
+
+
+def export(
+    model: Network | str | os.PathLike[str], format: str = "onnx", *, graph: str | None = None,
+    out: str | os.PathLike[str] = ".", opset: int | None = None, quantize: str | None = None, origin: str | None = None,
+) -> list[Exported]:  # fmt: skip
+    """Write a network as files for another runtime, run them there, and return what was written.
+
+    model: a network, or what `load` takes: a name, a folder or hf://org/name.
+    format: a key of FORMATS: "pt2", "onnx", ...
+    graph: "sequence" (whole sequences), "step" (one time step, with every state as an input and an output), or "both"
+    (default: the first that the format can hold).
+    out: the folder of the files NAME.EXTENSION and, of a step, NAME.step.EXTENSION; a vocabulary goes beside them.
+    opset: version of ONNX's operators (default: 20).
+    quantize: "int8" for 8-bit weights with a scale for each row.
+    origin: the command that the file names as its maker (default: that of this process).
+
+    A file whose logits differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what `load`
+    raises; UnknownNameError; RequestError, before any work, for what the format cannot hold; MissingExtraError;
+    ExportError; and OSError for a folder that cannot be written to.
+    """
+    find_format(format)
+    checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
+    config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
+    kinds = _check_request(format, config, graph, opset, quantize)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=".export-", dir=folder
+    ) as name:  # also finds out whether it can be written to
+        network = model if isinstance(model, Network) else assemble(checkpoint, device="cpu", allow_large=True)  # type: ignore[arg-type]
+        sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
+        fixed = quantized(network, quantize).float()
+        reference = fixed if quantize else network
+        written = [
+            _write(
+                format,
+                fixed,
+                reference,
+                kind,
+                Path(name),
+                _provenance(config, sha256, quantize, origin),
+                opset,
+                quantize,
+            )
+            for kind in kinds
+        ]
+        if network.tokenizer is not None:
+            (Path(name) / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
+        for path in sorted(Path(name).iterdir()):
+            os.replace(path, folder / path.name)
+    return [replace(each, path=folder / each.path.name) for each in written]
+
+
+def _check_request(
+    format: str, config: Config, graph: str | None, opset: int | None, quantize: str | None
+) -> tuple[str, ...]:
+    """Return the graphs to write. Raises RequestError for a combination that is impossible, and MissingExtraError."""
+    row = find_format(format)
+    if graph not in (None, "both", *GRAPHS):
+        raise RequestError(f"graph is {graph!r}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
+    kinds = GRAPHS if graph == "both" else (graph or row.graphs[0],)
+    for kind in kinds:
+        if reason := why_not(config, format, kind):
+            raise RequestError(f"{config.name} has no {kind} graph as {format}: {reason}.")
+    if opset is not None and not row.opsets:
+        raise RequestError(f"{format} has no opset: leave it out.")
+    if opset is not None and opset not in row.opsets:
+        raise RequestError(f"opset is {opset}; torch writes {row.opsets[0]} to {row.opsets[-1]}.")
+    check_quantize(quantize)
+    if quantize and not row.quantizes:
+        raise RequestError(
+            f"{format} has no 8-bit weights; {' and '.join(n for n, r in FORMATS.items() if r.quantizes)} have."
+        )
+    row.check_packages()
+    return kinds
+
+
+def _write(
+    format: str, fixed: Network, reference: Network, kind: str, folder: Path, provenance: Provenance, opset: int | None,
+    quantize: str | None,
+) -> Exported:  # fmt: skip
+    """Write one file into a folder and check it. Raises ExportError."""
+    row = FORMATS[format]
+    step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
+    path = folder / f"{fixed.config.name}{step}.{row.extension}"
+    try:
+        with _quiet():
+            row.write(Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize))
+    except (OSError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # whatever an exporter raises
+        raise ExportError(f"{fixed.config.name} could not be written as {row.title}: {first_line(error)}") from error
+    try:
+        with _quiet():
+            checked = check(row.open(path, fixed, kind), reference, kind)
+    except ExportError as error:
+        raise ExportError(f"{path.name} was deleted: {error}.") from error
+    size = sum(part.stat().st_size for part in folder.glob(f"{path.stem}.*"))
+    return Exported(path, format, kind, size, files.sha256(path), checked)
+
+
+def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+    content = {
+        "model": config.name,
+        "weights_sha256": sha256,
+        "quantize": quantize or "",
+        "command": origin or command(),
+    }
+    return {**content, **versions(), "config": config.model_dump_json()}
+
+
+def _weights_sha256(network: Network) -> str:
+    """Return the sha256 of the model.safetensors that `save` would write."""
+    state = {name: tensor.detach().cpu().float().contiguous() for name, tensor in network.state_dict().items()}
+    return hashlib.sha256(save(state, metadata={"format": "pt"})).hexdigest()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warnings and log lines of exporters."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
