@@ -153,7 +153,7 @@ def train(
 
 
 def _train_one(
-    entry: registry.Entry, folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
+    entry: "registry.Entry", folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
     diagnostic_names: Sequence[str], as_json: bool,
 ) -> None:  # fmt: skip
     """Train one model in this process, and print its progress and the result."""

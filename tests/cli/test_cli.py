@@ -76,7 +76,7 @@ def test_show(run: Run) -> None:
     data = json.loads(run("show", "star-16x64-pmnist", "--json")[1])
     assert data["architecture"]["units"] == 64
     assert data["task"]["name"] == "pmnist"
-    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4, "split": "test"}]
+    assert data["reported"] == [{"paper": "star", "table": "Table 1", "percent": 92.4, "nats": None, "split": "test"}]
 
 
 @pytest.mark.parametrize("verb", ["show", "pull", "eval", "train", "card", "bench"])
@@ -446,7 +446,7 @@ def test_list_and_show_print_the_numbers_of_the_card(run: Run) -> None:
     ("arguments", "meant"),
     [
         (["show", "STAR-16x64-PMNIST"], "Did you mean star-16x64-pmnist?"),
-        (["show", "lstm"], "Did you mean lstm-"),
+        (["show", "lstm-5x128"], "Did you mean lstm-"),
         (["list", "--task", "mnist"], "Did you mean smnist or pmnist or mnist-rows?"),
         (["compare", "--paper", "nothing"], "There are: antisymmetric, "),
     ],

@@ -31,7 +31,6 @@ class Projection(nn.Module):
     to W. A layer holds W, and the entries of s that `mask` drops, for a whole sequence (Gal & Ghahramani 2016).
     """
 
-    weight: Tensor
     mask: Tensor | None = None
     held_matrix: Tensor | None = None
 
@@ -46,13 +45,12 @@ class Projection(nn.Module):
 
     @property
     def matrix(self) -> Tensor:  # W
-        if self.held_matrix is None and self.parametrization is not None:
-            return parametrized(self.parametrization, self.weight)
-        return self.weight if self.held_matrix is None else self.held_matrix
+        if self.held_matrix is not None:
+            return self.held_matrix
+        return parametrized(self.parametrization, self.weight) if self.parametrization else self.weight
 
     @property
-    def cost(self) -> int:
-        """Multiply-adds of one product; of a convolution, at one position of an image."""
+    def cost(self) -> int:  # multiply-adds of one product; of a convolution, at one position of an image
         return self.matrix.numel()
 
     @property
@@ -60,9 +58,7 @@ class Projection(nn.Module):
         return self.matrix.shape[1]
 
     def hold(self, mask: Tensor | None = None) -> None:
-        if (
-            self.parametrization is not None or mask is not None
-        ):  # else nothing changes, which torch.export would warn of
+        if self.parametrization or mask is not None:  # torch.export forbids an assignment that changes nothing
             self.held_matrix, self.mask = self.matrix if self.parametrization else None, mask
 
     def release(self) -> None:

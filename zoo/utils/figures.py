@@ -24,6 +24,14 @@ CELL_COLOURS = {
     "hgrn": "#a83279", "s4d": "#8b5a2b", "s5": "#c49a6c", "slstm": "#1f4e79", "mlstm": "#5b9bd5", "retention": "#7f6000",
     "gla": "#2ca089", "deltanet": "#ff7f50", "gated-deltanet": "#c8553d", "mamba2": "#4b8b3b", "rwkv6": "#7a6ff0",
     "rwkv7": "#4838c0",
+    "atr": "#fc00fc", "brc": "#0000fc", "cfn": "#fc0c54", "cornn": "#fc78fc", "fastgrnn": "#00c054",
+    "fastrnn": "#9c3cfc", "janet": "#3c4818", "lem": "#a80cb4", "ligru": "#00cc00", "lipschitz": "#fc00c0",
+    "mgu": "#782424", "mgu1": "#9ca89c", "mgu2": "#3090fc", "mgu3": "#a87878", "minimalrnn": "#543054",
+    "nbrc": "#247884", "ran": "#cc9cfc", "scrn": "#fc0000", "ugrnn": "#9cb478", "unicornn": "#0018cc", "cfc": "#a8003c",
+    "ltc": "#00483c", "clockwork": "#fc909c", "exprnn": "#309000", "lmu": "#787854", "lstm-mogrifier": "#90000c",
+    "lstm-multiplicative": "#84c054", "lstm-ordered": "#fc6078", "lstm-original": "#b45460", "lstm-working": "#543c24",
+    "mut1": "#b460f0", "mut3": "#486000", "nas": "#606cc0", "dsgu": "#0054fc", "sgu": "#f084d8", "taugru": "#c00090",
+    "tgru": "#847890", "tlstm": "#e49c54", "trnn": "#00480c",
 }  # fmt: skip
 """The colour of each cell in every picture. The cells of the papers' figures have colours of Okabe & Ito."""
 

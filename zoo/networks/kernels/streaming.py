@@ -201,7 +201,7 @@ def planned_layers(stack: nn.ModuleList, head: nn.Linear | None, x: Tensor) -> l
     layers = [layer for direction in directions if (layer := supports(direction, x)) is not None]
     if len(layers) < len(directions):
         return None
-    inputs = [direction.input.weight for direction in directions]
+    inputs: list[Tensor] = [direction.input.weight for direction in directions]
     weights = [p for layer in layers for p in layer.parameters if p is not None]
     if head is not None:
         if head.bias.shape != head.weight.shape[:1]:
