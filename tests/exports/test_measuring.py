@@ -73,6 +73,18 @@ def test_results_keep_one_figure_a_runtime_and_cards_warn_of_losses() -> None:
     assert "**0.31 points less**" in lines[2]
 
 
+@pytest.mark.parametrize(("factor", "warns"), [(0.9, False), (1.09, False), (1.2, True)])
+def test_cards_warn_of_larger_errors(factor: float, warns: bool) -> None:
+    name = "rin-1x100-adding-200"
+    recorded = results.for_model(name)
+    full = recorded.measured()
+    assert full is not None
+    fields = {**full.model_dump(), "runtime": "onnx", "quantize": None, "value": factor * full.value}
+    card = cards.compose(spec(name), recorded.record(RuntimeEvaluation(**fields)), cards.counts(name))
+    (line,) = [line for line in card.splitlines() if "measured, test, onnx" in line]
+    assert ("**1.2 times the value in float32**" in line) == warns
+
+
 def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "read", lambda: [ROW])
     code, out, _ = run("export", "--list", "*mnist-rows")

@@ -25,6 +25,8 @@ STORY = ("Mary went to the hall.", "Where is Mary?")
 """An example of a story and a question."""
 LOSS = 0.003
 """A card warns of a larger loss of accuracy in another runtime or with 8-bit weights (a fraction: 0.003 is 0.3 points)."""
+GROWTH = 1.1
+"""A card warns of an error or a negative log-likelihood that is more than this many times float32's in torch."""
 
 
 def counts(name: str) -> Counts:
@@ -249,9 +251,13 @@ def runtime_text(evaluation: RuntimeEvaluation) -> str:
 
 
 def _beside(evaluation: RuntimeEvaluation, full: Evaluation) -> str:
-    """Return how a value was measured and, of an accuracy, what it has lost if that is more than LOSS."""
-    lost = full.value - evaluation.value
-    warning = f"; **{100 * lost:.2f} points less**" if full.metric == "accuracy" and lost > LOSS else ""
+    """Return how a value was measured, with a warning if it is worse than `full` by more than LOSS or GROWTH allows."""
+    warning = ""
+    if not METRICS[full.metric].higher_is_better:
+        if evaluation.value > GROWTH * full.value:
+            warning = f"; **{evaluation.value / full.value:.3g} times the value in float32**"
+    elif full.value - evaluation.value > LOSS:
+        warning = f"; **{100 * (full.value - evaluation.value):.2f} points less**"
     return f"`{evaluation.command}`, {evaluation.n:,} examples, {evaluation.date}{warning}"
 
 
