@@ -77,6 +77,17 @@ def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
     return recipe.patience is not None and bool(losses) and len(losses) > losses.index(min(losses)) + recipe.patience
 
 
+def collapsed(history: Sequence[Epoch], recipe: Recipe) -> bool:
+    """Return True if the run has not left chance in the epochs that `recipe.collapse` gives it."""
+    rule = recipe.collapse
+    return rule is not None and len(history) >= rule.epochs and min(r.validation_loss for r in history) >= rule.loss
+
+
+def ended_early(history: Sequence[Epoch], recipe: Recipe) -> bool:
+    """Return True if the run ends before its last epoch: it has converged or collapsed."""
+    return converged(history, recipe) or collapsed(history, recipe)
+
+
 class Training(Spec):
     """How a checkpoint was trained."""
 
@@ -112,8 +123,8 @@ class Training(Spec):
 
     @property
     def finished(self) -> bool:
-        """True if all epochs are done or the run has converged."""
-        return self.epochs_done >= self.recipe.epochs or converged(self.history, self.recipe)
+        """True if all epochs are done or the run has converged or collapsed."""
+        return self.epochs_done >= self.recipe.epochs or ended_early(self.history, self.recipe)
 
 
 class Results(Spec):

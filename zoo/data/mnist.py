@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from ..checkpoints import sources
 from ..errors import DataError, MissingExtraError, RequestError
@@ -26,9 +27,13 @@ PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed674
 
 
 class MNIST(TaskData):
-    """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28)."""
+    """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28).
 
-    layouts = ("pixels", "permuted-pixels", "rows")
+    `quarter-pixels` and `permuted-quarter-pixels` are the first two of an image of a quarter of the pixels, the means of
+    2 x 2 pixels (196 steps of 1).
+    """
+
+    layouts = ("pixels", "permuted-pixels", "rows", "quarter-pixels", "permuted-quarter-pixels")
 
     def __init__(self, task: Task, dataset: Dataset):
         super().__init__(task, dataset)
@@ -51,8 +56,11 @@ class MNIST(TaskData):
                 f"MNIST's images are (batch, 28, 28) of torch.uint8; got {tuple(raw.shape)}, {raw.dtype}."
             )
         x = x.float() / 255
-        if self.task.layout == "permuted-pixels":
-            x = x[:, permutation().to(x.device)]
+        if "quarter" in self.task.layout:
+            x = avg_pool2d(x.unflatten(1, (1, *IMAGE)), 2).flatten(1)
+        if self.task.layout.startswith("permuted"):
+            order = permutation().to(x.device)
+            x = x[:, order[order < x.shape[1]]]
         return x.unflatten(1, (self.task.steps, *self.task.input))
 
     def _file(self, name: str) -> Tensor:
@@ -85,7 +93,10 @@ class MNIST(TaskData):
 
 @cache
 def permutation() -> Tensor:
-    """Return the index of the pixel that permuted MNIST reads at each step, (784,), int64, as in the code of JANET and STAR."""
+    """Return the index of the pixel that permuted MNIST reads at each step, (784,), int64, as in the code of JANET and STAR.
+
+    An image of fewer pixels is read in the same order, without the indices that it does not have.
+    """
     content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
         raise DataError("The packaged permutation of the pixels is damaged; reinstall rnnzoo.")

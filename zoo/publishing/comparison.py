@@ -59,6 +59,8 @@ class Row:
     """Key of the paper that `paper_epochs` comes from."""
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
+    collapsed: bool = False
+    """True if training ended because the network did not leave chance."""
     diverged: int | None = None
     """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
     stand_in: str | None = None
@@ -106,7 +108,8 @@ class Row:
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         author = registry.load_registry().papers[other].citation if other else "paper"
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
-        end = "; diverged" if self.diverged else "; converged" if self.converged else ""
+        ends = {"diverged": self.diverged, "collapsed": self.collapsed, "converged": self.converged}
+        end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
 
 
@@ -163,6 +166,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
             paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
             diverged=training.diverged, converged=results.converged(training.history, training.recipe),
+            collapsed=results.collapsed(training.history, training.recipe),
         )  # fmt: skip
     return row
 

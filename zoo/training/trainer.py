@@ -154,7 +154,7 @@ class TrainingRun:
         """Train to the last epoch, to `stop_after` or until interrupted. Save after every epoch and every `save_seconds`."""
         first_step, saved = self.step, time.monotonic()
         last_step = min(stop_after or self.recipe.epochs, self.recipe.epochs) * self.steps_per_epoch
-        while self.step < last_step and not results.converged(self.history, self.recipe):
+        while self.step < last_step and not results.ended_early(self.history, self.recipe):
             epoch, steps_done = divmod(self.step, self.steps_per_epoch)
             generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
             order = torch.randperm(len(self.train), generator=generator)

@@ -64,6 +64,13 @@ class Stage(Augmentation):
     schedule: Schedule = Schedule()
 
 
+class Collapse(Spec):
+    """When a run counts as collapsed, so that it ends early. One rule serves all models that a recipe compares."""
+
+    epochs: Count  # number of epochs after which a run that has not left chance ends
+    loss: Positive  # validation loss below which a run has left chance; a guess among n classes costs ln(n)
+
+
 class Recipe(Augmentation):
     """How a checkpoint is trained, in one stage or several.
 
@@ -79,6 +86,7 @@ class Recipe(Augmentation):
     batch_size: Count  # examples per optimizer step
     epochs: Annotated[int, Field(ge=1, le=100_000)]  # passes over the training set
     patience: Count | None = None  # end the run after this many epochs without a lower validation loss
+    collapse: Collapse | None = None  # end the run if it does not learn at all
     max_grad_norm: Positive | None = None  # bound on the global gradient norm
     tbptt_steps: Count | None = None  # truncated backpropagation through time: cut gradients after this many time steps
     checkpoint_every: Count | None = None
