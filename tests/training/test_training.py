@@ -383,15 +383,44 @@ def test_patience_counts_from_the_last_stage() -> None:
     })  # fmt: skip
 
     def ends(recipe: Recipe, *losses: float) -> bool:
-        rows = [results.Epoch(epoch=i + 1, lr=0.1, train_loss=1.0, train_metric=0.5, validation_loss=loss,
-                              validation_metric=0.5, gradient_norm=1.0, seconds=1.0) for i, loss in enumerate(losses)]  # fmt: skip
-        return results.converged(rows, recipe)
+        return results.converged([_row(i + 1, loss) for i, loss in enumerate(losses)], recipe)
 
     assert not ends(recipe, 0.1, 0.2, 0.3)
     assert not ends(recipe, 0.1, 0.2, 0.3, 0.9, 0.9)
     assert ends(recipe, 0.1, 0.2, 0.3, 0.9, 0.9, 0.95)
     short = recipe.model_copy(update={"epochs": 3})
     assert ends(short, 0.1, 0.2, 0.3)
+
+
+def _row(epoch: int, validation_loss: float) -> results.Epoch:
+    return results.Epoch(
+        epoch=epoch, lr=0.1, train_loss=1.0, train_metric=0.5, validation_loss=validation_loss, validation_metric=0.5,
+        gradient_norm=1.0, seconds=1.0,
+    )  # fmt: skip
+
+
+def test_a_run_collapses_if_no_epoch_left_chance() -> None:
+    recipe = Recipe.model_validate({
+        "optimizer": {"name": "adam", "lr": 0.1}, "batch_size": 1, "epochs": 20, "collapse": {"epochs": 2, "loss": 2.28},
+    })  # fmt: skip
+
+    def collapsed(*losses: float) -> bool:
+        return results.collapsed([_row(i + 1, loss) for i, loss in enumerate(losses)], recipe)
+
+    assert not collapsed()
+    assert not collapsed(2.31)
+    assert collapsed(2.31, 2.28)
+    assert not collapsed(2.31, 2.27)
+    assert not collapsed(2.2, 2.31, 2.31)
+    assert not results.collapsed([_row(1, 9.0)] * 9, recipe.model_copy(update={"collapse": None}))
+
+
+def test_a_collapsed_run_ends_and_says_so(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 5, "collapse": {"epochs": 2, "loss": 1e-6}})
+    done = train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert (done.epochs_done, done.finished) == (2, True)
+    assert results.collapsed(done.history, done.recipe)
+    assert train(registry.find(NAME), tmp_path / "run", device="cpu").epochs_done == 2  # it does not go on
 
 
 def test_only_images_are_augmented() -> None:

@@ -90,8 +90,12 @@ class Row:
         note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
         if self.measured is None:
             return None
-        spread = "" if self.std is None else f" ± {self.unit.text(self.std)} ({self.runs} runs)"
-        return self.unit.text(self.measured) + spread + note
+        return self.unit.text(self.measured) + self.spread_text + note
+
+    @property
+    def spread_text(self) -> str:
+        """The standard deviation and the number of runs, to follow the mean; "" for one run."""
+        return "" if self.std is None else f" ± {self.unit.text(self.std)} ({self.runs} runs)"
 
     @property
     def seed(self) -> int | None:
@@ -151,14 +155,16 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
     """Return the row with the mean figure of the runs measured on its split, and with the recipe and epochs of the first run."""
-    pairs = [(run, e) for run in recorded if (e := run.measured(row.split or "test")) is not None]
-    if not pairs:
+    split = row.split or "test"
+    measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
+    if not measured:
         return row
-    values = [evaluation.value for _, evaluation in pairs]
-    first, evaluation = pairs[0]
+    evaluations = [one for run, e in measured for one in (e, *(o for o in run.other_seeds if o.split == split))]
+    values = [one.value for one in evaluations]
+    first, evaluation = measured[0]
     row = replace(
         row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None, n=evaluation.n,
-        runs=len(values), seeds=tuple(e.seed for _, e in pairs if e.seed is not None), split=evaluation.split,
+        runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
     )  # fmt: skip
     if training := first.training:
         _, base = base_recipe(entry, training)

@@ -39,9 +39,8 @@ def outputs() -> dict[Path, str]:
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     """Return the content of README.md and of the pages of docs/ by path."""
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-    unreported = [row for row in comparison.rows(measured=True) if row.paper is None]
     texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
-    texts[paths.path(*pages.MEASURED)] = pages.measured_page(unreported)
+    texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
     texts[paths.path(*pages.TASKS)] = pages.tasks_page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
     texts |= analysis_pages.pages()
@@ -62,6 +61,11 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
             }
             texts[path] = _filled(path.read_text(encoding="utf-8"), parts)
     return texts
+
+
+def _unreported() -> list[comparison.Row]:
+    """Return the rows of the models with a measured figure and no reported one."""
+    return [row for row in comparison.rows(measured=True) if row.paper is None]
 
 
 def _is_repository() -> bool:
@@ -94,7 +98,11 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
     """Return the rows of every comparison plot, by path; empty outside the repository."""
     if not _is_repository():
         return {}
-    return {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
+    rows: dict[Path, Sequence[comparison.Row]] = {
+        paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()
+    }
+    rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
+    return rows
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:

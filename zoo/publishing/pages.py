@@ -13,7 +13,7 @@ from .cards import value_text
 from .comparison import Mean, Row, means
 from .starters import STARTERS
 
-MEASURED, TASKS = ("docs", "measured.md"), ("docs", "tasks.md")
+MEASURED, DEPTHS, TASKS = ("docs", "measured.md"), ("docs", "measured.svg"), ("docs", "tasks.md")
 
 ModelRow = tuple[Entry, Results, Counts]
 """A model with its recorded results and its size."""
@@ -139,15 +139,26 @@ def measured_page(rows: Sequence[Row]) -> str:
     """
     parts = [
         "# Measured here",
-        "No paper reports a figure for these models on the same data. Each model was trained in one run and measured on the "
-        "whole test set, so small differences may be chance. `rnnzoo compare --measured` prints these rows too, and `rnnzoo "
-        "show` prints the recipe of each model.",
+        "No paper reports a figure for these models on the same data. Each model was measured on the whole test set. A figure "
+        "without a deviation comes from one training run, so small differences may be chance. `rnnzoo compare --measured` "
+        "prints these rows too, and `rnnzoo show` prints the recipe of each model.",
     ]
-    for _, group in groupby(sorted(rows, key=_task_and_units), key=_task_and_units):
-        section = list(group)
+    if at_depths(rows):
+        parts.append("![figures against depth](measured.svg)")
+    for section in _sections(rows):
         depths = sorted({r.layers for r in section})
         parts += [_heading(section), _by_depth(section, depths) if len(depths) > 1 else _listed(section)]
     return "\n\n".join(parts) + "\n"
+
+
+def at_depths(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the tasks and widths at which one cell was measured at three depths or more."""
+    return [r for section in _sections(rows) if len({r.layers for r in section}) > 2 for r in section]
+
+
+def _sections(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of each task and width."""
+    return [list(group) for _, group in groupby(sorted(rows, key=_task_and_units), key=_task_and_units)]
 
 
 def _task_and_units(row: Row) -> tuple[str, int]:
@@ -169,7 +180,8 @@ def _heading(rows: Sequence[Row]) -> str:
 
 
 def _link(row: Row) -> str:
-    return f"[{row.unit.text(row.measured or 0.0)}](../cards/{row.model}/README.md)"
+    figure = f"{row.unit.text(row.measured or 0.0)}{row.spread_text}"
+    return f"[{figure}](../cards/{row.model}/README.md){' collapsed' if row.collapsed else ''}"
 
 
 def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "reported": {"linestyle": "--", "markerfacecolor": "white"},
     "measured": {"linestyle": "-"},
 }
+COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
 MAX_BARS = 4
 """A plot with curves shows its panels of bars only if there are at most this many."""
 
@@ -65,7 +66,12 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     line = figure.axes[0].plot
     in_curves = {r.kind for p in panels if _has_curve(p) for r in p}  # bars have their cells beside them
     handles = [line([], [], linestyle="", label=kind, **look)[0] for kind, look in looks.items() if kind in in_curves]
-    handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in SOURCES.items()]
+    sources = {
+        name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
+    }
+    handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
+    if any(r.collapsed for p in panels for r in p):
+        handles += line([], [], label="collapsed", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
     add_caption(figure, _caption([r for p in panels for r in p]))
     return figure
@@ -101,9 +107,12 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
-            if r.kind == kind and r.measured is not None and r.std is not None:
-                bar = r.unit.scale * r.std
-                axis.errorbar(r.layers, r.unit.scale * r.measured, bar, color=look["color"], capsize=2)
+            if r.kind == kind and r.measured is not None:
+                place = r.layers, r.unit.scale * r.measured
+                if r.std is not None:
+                    axis.errorbar(*place, r.unit.scale * r.std, color=look["color"], capsize=2)
+                if r.collapsed:
+                    axis.plot(*place, **COLLAPSED)
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])
     )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .. import registry
-from ..checkpoints.results import Results, Training
+from ..checkpoints.results import Results, Training, collapsed
 from ..registry import Entry
 from ..registry.metrics import METRICS
 from ..registry.schema import Augmentation, Recipe
@@ -15,12 +15,14 @@ def recipe_text(recipe: Recipe) -> str:
     clip = f", gradient norm clipped at {recipe.max_grad_norm:g}" if recipe.max_grad_norm else ""
     mixed = "" if recipe.precision == "no" else f", mixed precision ({recipe.precision})"
     later = f"; {_later_stages(recipe)}" if len(recipe.timeline) > 1 else ""
+    rule = recipe.collapse
+    collapse = f"; ends after epoch {rule.epochs} if no validation loss is below {rule.loss:g}" if rule else ""
     optimizer = recipe.optimizer
     decay = f", weight decay {optimizer.weight_decay:g}" if optimizer.weight_decay else ""
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
         f"{optimizer.name}, learning rate {optimizer.lr:g} ({recipe.schedule.name}){recurrence}{decay}, "
-        f"batch size {recipe.batch_size}, {recipe.epochs} epochs{clip}{mixed}{_augmentation(recipe)}{later}"
+        f"batch size {recipe.batch_size}, {recipe.epochs} epochs{clip}{mixed}{_augmentation(recipe)}{later}{collapse}"
     )
 
 
@@ -88,6 +90,8 @@ def _run_text(training: Training) -> str:
             text += f" Training and validation ran in {recipe.precision}; the measured figures are in float32."
     if training.diverged:
         text += f" The run ended in epoch {training.diverged}, when the loss or a gradient became infinite or NaN."
+    if collapsed(training.history, recipe):
+        text += f" The run collapsed: it ended after epoch {training.epochs_done}, because it was still at chance."
     return text
 
 
