@@ -49,7 +49,9 @@ def test_list_shows_every_model_and_filters(run: Run) -> None:
     assert {(row["cell"], row["task"]) for row in rows} == {("star", "pmnist")}
     assert next(row for row in rows if row["name"] == "star-16x64-pmnist")["parameters"] == 191_242
     code, out, _ = run("list", "--cell", "gru", "--task", "mnist-rows", "--json")
-    assert [(row["name"], row["weights"]) for row in json.loads(out)] == [("gru-1x128-mnist-rows", True)]
+    assert [(row["name"], row["weights"]) for row in json.loads(out)] == [
+        ("gru-1x128-mnist-rows", True), ("gru-4x128-mnist-rows", False),
+    ]  # fmt: skip
     assert run("list", "--cell", "lstm-peephole", "--pretrained", "--json")[:2] == (0, "[]\n")
 
 

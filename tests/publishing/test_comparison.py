@@ -215,7 +215,6 @@ def drawn(rows: list[Row], path: Path) -> str:
     from zoo.publishing import plots
 
     plots.against_depth(rows, path)
-    assert "stroke-dasharray" in path.read_text()
     return " ".join(re.sub("<[^>]*>", " ", path.read_text()).split())  # the text, without its line breaks
 
 
@@ -225,6 +224,7 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
         for kind in ("lstm", "star") for n in (1, 2, 4)
     ]  # fmt: skip
     before = drawn(rows, tmp_path / "a.svg")
+    assert "stroke-dasharray" in (tmp_path / "a.svg").read_text()
     assert "Reported: Table 3 of Turkoglu et al. 2019. None of these models is measured yet." in before
     known = {"measured": 0.8, "split": "test", "n": 10_000, "recipe": "r", "epochs_done": 2, "epochs": 3}
     known |= {"runs": 1, "seeds": (1,)}
@@ -319,7 +319,7 @@ def test_a_plot_of_other_figures_is_stale(monkeypatch: pytest.MonkeyPatch) -> No
     changed = [replace(rows[0], measured=0.5), *rows[1:]]
     assert comparison.digest(changed) != comparison.digest(rows)
     monkeypatch.setattr(comparison, "rows", lambda **_: changed)
-    assert len(generated.stale_drawings()) == len(comparison.documents())
+    assert len(generated.stale_drawings()) == len(comparison.documents()) + 1  # the plot of figures in no paper
 
 
 def test_compare_never_imports_torch() -> None:
@@ -351,3 +351,25 @@ def test_figures_of_other_weights_are_left_out(run: Run, small_zoo: Zoo, tmp_pat
         loading.save(build(name, device="cpu", seed=seed), folder)
         assert len(comparison.rows(measured=True, results_of=comparison.in_folder(tmp_path))) == n
         assert len(json.loads(run("show", str(folder), "--json")[1])["measured"]) == n
+
+
+def test_the_other_seeds_on_a_card_count(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+    name = "rnn-1x8-mnist-rows"
+    loading.save(build(name, device="cpu"), tmp_path)
+    figure = evaluate(tmp_path, device="cpu", limit=5).model_copy(update={"value": 0.5, "seed": 0})
+    others = tuple(figure.model_copy(update={"value": value, "seed": seed}) for seed, value in ((1, 0.7), (2, 0.9)))
+    recorded = results.Results(evaluations=(figure,), other_seeds=others)
+    (row,) = comparison.rows(measured=True, results_of=lambda _: [recorded])
+    assert (row.measured, row.std, row.runs, row.seeds) == (pytest.approx(0.7), pytest.approx(0.2), 3, (0, 1, 2))
+    assert row.measured_text == "70.00 % ± 20.00 % (3 runs)"
+
+
+def test_a_collapsed_run_is_marked_in_table_and_plot(tmp_path: Path) -> None:
+    row = Row("rnn-1x8-t", "rnn", 1, 8, "t", "a task", "data", "accuracy", measured=0.1, n=5, runs=1, split="test")
+    rows = [row, replace(row, layers=2), replace(row, layers=4)]
+    assert "collapsed" not in pages.measured_page(rows) + drawn(rows, tmp_path / "plain.svg")
+    rows[2] = replace(rows[2], collapsed=True, recipe="brief", epochs_done=2, epochs=5)
+    assert pages.measured_page(rows).count(") collapsed") == 1
+    assert "2 of 5 epochs; collapsed" in pages.measured_page(rows)
+    assert "collapsed" in drawn(rows, tmp_path / "marked.svg")
