@@ -1,6 +1,10 @@
-"""Turns text into tokens and back. A checkpoint's vocabulary is in vocabulary.txt: line n, counted from 0, is token n."""
+"""Turns text into tokens and back. A checkpoint's vocabulary is in vocabulary.txt: line n, counted from 0, is token n.
+
+Tokens are words or, for a network that reads one long text, single characters.
+"""
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +21,8 @@ PADDING, UNKNOWN = 0, 1
 """Reserved tokens. The embedding of padding is zero and gets no gradient."""
 RESERVED = ("<padding>", "<unknown>")
 """Words of the reserved tokens."""
+_UNESCAPED = {"<newline>": "\n"}  # in vocabulary.txt each token has a line
+_ESCAPED = {word: line for line, word in _UNESCAPED.items()}
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
 
 
@@ -32,6 +38,9 @@ class Tokenizer:
     RequestError for a vocabulary without the reserved words or with a word twice.
     """
 
+    separator = " "
+    """What stands between the words of a decoded text."""
+
     def __init__(self, words: Sequence[str], max_words: int):
         self.words, self.max_words = tuple(words), max_words
         self.tokens = {word: token for token, word in enumerate(self.words)}
@@ -39,6 +48,11 @@ class Tokenizer:
             raise RequestError(
                 f"A vocabulary must begin with {' and '.join(RESERVED)}, and must not have a word twice."
             )
+
+    @staticmethod
+    def split(text: str) -> list[str]:
+        """Return the words of a text."""
+        return split_words(text)
 
     @classmethod
     def learn(cls, texts: Iterable[Sequence[str]], size: int, max_words: int) -> "Tokenizer":
@@ -54,7 +68,9 @@ class Tokenizer:
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
         """Return the tokenizer of a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
         try:
-            words = files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
+            words = [
+                _UNESCAPED.get(line, line) for line in files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
+            ]
             if len(words) != size:
                 raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
             return cls(words, max_words)
@@ -70,14 +86,14 @@ class Tokenizer:
 
     def content(self) -> bytes:
         """Return the bytes of vocabulary.txt."""
-        return "".join(f"{word}\n" for word in self.words).encode()
+        return "".join(f"{_ESCAPED.get(word, word)}\n" for word in self.words).encode()
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __call__(self, texts: str | Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return tokens, (batch, time), and lengths, (batch,), of one text or several."""
-        return self.batch([split_words(text) for text in ([texts] if isinstance(texts, str) else texts)])
+        return self.batch([self.split(text) for text in ([texts] if isinstance(texts, str) else texts)])
 
     def batch(self, texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Return tokens, (batch, time), and lengths, (batch,), of texts that are lists of words.
@@ -123,4 +139,32 @@ class Tokenizer:
 
     def decode(self, tokens: Tensor | Sequence[int]) -> str:
         """Return the words of tokens, (time,), without padding."""
-        return " ".join(self.words[int(token)] for token in tokens if int(token) != PADDING)
+        return self.separator.join(self.words[int(token)] for token in tokens if int(token) != PADDING)
+
+
+class CharacterTokenizer(Tokenizer):
+    """A Tokenizer whose words are single characters, for a network that reads one long text. It cuts no text off.
+
+    Raises RequestError for a vocabulary with longer words.
+    """
+
+    separator = ""
+
+    def __init__(self, words: Sequence[str], max_words: int):
+        super().__init__(words, sys.maxsize)
+        if any(len(word) != 1 for word in self.words[len(RESERVED) :]):
+            raise RequestError("A vocabulary of characters must not have longer words.")
+
+    @staticmethod
+    def split(text: str) -> list[str]:
+        """Return the characters of a text."""
+        return list(text)
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the characters of a text that the vocabulary lacks, each once, in the order of the text."""
+        return list(dict.fromkeys(c for c in text if c not in self.tokens))
+
+
+def tokenizer_class(form: str) -> type[Tokenizer]:
+    """Return the class of the tokenizer for inputs of a form (zoo.registry.schema.Shapes)."""
+    return CharacterTokenizer if form == "characters" else Tokenizer

@@ -42,6 +42,8 @@ class Split:
     """(height, width) if the raw examples are images, (n, height * width); None for other examples."""
     per_step: bool = False
     """True if sequences of different lengths have a target at every step."""
+    stream: bool = False
+    """True if each example goes on where the one before it ends, so that a network carries its state from one to the next."""
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -64,6 +66,17 @@ class Split:
         """Number of time steps of the longest sequence."""
         assert self.lengths is not None
         return int(self.lengths.reshape(len(self), -1).sum(1).max())
+
+    def order(self, batch_size: int, generator: torch.Generator) -> Tensor:
+        """Return the indices of the examples, (n,), in the order in which an epoch trains on them.
+
+        The examples are shuffled. A stream is divided into `batch_size` parts instead, which are read side by side: example
+        i of a batch goes on where example i of the batch before it ends. A remainder of the stream is left out.
+        """
+        if not self.stream:
+            return torch.randperm(len(self), generator=generator)
+        length = len(self) // batch_size
+        return torch.arange(batch_size * length).reshape(batch_size, length).T.flatten()
 
     def batch(
         self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None

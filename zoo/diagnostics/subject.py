@@ -180,7 +180,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
     Raises RequestError for a name that is not in the registry and for networks that also read a question, and DataError if
     the data are missing.
     """
-    if config.interface.form != "sequence":
+    if config.interface.form == "question":
         raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
     if name not in registry.models():
         raise RequestError(f"{name} is not in the registry, so there is no recipe to train it. Use a registered model.")

@@ -110,7 +110,7 @@ def _why_no_graph(config: Config, kind: str) -> str | None:
         return None
     if config.interface.readout == "none":
         return "it has no time steps"
-    if config.interface.form != "sequence":
+    if config.interface.form == "question":
         return "it reads a whole story and then a question"
     if config.architecture.bidirectional:
         return "it is bidirectional, so it needs the whole sequence"

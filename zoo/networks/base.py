@@ -13,6 +13,7 @@ from ..utils import import_object
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",
     "question": "story_reader.StoryReader",
+    "characters": "recurrent.RecurrentNetwork",
     "none": "feedforward.FeedForward",
 }
 """`module.Class` of the network for each form of input (Shapes.form); "none" is for inputs without time steps."""

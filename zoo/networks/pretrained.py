@@ -40,7 +40,8 @@ def assemble(
     torch.set_flush_denormal(True)  # as in `build`
     load_weights(network, checkpoint.files[tensors.FILE])
     if words := checkpoint.files.get(tokenizer.FILE):
-        network.tokenizer = tokenizer.Tokenizer.read(words, config.interface.vocabulary or 0, config.interface.steps)
+        kind = tokenizer.tokenizer_class(config.interface.form)
+        network.tokenizer = kind.read(words, config.interface.vocabulary or 0, config.interface.steps)
     return network.to(device=target, dtype=target_dtype).eval()
 
 

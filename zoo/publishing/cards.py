@@ -135,7 +135,7 @@ def _usage(entry: Entry) -> str:
     """Return Python code that runs the network, what its inputs and outputs are, and a command to continue with."""
     code = _call(entry)
     names = "examples, load" if "examples(" in code else "load"
-    streams = entry.task.form == "sequence" and entry.task.readout != "none" and not entry.model.bidirectional
+    streams = entry.task.form != "question" and entry.task.readout != "none" and not entry.model.bidirectional
     streaming = "    now, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if streams else ""
     code = f"with torch.no_grad():\n{textwrap.indent(code, '    ')}{streaming}"
     untrained = "" if entry.weights else ", pretrained=False"

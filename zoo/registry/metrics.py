@@ -1,12 +1,13 @@
 """The kinds of targets that a task can have, with the loss and the metric of each kind. Does not import torch."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Target = Literal["class", "value", "binary"]
-"""A class; real values; or several outputs of which each is on or off, such as the notes of a chord."""
-Metric = Literal["accuracy", "mse", "nll"]
+Target = Literal["class", "token", "value", "binary"]
+"""A class; the next token of a text; real values; or several outputs of which each is on or off, such as a chord's notes."""
+Metric = Literal["accuracy", "cross_entropy", "mse", "nll"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,13 @@ class Measure:
     """Factor from the unit in results.json to the unit that people read."""
     unit: str = ""
     higher_is_better: bool = True
+    in_bits: bool = False
+    """Whether a text also gives the value in bits."""
 
     def text(self, value: float) -> str:
         """Return a measured value, rounded, with its unit."""
-        return f"{self.scale * value:{self.digits}}{self.unit}"
+        bits = f" ({value / math.log(2):{self.digits}} bits)" if self.in_bits else ""
+        return f"{self.scale * value:{self.digits}}{self.unit}{bits}"
 
     def printed(self, value: float) -> str:
         """Return a reported value with all digits that the paper prints."""
@@ -41,6 +45,16 @@ class Measure:
 
 TARGETS: dict[Target, Measure] = {
     "class": Measure("accuracy", "accuracy", "cross-entropy in nats", lambda value: 1e-3, ".2f", 100.0, " %"),
+    "token": Measure(
+        "cross_entropy",
+        "cross-entropy a token",
+        "cross-entropy in nats",
+        lambda value: 1e-3 * value,
+        ".3f",
+        unit=" nats",
+        higher_is_better=False,
+        in_bits=True,
+    ),
     "value": Measure(
         "mse", "mean squared error", "squared error", lambda value: 0.01 * value, ".3g", higher_is_better=False
     ),

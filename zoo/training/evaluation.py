@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from ..errors import CheckpointError, RequestError
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, resolve_device
+from ..networks.recurrent import RecurrentNetwork
 from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target
 from ..registry.schema import Config, Task
@@ -71,6 +72,8 @@ def evaluate(
     if words != expected_words:
         raise RequestError(f"{checkpoint.reference.text} has another vocabulary than its task, {config.task}.")
     data = source.split(split)
+    if runtime and data.stream:
+        raise RequestError(f"{config.task} is one long text, which only torch reads. Leave out the runtime.")
     elsewhere: dict[str, Any] = {"runtime": runtime or "torch", "quantize": quantize} if runtime or quantize else {}
     with running(network, runtime or "torch", quantize) if elsewhere else nullcontext(network) as measured_network:
         began = time.monotonic()
@@ -177,14 +180,21 @@ def measure(
     network: ConfiguredModule, split: Split, target: Target, batch_size: int, limit: int | None = None,
     report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Measured:  # fmt: skip
-    """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples."""
+    """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples.
+
+    A stream is read window by window from its beginning, whatever `batch_size` says: the state goes on.
+    """
     n = len(split) if limit is None else min(limit, len(split))
-    sums = torch.zeros(3, dtype=torch.float64)
+    sums, state = torch.zeros(3, dtype=torch.float64), None
     with evaluating(network):
-        for indices in torch.arange(n).split(batch_size):
+        for indices in torch.arange(n).split(1 if split.stream else batch_size):
             x, y, lengths = split.batch(indices, network.device)
             x = x.to(network.dtype) if x.is_floating_point() else x
-            sums += torch.stack(score(target, network(x, lengths), y)).cpu().double()
+            if split.stream:
+                logits, state = cast(RecurrentNetwork, network).resume(x, state)
+            else:
+                logits = network(x, lengths)
+            sums += torch.stack(score(target, logits, y)).cpu().double()
             report(int(indices[-1]) + 1, n)
     loss, metric, targets = sums.tolist()
     return Measured(loss / targets, metric / targets, n)
@@ -196,11 +206,12 @@ def score(
     targets: Tensor,  # classes: (batch,) or (batch, time); values and binary: as outputs; zoo.data.base.Split has the rest
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss, the metric and the number of targets, summed over all targets that are not missing; scalars."""
-    if target == "class":
+    if target in ("class", "token"):
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
         counted = classes != IGNORED
         loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
-        return loss, ((logits.argmax(-1) == classes) & counted).sum().float(), counted.sum().float()
+        metric = loss.detach() if target == "token" else ((logits.argmax(-1) == classes) & counted).sum().float()
+        return loss, metric, counted.sum().float()
     if target == "binary":
         counted = targets[..., 0] != IGNORED
         loss = F.binary_cross_entropy_with_logits(outputs[counted].float(), targets[counted].float(), reduction="sum")

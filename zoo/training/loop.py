@@ -3,10 +3,12 @@
 The trainer and the diagnostics that train networks use `Updater`. They choose the batches and set the learning rate.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,8 @@ from ..cells.base import Cell
 from ..errors import MissingExtraError, TrainingError
 from ..networks.base import resolve_device
 from ..networks.network import Network
+from ..networks.recurrent import RecurrentNetwork
+from ..networks.stack import NetworkState
 from ..registry.metrics import Target
 from ..registry.schema import Optimizer, Recipe, Schedule
 from .evaluation import score
@@ -91,6 +95,11 @@ def make_accelerator(recipe: Recipe, device: str | None) -> Any:
     return accelerator
 
 
+def seed_of(*numbers: int) -> int:
+    """Return a 63-bit seed that depends on all of the numbers."""
+    return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
+
+
 class OneProcess:
     """The methods of accelerate.Accelerator that a training step calls, for one process in full precision."""
 
@@ -102,6 +111,9 @@ class OneProcess:
 
     def reduce(self, tensor: Tensor, reduction: str) -> Tensor:
         return tensor
+
+    def autocast(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
@@ -120,6 +132,8 @@ class Update:
     """Sum of the metric over the targets; see zoo.registry.metrics."""
     targets: Tensor
     """Number of targets."""
+    state: NetworkState | None
+    """Where the next update of a stream begins; None if the examples are no stream."""
     gradient_norm: Tensor
     """Global norm of the gradient before clipping. With fp16 it may be infinite; such a step is skipped."""
 
@@ -169,13 +183,22 @@ class Updater:
         y: Tensor,  # classes or values, as in evaluation.score
         lengths: Tensor | None = None,  # (batch,)
         before_clipping: Callable[[], None] | None = None,
+        state: NetworkState | None = None,
     ) -> Update:
         """Make one optimizer step, in train mode, on the mean loss of a batch, and return what the step measured.
 
-        before_clipping: called after the backward pass, before the gradients are clipped.
+        before_clipping: called after the backward pass, before the gradients are clipped. state: that of the update before,
+        if x goes on where its x ended (Split.stream); the gradient does not go back into it.
         """
         self.model.train()
-        loss, metric, targets = score(self.target, self.model(x, lengths), y)
+        final = None
+        if state is None:
+            outputs = self.model(x, lengths)
+        else:
+            with self.accelerator.autocast():
+                outputs, final = cast(RecurrentNetwork, self.network).resume(x, state, lengths)
+            final = tuple(tuple(part.detach() for part in layer) for layer in final)
+        loss, metric, targets = score(self.target, outputs, y)
         sums = self.accelerator.reduce(torch.stack([loss.detach(), metric, targets]), "sum")
         self.optimizer.zero_grad()
         loss = loss * self.accelerator.num_processes / sums[2]  # the processes' gradients are averaged
@@ -188,4 +211,4 @@ class Updater:
         bound = math.inf if self.max_grad_norm is None else self.max_grad_norm
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), bound)
         self.optimizer.step()
-        return Update(sums[0], sums[1], sums[2], norm.detach())
+        return Update(sums[0], sums[1], sums[2], final, norm.detach())

@@ -39,6 +39,8 @@ class State:
     network: Mapping[str, Tensor]
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
+    carried: Sequence[Tensor] = ()
+    """The network's state at the end of the last batch of a stream, one tensor after another."""
 
     def write(self, path: Path) -> None:
         """Write the state to the file `path`, replacing it atomically."""
@@ -50,6 +52,7 @@ class State:
         for index, slots in self.optimizer.items():
             named |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
         tensors = {name: torch.as_tensor(value).detach().cpu().contiguous() for name, value in named.items()}
+        tensors |= {f"carried.{i}": value.cpu().contiguous() for i, value in enumerate(self.carried)}
         tensors["sums"] = self.sums
         tensors["facts"] = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
         write_with_digest(path, tensors)
@@ -66,10 +69,12 @@ class State:
             for key, value in _below("optimizer.", tensors).items():
                 index, _, slot = key.partition(".")
                 optimizer.setdefault(int(index), {})[slot] = value
+            carried = _below("carried.", tensors)
             return cls(
                 identity=facts["identity"], step=facts["step"], seconds=facts["seconds"], sums=tensors["sums"],
                 history=[results.Epoch(**row) for row in facts["history"]], weights_sha256=facts.get("weights"),
                 scaler=facts["scaler"], network=_below("network.", tensors), optimizer=optimizer,
+                carried=[carried[str(i)] for i in range(len(carried))],
             )  # fmt: skip
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove {path.parent} to begin the run again.") from error

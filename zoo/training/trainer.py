@@ -5,14 +5,13 @@ that a step draws on (seed, step, process). The state of a run is therefore its 
 sums, which zoo.training.state writes atomically to one file.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,15 +22,16 @@ from ..data import task_data
 from ..errors import CheckpointError, RequestError, TrainingError
 from ..networks import loading
 from ..networks.builder import build
+from ..networks.recurrent import RecurrentNetwork
 from ..networks.sizes import parameters
-from ..networks.stack import SequenceNetwork
+from ..networks.stack import NetworkState, SequenceNetwork
 from ..registry import Entry
 from ..registry.metrics import TARGETS
 from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
-from .loop import Updater, make_accelerator, schedule
+from .loop import Updater, make_accelerator, schedule, seed_of
 from .state import State
 
 SAVE_SECONDS = 60.0
@@ -133,7 +133,10 @@ class TrainingRun:
                 "recipe."
             )
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
+        if self.train.stream and processes > 1:
+            raise TrainingError(f"{entry.name} reads one long text, so it trains in one process, not in {processes}.")
         self.step = 0
+        self.carried: NetworkState | None = None  # where the next batch of a stream begins
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
         self.weights_sha256: str | None = None  # of the best weights
@@ -156,8 +159,10 @@ class TrainingRun:
         last_step = min(stop_after or self.recipe.epochs, self.recipe.epochs) * self.steps_per_epoch
         while self.step < last_step and not results.ended_early(self.history, self.recipe):
             epoch, steps_done = divmod(self.step, self.steps_per_epoch)
-            generator = torch.Generator().manual_seed(_seed(self.recipe.seed, epoch))
-            order = torch.randperm(len(self.train), generator=generator)
+            generator = torch.Generator().manual_seed(seed_of(self.recipe.seed, epoch))
+            order = self.train.order(self.recipe.batch_size, generator)
+            if self.train.stream and steps_done == 0:
+                self.carried = cast(RecurrentNetwork, self.network).initial_state(self.recipe.batch_size)
             # a last incomplete batch is left out
             for indices in order.split(self.recipe.batch_size)[steps_done : self.steps_per_epoch]:
                 stop = interrupted() > 0
@@ -182,9 +187,10 @@ class TrainingRun:
         if stage_step == 0:
             self.updater.reset_optimizer()
         self.updater.lr = stage.lr * schedule(stage.schedule, stage_step, schedule_epochs * self.steps_per_epoch)
-        torch.manual_seed(_seed(self.recipe.seed, self.step, self.accelerator.process_index))
+        torch.manual_seed(seed_of(self.recipe.seed, self.step, self.accelerator.process_index))
         share = indices.chunk(self.accelerator.num_processes)[self.accelerator.process_index]
-        update = self.updater.update(*self.train.batch(share, self.device, stage))
+        update = self.updater.update(*self.train.batch(share, self.device, stage), state=self.carried)
+        self.carried = update.state
         measured = torch.stack([update.loss, update.metric, update.targets, update.gradient_norm]).cpu().double()
         self.step += 1
         scaled = self.recipe.precision == "fp16"  # its scaler skips the steps whose gradients are infinite
@@ -252,6 +258,7 @@ class TrainingRun:
                 self.identity, self.step, self.seconds, self.sums, self.history, self.weights_sha256,
                 scaler=None if scaler is None else scaler.state_dict(), network=self.network.state_dict(),
                 optimizer=self.updater.optimizer.state_dict()["state"],
+                carried=[part for layer in self.carried or () for part in layer],
             ).write(self.out / state.FILE)  # fmt: skip
 
     def _write_results(self) -> None:
@@ -323,6 +330,10 @@ class TrainingRun:
         optimizer.load_state_dict({**optimizer.state_dict(), "state": stored.optimizer})
         if stored.scaler is not None:
             self.accelerator.scaler.load_state_dict(stored.scaler)
+        if stored.carried:
+            parts = iter(stored.carried)
+            template = cast(RecurrentNetwork, self.network).initial_state(self.recipe.batch_size)
+            self.carried = tuple(tuple(next(parts).to(self.device) for _ in layer) for layer in template)
         self.step, self.sums, self.history = stored.step, stored.sums, list(stored.history)
         self.earlier_seconds, self.weights_sha256 = stored.seconds, stored.weights_sha256
         self.threads = None  # the state does not have it; the results may
@@ -336,8 +347,3 @@ class TrainingRun:
             device=self.devices, versions=versions(), command=command(), checkpoint_sha256=self.weights_sha256,
             diverged=self.diverged_epoch, history=tuple(self.history),
         )  # fmt: skip
-
-
-def _seed(*numbers: int) -> int:
-    """Return a 63-bit seed that depends on all of the numbers."""
-    return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1

@@ -13,6 +13,7 @@ TASKS: dict[str, str] = {
     "absent": "absent.Absent",
     "adding": "adding.Adding",
     "babi": "babi.Babi",
+    "characters": "characters.Characters",
     "circles": "tables.Circles",
     "fsdd": "speech.FSDD",
     "jester": "video.Jester",
@@ -88,8 +89,9 @@ class Shapes(Spec):
     readout: Literal["last", "mean", "every", "none"]
     """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
     `none` is for examples without time steps."""
-    form: Literal["sequence", "question"] = "sequence"
-    """What an example is: one sequence, or a story and a question about it (zoo.networks.story_reader)."""
+    form: Literal["sequence", "question", "characters"] = "sequence"
+    """What an example is: one sequence; a story and a question about it (zoo.networks.story_reader); or a window of one long
+    text, of which the network reads every character and carries its state from each window to the next."""
     mean: Finite | Seq[Finite] = 0.0
     std: Positive | Seq[Positive] = 1.0
     """Mean and standard deviation of the training inputs: one number, or for readout `none` one for each feature."""
@@ -97,8 +99,10 @@ class Shapes(Spec):
     def _problems(self) -> Iterator[str]:
         if bool(self.input) == (self.vocabulary is not None):
             yield "a time step is either numbers of shape 'input' or a token of a 'vocabulary'; give one of the two"
-        if self.form == "question" and self.vocabulary is None:
-            yield "a story and its question need a 'vocabulary'"
+        if self.form != "sequence" and self.vocabulary is None:
+            yield f"form {self.form!r} needs a 'vocabulary'"
+        if self.form == "characters" and self.readout != "every":
+            yield "form 'characters' needs readout 'every'"
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
             yield "readout 'none' needs steps: 1 and an 'input' of one number, the number of features"
         for name, value in (("mean", self.mean), ("std", self.std)):
@@ -122,6 +126,8 @@ class Shapes(Spec):
             return f"{self.step_text} values"
         if self.form == "question":
             return f"a story and a question, up to {self.steps} words together"
+        if self.form == "characters":
+            return f"a text in windows of {self.steps} characters of {self.vocabulary}"
         return f"{'up to ' if self.vocabulary else ''}{self.steps} steps of {self.step_text}"
 
 
@@ -136,7 +142,7 @@ class Task(Shapes):
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
-    pipeline_tag: Literal["image-classification", "text-classification", "question-answering", "other"]
+    pipeline_tag: Literal["image-classification", "text-classification", "text-generation", "question-answering", "other"]
     """The Hub's name for this kind of task."""
 
     def _problems(self) -> Iterator[str]:
@@ -156,6 +162,6 @@ class Task(Shapes):
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        kind = {"class": "classes", "value": "values", "binary": "probabilities"}[self.target]
+        kind = {"class": "classes", "token": "tokens", "value": "values", "binary": "probabilities"}[self.target]
         outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"
