@@ -1,41 +1,60 @@
-"""`rnnzoo generate`: lets a network continue what it has heard."""
+"""`rnnzoo generate`: lets a network go on with a text, or with what it has heard."""
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Option
 
 from .arguments import Address, AsJson, number
-from .output import emit, progress, say
+from .output import emit, progress, say, stream
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def generate(
     name: Address,
-    prompt: Annotated[str, Option(help='What to continue: keys such as "C3 E4 G4", frames separated by "|".')] = "",
-    length: Annotated[int, number("Number of frames to generate.")] = 64,
+    prompt: Annotated[
+        str, Option(help='What to continue: text, or keys such as "C3 E4 G4" with "|" between frames.')
+    ] = "",
+    length: Annotated[int | None, number("Characters (default: 500) or frames (default: 64) to generate.")] = None,
     temperature: Annotated[float, Option(min=0.0, help="Below 1: more predictable; 0: no chance at all.")] = 1.0,
-    top_k: Annotated[int | None, number("Let only the N most probable keys of a frame sound.")] = None,
+    top_k: Annotated[int | None, number("Draw only from the N most probable characters or keys.")] = None,
     seed: Annotated[int, number("Seed of the random draws.", 0)] = 0,
     out: Annotated[
-        Path | None, Option(help="MIDI file to write (default: NAME.mid); a picture goes beside it.")
+        Path | None, Option(help="MIDI file of music (default: NAME.mid); a picture goes beside it.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Generate music with a network that predicts the next frame: a MIDI file, and a picture of the piano roll."""
+    """Generate text or music with a network that predicts what comes next.
+
+    Text appears as it is drawn. Music becomes a MIDI file, and a picture of its piano roll.
+    """
     from zoo import load
     from zoo.data import generation, midi
-    from zoo.errors import MissingExtraError
+    from zoo.errors import MissingExtraError, RequestError
     from zoo.utils import files
 
     network = load(name, device="cpu")
+    if generation.writes(network):
+        if out is not None:
+            raise RequestError("--out is for music; text goes to the terminal. Leave it out.")
+        parts = generation.stream_text(network, prompt, length or 500, temperature, top_k, seed)
+        if as_json:
+            emit({"name": name, "seed": seed, "prompt": prompt, "text": "".join(parts)}, as_json, "")
+        else:
+            stream(prompt, parts)
+        return
     path = out or Path(f"{network.config.name}.mid")
+    if path.suffix.lower() not in (".mid", ".midi"):
+        raise RequestError(f"--out is {path}; the name of a MIDI file ends in .mid.")
     if find_spec("mido") is None:  # said before the work, not after
         raise MissingExtraError("mido", "music")
     with progress(f"generate {name}") as bar:
-        roll = generation.generate(
-            network, prompt=prompt, length=length, temperature=temperature, top_k=top_k, seed=seed, report=bar
-        )
+        roll = cast("Tensor", generation.generate(
+            network, prompt=prompt, length=length or 64, temperature=temperature, top_k=top_k, seed=seed, report=bar
+        ))  # fmt: skip
     files.atomic_write(path, midi.midi(roll))
     written = [path]
     if find_spec("matplotlib") is not None:

@@ -41,6 +41,15 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
     Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
 
 
+def stream(beginning: str, parts: Iterable[str]) -> None:
+    """Print a text on stdout part by part, each as soon as it is there."""
+    sys.stdout.write(beginning)
+    for part in parts:
+        sys.stdout.write(part)
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+
+
 def emit_error(error: Exception, text: str) -> None:
     """Print an error as JSON, unless JSON was printed already: stdout must be a single document."""
     if not _printed["json"]:

@@ -59,7 +59,7 @@ def test_bad_requests(network, options, message):
 
 
 def test_a_network_that_predicts_no_music_is_refused():
-    with pytest.raises(RequestError, match="does not predict music"):
+    with pytest.raises(RequestError, match="predicts neither text nor music"):
         generate(build("lstm-2x8", inputs=2, outputs=2, device="cpu"))
 
 

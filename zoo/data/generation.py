@@ -1,54 +1,142 @@
-"""Sampling from a network that predicts the next step of its own input, one step at a time: music."""
+"""Sampling from a network that predicts the next step of its own input, one step at a time: text and music."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from .. import registry
+from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer
 from ..errors import RequestError
 from ..networks import loading
+from ..networks.base import evaluating
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 
 SOUNDS = "|"
-"""Separates the frames of a prompt."""
+"""Separates the frames of a prompt of music."""
+SILENCE = "\n"
+"""What a network of text reads first if there is no prompt."""
+
+T = TypeVar("T")
+Draw = Callable[[Tensor], Tensor]
+"""Draws the next input, (*input), from the logits of a step, (outputs,)."""
 
 
 def generate(
     network: Network | str | os.PathLike[str], *, prompt: str = "", length: int = 64, temperature: float = 1.0,
     top_k: int | None = None, seed: int = 0, report: Callable[[int, int], None] = lambda done, n: None,
-) -> Tensor:  # fmt: skip
-    """Return a piano roll that the network continues from a prompt, (frames of the prompt + length, keys), of 0 and 1.
+) -> Tensor | str:  # fmt: skip
+    """Return what a network makes of a prompt: the prompt and its continuation, a text or a piano roll.
 
-    network: a network of a music task, or what `load` takes, which is then loaded on the CPU.
-    prompt: names of keys such as "C3 E4 G4", frames separated by "|"; without a prompt the network first hears silence.
-    length: number of frames to draw. In each, every key sounds or not, independently, with its own probability.
-    temperature: divides the logits; the lower, the likelier the keys that sound. At 0 keys sound that are likelier than not.
-    top_k: let only the k most probable keys of each frame sound.
-    seed: the same seed gives the same roll. report(done, n) is called after every frame.
+    network: a network of characters or of music, or what `load` takes, which is then loaded on the CPU.
+    prompt: text; or names of keys such as "C3 E4 G4", frames separated by "|".
+    length: number of characters or frames to draw. In a frame every key sounds or not, independently, with its own
+    probability.
+    temperature: divides the logits; the lower, the likelier what the network expects. At 0 nothing is left to chance.
+    top_k: draw only from the k most probable characters or keys.
+    seed: the same seed gives the same result. report(done, n) is called after every step.
 
-    Raises what `load` raises, and RequestError for a network that does not predict keys, or for other arguments.
+    A piano roll is (frames of the prompt + length, keys), of 0 and 1. Raises what `load` raises, and RequestError for a
+    network that predicts neither characters nor keys, for a prompt with others than it knows, and for invalid numbers.
     """
-    loaded = _of_music(network if isinstance(network, Network) else loading.load(network, device="cpu"))
-    names = loaded.classes
+    loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
+
+    def reported(steps: Iterator[T]) -> Iterator[T]:
+        for done, step in enumerate(steps, 1):
+            report(done, length)
+            yield step
+
+    if writes(loaded):
+        return prompt + "".join(reported(stream_text(loaded, prompt, length, temperature, top_k, seed)))
+    drawn = list(reported(_frames(loaded, prompt, length, temperature, top_k, seed)))
+    return torch.cat([chords(prompt, loaded.classes), torch.stack(drawn)])
+
+
+def writes(network: Network) -> bool:
+    """Return whether a network predicts the characters of a text."""
+    return isinstance(network.tokenizer, CharacterTokenizer)
+
+
+def stream_text(
+    network: Network,
+    prompt: str = "",
+    length: int = 64,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    seed: int = 0,
+) -> Iterator[str]:
+    """Yield the characters with which a network continues a prompt, each as soon as it is drawn.
+
+    Arguments and errors are those of `generate`, raised before the first character.
+    """
+    _check(length, temperature, top_k, seed)
+    tokenizer = cast(CharacterTokenizer, network.tokenizer)
+    if unknown := tokenizer.unknown(prompt):
+        raise RequestError(f"{network.config.name} has never read {', '.join(map(repr, unknown))}. Change the prompt.")
+    tokens, _ = tokenizer(prompt or SILENCE)
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(logits: Tensor) -> Tensor:
+        logits[: len(RESERVED)] = -torch.inf
+        if top_k is not None:
+            logits[logits < logits.topk(min(top_k, len(logits))).values[-1]] = -torch.inf
+        if temperature == 0:
+            return logits.argmax()
+        return torch.multinomial((logits / temperature).softmax(0), 1, generator=generator)[0]
+
+    return (tokenizer.words[int(token)] for token in _continued(network, tokens[0], length, draw))
+
+
+def _frames(
+    network: Network, prompt: str, length: int, temperature: float, top_k: int | None, seed: int
+) -> Iterator[Tensor]:
+    """Yield the frames, (keys,), with which a network continues a prompt. See `generate`."""
+    _check(length, temperature, top_k, seed)
+    task = registry.load_registry().all_tasks.get(network.config.task)
+    if not isinstance(network, RecurrentNetwork) or task is None or task.family != "music" or not network.classes:
+        raise RequestError(
+            f"{network.config.name} predicts neither text nor music. `rnnzoo list --task shakespeare` and `--task jsb` show "
+            "networks that do."
+        )
+    frames = chords(prompt, network.classes)
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(logits: Tensor) -> Tensor:
+        if temperature == 0:
+            frame = (logits > 0).float()
+        else:
+            frame = (torch.rand(len(logits), generator=generator) < (logits / temperature).sigmoid()).float()
+        if top_k is not None and top_k < len(logits):
+            frame *= torch.zeros_like(frame).scatter_(0, logits.topk(top_k).indices, 1.0)
+        return frame
+
+    return _continued(network, frames if len(frames) else torch.zeros(1, len(network.classes)), length, draw)
+
+
+def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Iterator[Tensor]:
+    """Yield `length` inputs that a network in eval mode, on the CPU or not, is given after a prompt, (steps, *input)."""
+    state: Any = None
+    pending = list(prompt)
+    for _ in range(length):
+        with evaluating(network), torch.no_grad():
+            for x in pending:
+                x = x[None].to(network.device, network.dtype if x.is_floating_point() else x.dtype)
+                logits, state = cast(RecurrentNetwork, network).step(x, state)
+        pending = [draw(logits[0].float().cpu())]
+        yield pending[0]
+
+
+def _check(length: int, temperature: float, top_k: int | None, seed: int) -> None:
+    """Raise RequestError for numbers that `generate` cannot take."""
     if type(length) is not int or length < 1 or (top_k is not None and (type(top_k) is not int or top_k < 1)):
         raise RequestError(f"length and top_k are numbers from 1; got {length!r} and {top_k!r}.")
     if not 0 <= temperature < float("inf"):
         raise RequestError(f"temperature is a number from 0; got {temperature!r}.")
-    frames, state, generator = chords(prompt, names), None, torch.Generator().manual_seed(seed)
-    roll = frames if len(frames) else torch.zeros(1, len(names))
-    drawn = list(frames)
-    with torch.no_grad():
-        for frame in roll:
-            logits, state = loaded.step(frame[None].to(loaded.device, loaded.dtype), state)
-        for step in range(length):
-            if step:
-                logits, state = loaded.step(drawn[-1][None].to(loaded.device, loaded.dtype), state)
-            drawn.append(_frame(logits[0].float().cpu(), temperature, top_k, generator))
-            report(step + 1, length)
-    return torch.stack(drawn)
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise RequestError(f"seed is a number from 0 to 2**63 - 1; got {seed!r}.")
 
 
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
@@ -62,24 +150,3 @@ def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
                 )
             frame[names.index(name)] = 1
     return frames
-
-
-def _of_music(network: Network) -> RecurrentNetwork:
-    """Return `network`. Raises RequestError unless it predicts the keys of a piano."""
-    task = registry.load_registry().all_tasks.get(network.config.task)
-    if isinstance(network, RecurrentNetwork) and task is not None and task.family == "music" and network.classes:
-        return network
-    raise RequestError(
-        f"{network.config.name} does not predict music. `rnnzoo list --task jsb` shows networks that do."
-    )
-
-
-def _frame(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> Tensor:
-    """Draw a frame, (keys,), of 0 and 1."""
-    if temperature == 0:
-        frame = (logits > 0).float()
-    else:
-        frame = (torch.rand(len(logits), generator=generator) < (logits / temperature).sigmoid()).float()
-    if top_k is not None and top_k < len(logits):
-        frame *= torch.zeros_like(frame).scatter_(0, logits.topk(top_k).indices, 1.0)
-    return frame

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MissingExtraError
-from ..utils import figures, files
+from ..utils import figures
 from .music import LOWEST
 
 TICKS = 480
@@ -48,8 +48,8 @@ def draw(
     path: Path,
     title: str,
 ) -> None:
-    """Draw a piano roll, keys against frames, to a picture. Raises MissingExtraError without matplotlib, and OSError."""
-    suffix = figures.picture_format(path)
+    """Draw a piano roll, keys against frames, to a picture. Raises what `figures.picture_format` raises, and OSError."""
+    figures.picture_format(path)
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -57,9 +57,8 @@ def draw(
         figure = Figure(figsize=(7, 3))
         axis = figure.subplots()
         ends = (0, len(roll), LOWEST - 0.5, LOWEST + roll.shape[1] - 0.5)
-        notes = torch.where(
-            roll.cpu() > 0, 1.0, torch.nan
-        ).T.numpy()  # nothing is drawn over the grid where no key sounds
+        # NaN: where no key sounds, nothing is drawn over the grid
+        notes = torch.where(roll.cpu() > 0, 1.0, torch.nan).T.numpy()
         axis.imshow(
             notes, aspect="auto", origin="lower", cmap="gray_r", vmin=0, interpolation="nearest", extent=ends, zorder=2
         )
@@ -71,6 +70,4 @@ def draw(
         axis.set_yticklabels([f"C{int(c) // 12 - 1}" for c in axis.get_yticks()])
         axis.grid(axis="y", color="0.8", linewidth=0.5)
         axis.set(xlabel="frame", ylabel="key", title=title)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix, bbox_inches="tight", dpi=150)
-    files.atomic_write(path, buffer.getvalue())
+        figures.save(figure, path, title, dpi=150)

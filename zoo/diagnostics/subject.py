@@ -18,14 +18,14 @@ from ..checkpoints.references import Reference
 from ..data import task_data
 from ..errors import RequestError, UnknownNameError, faults
 from ..networks import loading
-from ..networks.base import network_class
+from ..networks.base import evaluating, network_class
 from ..networks.builder import build
 from ..networks.feedforward import FeedForward
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Architecture, Config, Interface
-from ..training.evaluation import evaluating, task_of
+from ..training.evaluation import task_of
 from . import Analysis
 from .ensemble import random_inputs
 

@@ -1,5 +1,7 @@
 """What building, loading and saving share: the base class of networks, the table of classes, devices and dtypes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -87,3 +89,15 @@ def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     if dtype is not None and resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise RequestError(f"Parameters cannot have dtype {dtype!r}. Choose float32, bfloat16, float16 or float64.")
     return resolved
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Put a network into eval mode within the block; afterwards restore the mode of each module."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -2,14 +2,14 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints import results
@@ -21,7 +21,7 @@ from ..data.base import IGNORED, Split, SplitName
 from ..errors import CheckpointError, RequestError
 from ..exports.running import running
 from ..networks import loading
-from ..networks.base import ConfiguredModule, resolve_device
+from ..networks.base import ConfiguredModule, evaluating, resolve_device
 from ..networks.recurrent import RecurrentNetwork
 from ..registry import load_registry
 from ..registry.metrics import TARGETS, Target
@@ -161,18 +161,6 @@ def results_folder(reference: Reference) -> Path:
     if reference.folder is not None:
         return reference.folder
     raise RequestError(f"{reference.text} is on the Hub, so there is no folder on this machine for its results.")
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Put a network into eval mode within the block; afterwards restore the mode of each module."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 @torch.inference_mode()

@@ -142,7 +142,9 @@ class Task(Shapes):
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
-    pipeline_tag: Literal["image-classification", "text-classification", "text-generation", "question-answering", "other"]
+    pipeline_tag: Literal[
+        "image-classification", "text-classification", "text-generation", "question-answering", "other"
+    ]
     """The Hub's name for this kind of task."""
 
     def _problems(self) -> Iterator[str]:
