@@ -178,7 +178,7 @@ def test_stories_are_words():
     made = reader().config.model_dump()
     made["interface"] |= {"vocabulary": None, "input": (5,)}
     made["architecture"]["embedding"] = None
-    with pytest.raises(ValueError, match="form .question. needs a .vocabulary"):
+    with pytest.raises(ValueError, match="form 'question' needs a 'vocabulary'"):
         Config.model_validate(made)
 
 
