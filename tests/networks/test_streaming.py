@@ -193,6 +193,19 @@ def test_a_stream_sees_more_changes(change: str) -> None:
     close(after, net.step(x, state)[0])
 
 
+@torch.no_grad()
+def test_a_stream_sees_another_forget_gate() -> None:
+    net, x = small("slstm heads=2 forget=sigmoid", layers=1, units=4).eval(), normal(1, 2, dtype=torch.float32)
+    state = tuple(tuple(s.float() for s in part) for part in random_state(net, 1))
+    before = net.step(x, state)[0]
+    assert net._stepper is not None
+    net.layers[0].forward_direction.cell.forget = "exp"
+    after = net.step(x, state)[0]
+    assert not torch.allclose(before, after)
+    net.backend = "plain"
+    close(after, net.step(x, state)[0])
+
+
 @pytest.mark.parametrize("units", [2, 64])
 @torch.no_grad()
 def test_a_stream_of_layers_of_other_widths(units: int) -> None:

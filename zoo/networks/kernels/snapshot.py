@@ -80,4 +80,4 @@ class Snapshot:
 
 def _is_option(value: object) -> bool:
     """Return whether an attribute of a cell decides what it computes."""
-    return isinstance(value, bool | int | float) or callable(value)
+    return isinstance(value, bool | int | float | str) or callable(value)
