@@ -73,7 +73,7 @@ class Twice(projections.Dense):
         return 2 * super().product(s, plus)
 
 
-@pytest.mark.parametrize("change", ["norm", "class", "forward", "product", "step", "direction"])
+@pytest.mark.parametrize("change", ["norm", "class", "diagonal", "forward", "product", "step", "direction"])
 def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
     net, x = small("star", layers=1, layer_norm=change == "norm"), normal(3, 6, 2, dtype=torch.float32)
     direction = net.layers[0].forward_direction
@@ -82,6 +82,8 @@ def test_a_map_of_ones_own_is_left_to_the_plain_scan(change: str) -> None:
             direction.input.norm = None
         case "class":
             direction.cell.recurrent.__class__ = Twice
+        case "diagonal":
+            direction.cell.recurrent = projections.Diagonal(3, 1, -1, parametrization=torch.tanh)
         case "forward":
             direction.cell.recurrent.forward = lambda s, plus=None: 2 * s + plus  # type: ignore[method-assign]
         case "product":

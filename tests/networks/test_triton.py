@@ -18,6 +18,7 @@ from helpers import network, normal, random_state
 from scans import PLANNED, close, results, small
 from torch import Tensor, nn
 
+from zoo.cells.projections import Diagonal
 from zoo.errors import RequestError
 from zoo.networks import kernels
 from zoo.networks.network import Network
@@ -78,6 +79,7 @@ def agree(net: Network, x: Tensor, state: NetworkState, lengths: Tensor | None =
 @pytest.mark.parametrize("case", PLANNED)
 def test_every_plan_equals_the_plain_scan(case: str, device: str) -> None:
     net, x, state = problem(device, case)
+    assert triton_scan.supports(net.layers[0].forward_direction, x.transpose(0, 1)) is not None
     net.tbptt_steps = 2
     agree(net, x, state, torch.randint(1, x.shape[1] + 1, x.shape[:1], generator=torch.Generator().manual_seed(1)))
 
@@ -134,6 +136,21 @@ def test_bfloat16(case: str, autocast: bool, device: str) -> None:
         actual = results(net, x if autocast else x.bfloat16(), state, None)
     assert actual[0].dtype == torch.bfloat16  # type: ignore[attr-defined]
     close(actual, exact, 0.03)
+
+
+@torch.no_grad()
+def test_bfloat16_keeps_the_states_that_are_float32(device: str) -> None:
+    net, x, state = problem(device, "slstm heads=2 forget=sigmoid", units=6)
+    net.bfloat16()
+    direction = net.layers[0].forward_direction
+    for p in direction.parameters():
+        p.zero_()
+    direction.input.bias.copy_(torch.tensor([-200.0, 200.0, 0.0, 0.0]).repeat_interleave(6))  # keeps c and n
+    ((_, *kept),) = state
+    ((h, *final),) = net.encode(x.bfloat16(), state)[1]
+    assert h.dtype == torch.bfloat16
+    close(final, kept, 1e-7)
+    assert all(s.dtype == torch.float32 for s in final)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +224,12 @@ def test_what_it_cannot_run_it_refuses(case: str, spec: dict[str, object], devic
     net.backend = "fused"
     with pytest.raises(RequestError, match="No fused scan"):
         net(normal(2, 3, 2, dtype=spec.get("dtype", torch.float32)).to(device))
+
+
+def test_it_refuses_a_diagonal_in_the_place_of_a_matrix(device: str) -> None:
+    net, x, _ = problem(device, "star shift=0.0")
+    net.layers[0].forward_direction.cell.recurrent = Diagonal(5, 1, -1)
+    assert triton_scan.supports(net.layers[0].forward_direction, x.transpose(0, 1)) is None
 
 
 def test_recordings_are_played_again(recorded: None, device: str) -> None:

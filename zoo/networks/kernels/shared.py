@@ -42,7 +42,7 @@ class PlannedLayer:
 
     def is_dense_equations(self, x: Tensor) -> bool:
         """Return whether running this layer on x takes only dense products and the cell's equations."""
-        direction = self.direction
+        direction, vector = self.direction, self.plan.vector
         return (
             in_memory(x)
             and not intercepted()
@@ -50,7 +50,8 @@ class PlannedLayer:
             and direction.cell.axis == -1
             and not overridden(direction)
             and not overridden(direction.cell)
-            and all(type(m) in (Dense, Diagonal) and m.norm is None and not customised(m) for m in self.projections)
+            and all(type(m) is (Diagonal if m is vector else Dense) for m in self.projections)
+            and all(m.norm is None and not customised(m) for m in self.projections)
         )
 
 

@@ -67,7 +67,7 @@ class TritonLayer:
     """One layer of one scan: its buffers and its launches.
 
     x: (time, batch, features), contiguous, in the precision of the scan. operands: the matrix and bias of the input
-    projection and of each product of the plan. saved: what the forward pass leaves for the backward pass: y, (1 + time,
+    projection, of each product of the plan, and of its vector if it has one. saved: what the forward pass leaves for the backward pass: y, (1 + time,
     batch, units), which begins with the initial state, and the tape, (time, batch, tape blocks * units).
     """
 
@@ -81,6 +81,9 @@ class TritonLayer:
         self.lengths = lengths
         (steps, self.batch, self.features), self.units = x.shape, direction.units
         self.inputs, self.states = len(direction.cell.inputs), len(direction.cell.states)
+        self.state_types = [
+            torch.float32 if name in direction.cell.float32_states else x.dtype for name in direction.cell.states
+        ]
         self.one_feature = self.features == 1
         self.tape_blocks = self.cell.tape_blocks(plan.phases)
         if saved is None:
@@ -117,17 +120,19 @@ class TritonLayer:
 
     def pack(self) -> None:
         """Copy the weights into the layout that the kernels read."""
-        input_weight, input_bias, *products = self.operands
+        input_weight, input_bias, *recurrent = self.operands
         assert input_weight is not None
         self.input = input_weight.to(self.x.dtype).contiguous()
         biases = [(0, input_bias)]
         self.weight.zero_(), self.bias.zero_()
         place = 0
-        for product, weight, bias in zip(self.plan.products, products[::2], products[1::2], strict=True):
+        for product, weight, bias in zip(self.plan.products, recurrent[::2], recurrent[1::2], strict=False):
             matrices = weight.view(-1, self.units, self.units)  # type: ignore[union-attr]
             self.weight[place : place + len(matrices), : self.units, : self.units] = matrices
             place += len(matrices)
             biases.append((product.block, bias))
+        if self.plan.vector is not None:  # the pre-activations of the last block, which has no other terms
+            biases.append((self.plan.blocks - 1, recurrent[-2]))
         for block, bias in biases:
             if bias is not None:
                 rows = bias.view(-1, self.units)
@@ -137,7 +142,8 @@ class TritonLayer:
         """Begin a forward pass from the initial state."""
         self.pack()
         self.y[0] = state[0]
-        torch.cat([s.to(self.x.dtype).float() for s in state], 1, out=self.carry)
+        rounded = [s.to(dtype).float() for s, dtype in zip(state, self.state_types, strict=True)]
+        torch.cat(rounded, 1, out=self.carry)
         self.projected: Tensor | None = None
 
     def forward(self, begin: int, end: int) -> None:
@@ -157,7 +163,10 @@ class TritonLayer:
     def carried(self) -> list[Tensor]:
         """Return the states after the steps done so far; in a backward pass, the gradients of the states before these steps."""
         parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
-        return [part.to(self.x.dtype, copy=True, memory_format=torch.contiguous_format) for part in parts]
+        return [
+            part.to(dtype, copy=True, memory_format=torch.contiguous_format)
+            for part, dtype in zip(parts, self.state_types, strict=True)
+        ]
 
     def start_backward(self, state_gradients: Sequence[Tensor | None], want_x: bool) -> None:
         """Begin a backward pass from the gradients of the final states. want_x: True to compute the gradient of x, too."""
@@ -189,10 +198,12 @@ class TritonLayer:
         by_bias = flat.sum(0, dtype=torch.float32)
         by_inputs = slice(self.inputs * self.units)
         gradients: list[Tensor | None] = [flat[:, by_inputs].t() @ self.x.flatten(0, 1), by_bias[by_inputs]]
-        for product, weight, bias in zip(self.plan.products, self.operands[2::2], self.operands[3::2], strict=True):
+        for product, weight, bias in zip(self.plan.products, self.operands[2::2], self.operands[3::2], strict=False):
             rows = slice(product.block * self.units, product.block * self.units + len(weight))  # type: ignore[arg-type]
             by_product = flat[:, rows].t() @ self._projected_states(product.phase)
             gradients += [by_product, None if bias is None else by_bias[rows]]
+        if self.plan.vector is not None:
+            gradients += [by_bias[-self.units :], None]
         return gradients
 
     def _projected_states(self, phase: int) -> Tensor:

@@ -79,6 +79,31 @@ def _gilr_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.const
     return (g[0] * (old - i) * f * (1.0 - f), g[0] * (1.0 - f) * (1.0 - i * i)), (g[0] * f,)
 
 
+LEAST_REST = tl.constexpr(1e-12)  # of 1 - a^2: the slope of its root at 0 is infinite
+
+
+@triton.jit
+def _rg_lru_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
+    r, i, x = sigmoid(a[0]), sigmoid(a[1]), a[2]
+    log_a = r * a[3]
+    decay = tl.exp(log_a)
+    rest = -tanh(log_a) * (1.0 + decay * decay)  # 1 - decay^2 without cancellation
+    s = tl.sqrt(tl.where(rest < LEAST_REST, LEAST_REST, rest))
+    return (decay * old[0] + s * i * x,), (r, i, x, a[3])
+
+
+@triton.jit
+def _rg_lru_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
+    r, i, x, v = kept
+    decay = tl.exp(r * v)
+    rest = -tanh(r * v) * (1.0 + decay * decay)
+    s = tl.sqrt(tl.where(rest < LEAST_REST, LEAST_REST, rest))
+    slope = tl.where(rest < LEAST_REST, 0.0, decay * decay / s)
+    by_log_a = g[0] * (decay * old - slope * i * x)
+    da = (by_log_a * v * r * (1.0 - r), g[0] * s * x * i * (1.0 - i), g[0] * s * i, by_log_a * r)
+    return da, (g[0] * decay,)
+
+
 @triton.jit
 def _qrnn_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
     z, f, o = tanh(a[0]), sigmoid(a[1]), sigmoid(a[2])
@@ -134,6 +159,7 @@ LINEAR = {
     "minlstm": Pointwise(_minlstm_forward, _minlstm_backward, 3),
     "positive-minlstm": Pointwise(_positive_minlstm_forward, _positive_minlstm_backward, 3),
     "gilr": Pointwise(_gilr_forward, _gilr_backward, 2),
+    "rg-lru": Pointwise(_rg_lru_forward, _rg_lru_backward, 4),
     "qrnn": Pointwise(_qrnn_forward, _qrnn_backward, 4),
     "sru": Pointwise(_sru_forward, _sru_backward, 5),
     "tanh-sru": Pointwise(_tanh_sru_forward, _tanh_sru_backward, 5),

@@ -18,7 +18,6 @@ from ..layer import Direction, Layer
 from . import graph
 from .lanes import Lanes
 from .shared import PlannedLayer, check_formats, differentiable, formats, in_memory, planned
-from .triton_cells import CELLS
 from .triton_kernels import INTERPRETED
 from .triton_layer import MAX_MATRICES, MAX_PADDED_UNITS, matrices, padded
 from .triton_stack import TritonScan
@@ -36,7 +35,6 @@ def supports(direction: Direction, x: Tensor) -> PlannedLayer | None:
     layer, weight = planned(direction), direction.input.weight
     fits = (
         layer is not None
-        and layer.plan.name in CELLS
         and x.device == weight.device
         and (x.device.type == "cpu" if INTERPRETED else _is_capable(x.device))
         and _precision(x, weight) in (torch.float32, torch.bfloat16)
