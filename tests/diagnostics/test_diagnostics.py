@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import network, normal
+from helpers import CASES, network, normal
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -416,6 +416,35 @@ def test_what_a_norm_says_depends_on_the_activation(norm: float, words: str) -> 
     with torch.no_grad():
         net.layers[0].forward_direction.cell.recurrent.weight.copy_(norm * torch.eye(3))
     assert eigenvalues(net).lines[0].endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("modulus", "words"),
+    [
+        (0.99995, "spectral radius 0.99995, norm 0.99995; errors vanish for sure through it alone."),
+        (1.0, "spectral radius 1, norm 1; no bound says that errors vanish."),
+    ],
+)
+def test_what_a_norm_says_of_a_linear_recurrence_names_no_activation(modulus: float, words: str) -> None:
+    net = network("lru", layers=1)
+    decay = net.layers[0].forward_direction.cell.decay
+    with torch.no_grad():
+        decay.fill_(-torch.tensor(modulus, dtype=torch.float64).log()).log_()
+    assert eigenvalues(net).lines[0].endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("cell", "spec", "why"),
+    [
+        ("retention heads=2", {}, "its state is a matrix for each head"),
+        ("mingru candidate=linear", {"kernel": 3, "inputs": (2, 4, 4)}, "its state is an image"),
+        ("indrnn", {}, "its recurrent maps are no matrices"),
+    ],
+)
+def test_a_network_without_eigenvalues_says_why(cell: str, spec: dict[str, object], why: str) -> None:
+    case = next(case for case in CASES if case.startswith(cell))
+    with pytest.raises(RequestError, match=why):
+        eigenvalues(network(case, layers=1, **{"units": 4, **spec}))
 
 
 def test_dependency_replaces_a_share_of_every_sequence() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
-from ..cells.base import State
+from ..cells.base import Cell, State
 from ..cells.linear import LinearRecurrence
 from ..cells.matrix import MatrixRecurrence
 from ..cells.projections import Dense
@@ -120,16 +120,9 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
         for direction, side in zip(layer.directions, ("", " backward"), strict=False)
         for label, matrix in _square_blocks(direction, f"{depth}{side}")
     }
+    cell = network.layers[0].forward_direction.cell
     if not matrices:
-        why = (
-            "its state is multiplied by numbers that depend on the input"
-            if any(
-                isinstance(layer.forward_direction.cell, LinearRecurrence | MatrixRecurrence)
-                for layer in network.layers
-            )
-            else "its recurrent maps are no matrices of square blocks"
-        )
-        raise RequestError(f"{network.config.name} has no eigenvalues of its own: {why}.")
+        raise RequestError(f"{network.config.name} has no eigenvalues of its own: {_why_none(cell)}.")
     width = max(map(len, matrices.values()))
     generator = torch.Generator().manual_seed(seed)
     modulus, powers = np.full((len(matrices), width), np.nan), np.empty((len(matrices), steps))
@@ -148,14 +141,26 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
         "powers": Array(powers, (axis, Axis.counted("step", steps)), "|h_t| / |h_0|", log=True),
     }  # fmt: skip
     lines = tuple(
-        f"{name}: spectral radius {radius:.3g}, norm {norm:.3g}; {_verdict(norm)}."
+        f"{name}: spectral radius {radius:.5g}, norm {norm:.5g}; {_verdict(norm, isinstance(cell, LinearRecurrence))}."
         for name, radius, norm in [*zip(matrices, modulus[:, 0], norms, strict=True)][:8]
     )
     setting = {"of": describe(network.config), "linear model": "h_t = W^T h_{t-1}", "starts": starts}
     return Result(setting, arrays, lines)
 
 
-def _verdict(norm: float) -> str:
+def _why_none(cell: Cell) -> str:
+    """Return the reason why a cell has no matrix to take eigenvalues of."""
+    if isinstance(cell, MatrixRecurrence):
+        return "its state is a matrix for each head"
+    if isinstance(cell, LinearRecurrence):
+        return "its state is an image, and each pixel has numbers of its own"
+    return "its recurrent maps are no matrices of square blocks"
+
+
+def _verdict(norm: float, linear: bool) -> str:
+    """Return what a norm says about errors. linear: the state passes through no activation function."""
+    if linear:
+        return "errors vanish for sure through it alone" if norm < 1 - 1e-6 else "no bound says that errors vanish"
     functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
     return (
         f"errors vanish for sure through it alone and {functions}" if functions else "no bound says that errors vanish"
