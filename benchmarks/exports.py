@@ -96,7 +96,7 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
     network = reference.network
     kinds = [kind for kind in GRAPHS if why_not(network.config, format, kind) is None]
     if not kinds:
-        raise RequestError(f"{name} has no graph as {format}.")
+        raise RequestError(f"{name} cannot be exported as {format}.")
     with tempfile.TemporaryDirectory() as folder:
         graph = "both" if len(kinds) > 1 else kinds[0]
         written = export(name, format, graph=graph, out=Path(folder), quantize=quantize)

@@ -223,7 +223,7 @@ def test_what_has_no_c(
 ) -> None:
     code, _, err = run("export", "convstar-2x8-nmnist-small", "--format", "c", "--out", str(tmp_path))
     assert (code, err.count("\n")) == (2, 1)
-    assert "has no step graph as c: it is convolutional." in err
+    assert "cannot be exported as c: it is convolutional." in err
     net = small("rnn")
     monkeypatch.setattr(net.layers[0].forward_direction.cell, "activation", torch.erf)
     with pytest.raises(ExportError, match=r"could not be written as C99: C has no form of the operation aten\.erf"):

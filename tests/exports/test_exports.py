@@ -62,7 +62,7 @@ def test_torch_exports_every_cell_for_all_lengths() -> None:
     export_and_compare(list(CELLS), strict=False)
 
 
-def test_a_strict_export_is_the_same_graph() -> None:
+def test_a_strict_export_computes_the_same() -> None:
     export_and_compare(["lstm", "gru", "star"], strict=True)
 
 
@@ -212,9 +212,9 @@ def test_a_file_that_computes_something_else_is_deleted(tmp_path: Path, monkeypa
         (("star-4x128-mnist-rows", "--format", "pt2", "--opset", "20"), "pt2 has no opset: leave it out."),
         (("star-4x128-mnist-rows", "--format", "onx"), "No format is called 'onx'. Did you mean onnx?"),
         (("star-4x128-mnist-rows", "--quantize", "int4"), "quantize is 'int4'; it can be None or 'int8'."),
-        (("bigru-1x200-toxic-parts", "--graph", "both"), "has no step graph as onnx: it is bidirectional, so it needs the whole sequence."),
-        (("rin-1x100-babi-01", "--graph", "step"), "has no step graph as onnx: it reads a whole story and then a question."),
-        (("mlp-3x8-pima.prelu", "--graph", "step"), "has no step graph as onnx: it has no time steps."),
+        (("bigru-1x200-toxic-parts", "--graph", "both"), "The step graph of bigru-1x200-toxic-parts cannot be exported as onnx: it is bidirectional, so it needs the whole sequence."),
+        (("rin-1x100-babi-01", "--graph", "step"), "cannot be exported as onnx: it reads a whole story and then a question."),
+        (("mlp-3x8-pima.prelu", "--graph", "step"), "cannot be exported as onnx: it has no time steps."),
         ((), "Name a model to export; see `rnnzoo list --pretrained`."),
     ],
 )  # fmt: skip

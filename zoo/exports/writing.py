@@ -101,7 +101,7 @@ def _check_request(
     kinds = GRAPHS if graph == "both" else (graph or row.graphs[0],)
     for kind in kinds:
         if reason := why_not(config, format, kind):
-            raise RequestError(f"{config.name} has no {kind} graph as {format}: {reason}.")
+            raise RequestError(f"The {kind} graph of {config.name} cannot be exported as {format}: {reason}.")
     if opset is not None and not row.opsets:
         raise RequestError(f"{format} has no opset: leave it out.")
     if opset is not None and opset not in row.opsets:
