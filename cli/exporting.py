@@ -97,7 +97,7 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
             graphs = [kind for kind, reason in reasons.items() if reason is None]
             kept = measured.get((model, format), [])
             full = next((row for row in kept if row.quantize is None), None)
-            note = "" if full is None else f" ({full.different} of {full.n:,} differ)"
+            note = "" if full is None or full.answers is None else f" ({full.answers} differ)"
             cells[format] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
                              "text": f"{' '.join(graphs)}{note}" if graphs else "-"}  # fmt: skip
         table.append({"model": model, "formats": cells})

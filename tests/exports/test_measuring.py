@@ -82,7 +82,8 @@ def test_cards_warn_of_larger_errors(factor: float, warns: bool) -> None:
     fields = {**full.model_dump(), "runtime": "onnx", "quantize": None, "value": factor * full.value}
     card = cards.compose(spec(name), recorded.record(RuntimeEvaluation(**fields)), cards.counts(name))
     (line,) = [line for line in card.splitlines() if "measured, test, onnx" in line]
-    assert ("**1.2 times the value in float32**" in line) == warns
+    assert ("in float32" in line) == warns
+    assert (f"**{factor:.3g} times the value in float32**" in line) == warns
 
 
 def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +111,17 @@ def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
     paths.path(*rows.FILE).write_text("{")
     with pytest.raises(registry.reader.RegistryError, match="A program writes this file"):
         rows.read()
+
+
+def test_only_rows_of_accuracies_count_other_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ROW.answers == "3 of 10,000"
+    error = ROW.model_copy(update={"model": "rin-1x100-adding-200", "metric": "mse", "value": 0.1})
+    assert error.answers is None
+    assert "differ," not in error.text()
+    monkeypatch.setattr(rows, "read", lambda: [error])
+    _, out, _ = run("export", "--list", "rin-1x100-adding-200")
+    assert "sequence step" in out
+    assert "differ" not in out
 
 
 def test_what_was_measured_of_shipped_models_is_exact() -> None:

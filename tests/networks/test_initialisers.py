@@ -195,6 +195,11 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         assert 0.9 < (shift / log_period.exp()).max() <= 1
 
 
+def test_hgrn_starts_with_the_angles_of_its_paper() -> None:
+    (theta,) = parts(built("hgrn", units=6), "theta")
+    same(theta, torch.tensor([10000 ** (-2 * n / 6) for n in range(6)]), 1e-6)  # Qin et al. 2023
+
+
 LOG_STEP = (math.log(1e-3), math.log(1e-1))
 
 

@@ -42,10 +42,16 @@ class Row(Spec):
     threads: int
     date: Text
 
+    @property
+    def answers(self) -> str | None:
+        """How many answers differ, such as "2 of 10,000"; None where the outputs are no classes to choose from."""
+        return f"{self.different:,} of {self.n:,}" if self.metric == "accuracy" else None
+
     def text(self) -> str:
         """Return the row in words."""
+        differ = "" if self.answers is None else f"{self.answers} differ, "
         value = METRICS[self.metric].text(self.value)
-        return f"{self.bytes:,} bytes, difference {self.difference:.1e}, {self.different} of {self.n:,} differ, {value}"
+        return f"{self.bytes:,} bytes, difference {self.difference:.1e}, {differ}{value}"
 
 
 _ROWS = TypeAdapter(list[Row])

@@ -24,7 +24,6 @@ def _cells(row: rows.Row) -> tuple[str, ...]:
     """Return the row of one kind of file."""
     kind = f"{row.format}, {row.quantize}" if row.quantize else row.format
     times = ("-" if value is None else significant(value) for value in (row.step_us, row.sequence_ms))
-    answers = f"{row.different:,} of {row.n:,}" if row.metric == "accuracy" else "-"
     return (
-        f"`{row.model}`", kind, f"{row.bytes:,}", *times, f"{row.difference:.0e}", answers, METRICS[row.metric].text(row.value),
+        f"`{row.model}`", kind, f"{row.bytes:,}", *times, f"{row.difference:.0e}", row.answers or "-", METRICS[row.metric].text(row.value),
     )  # fmt: skip
