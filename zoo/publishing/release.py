@@ -131,15 +131,16 @@ def _run_text(recorded: results.Results) -> str:
 def release_results(folder: Path) -> str:
     """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
-    This records the figure of a model whose weights are not published. Raises CheckpointError if the run has no weights or
-    no evaluation of them, UnknownNameError, and RequestError for a model that has a pin and for an installed package.
+    This records the figure of a model whose weights are not published, and those of other seeds as `release` does. Raises
+    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that
+    has a pin and for an installed package.
     """
     entry = _entry(folder)
     if entry.weights is not None:
         raise RequestError(
             f"{entry.name} has published weights. Leave out --results to release weights and results: rnnzoo release {folder}"
         )
-    recorded = _results(folder)
+    recorded = _with_other_seeds(folder, _results(folder))
     if recorded.measured() is None:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
     home = paths.path("cards", entry.name)
