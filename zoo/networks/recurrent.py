@@ -161,7 +161,7 @@ class RecurrentNetwork(SequenceNetwork):
             return torch.compiler.disable(self.step)(x, state)
         reads_mean = self.interface.readout == "mean"
         if state is not None and self.embedding is None and not reads_mean:
-            head = children(self)["head"]  # as an attribute it takes a microsecond
+            head = children(self)["head"]  # not self.head, whose look-up in Python every step would pay for
             logits, new_state = self._fused_step(x, state, head)  # nearly every step of a stream
             if new_state is not None:
                 return self.head(new_state[-1][0]) if logits is None else logits, new_state

@@ -70,7 +70,7 @@ class CompiledStack:
         states: Tensor,  # (rows, batch, units), contiguous, float32
     ) -> tuple[Tensor | None, Tensor]:
         """Return the head's logits, (batch, outputs), if there is a head, and the new states, after one time step."""
-        batch = x.shape[0]  # len(x) takes a microsecond
+        batch = x.shape[0]
         logits = None if self.outputs is None else x.new_empty(batch, self.outputs)
         return logits, self._call(1, batch, x, states, None, logits)
 
