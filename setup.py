@@ -1,6 +1,6 @@
 """What pyproject.toml cannot declare: assets for the wheel, and the compiled scans, which are optional.
 
-registry.yaml and cards/ go into the wheel as zoo/assets, without the weights that zoo/publishing/starters.py leaves out. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
+registry.yaml, sources.yaml and cards/ go into the wheel as zoo/assets, without the weights that zoo/publishing/starters.py leaves out. zoo/networks/kernels/native/scan.cpp is compiled once for each set of
 vector instructions; without a working compiler the package installs without compiled scans.
 """
 
@@ -33,7 +33,7 @@ rnnzoo: without it everything works, but networks are many times slower on a CPU
 
 
 class BuildWithAssets(build_py):
-    """Copies registry.yaml and cards/ into the wheel."""
+    """Copies registry.yaml, sources.yaml and cards/ into the wheel."""
 
     def run(self) -> None:
         if self.editable_mode:
@@ -47,7 +47,8 @@ class BuildWithAssets(build_py):
         lock = json.loads(Path("cards/lock.json").read_bytes())
         for name in runpy.run_path("zoo/publishing/starters.py")["left_out"](lock):
             (assets / "cards" / name).unlink(missing_ok=True)
-        shutil.copy("registry.yaml", assets)
+        for name in ("registry.yaml", "sources.yaml"):
+            shutil.copy(name, assets)
 
 
 class BuildApart(build_ext):

@@ -197,7 +197,7 @@ def compare(
     patterns: Patterns = None,
     task: TaskOption = None,
     cell: CellOption = None,
-    paper: Annotated[str | None, Option(help="Only figures of this paper (a key of registry.yaml).")] = None,
+    paper: Annotated[str | None, Option(help="Only figures of this paper (a key of sources.yaml).")] = None,
     measured: Annotated[bool, Option("--measured/--all", help="Only measured models, or all models.")] = False,
     runs: Annotated[Path | None, Option(help="Use the runs in this folder instead of the published results.")] = None,
     plot: Plot = None,

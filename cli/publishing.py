@@ -86,7 +86,7 @@ def card(
 
 
 def release(
-    target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of registry.yaml.")],
+    target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of the registry.")],
     results_only: Annotated[bool, Option("--results", help="Release only the results, not the weights.")] = False,
     force: Annotated[bool, Option("--force", help="Replace a released run by this run without asking.")] = False,
     as_json: AsJson = False,

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ os.environ |= {"_TYPER_FORCE_DISABLE_TERMINAL": "1", "COLUMNS": "120"}  # messag
 from hubs import here, hub_server, template  # noqa: F401, fixtures
 from rnnzoo_cli import main as cli
 from rnnzoo_cli import output
-from small import RECIPE, TRAIN, VALIDATION, clear_caches
+from small import RECIPE, TRAIN, VALIDATION, clear_caches, declared
 
 from zoo import registry
 from zoo.data import mnist
-from zoo.registry import load_lock, lock, yaml
+from zoo.registry import load_lock, lock
 from zoo.utils import paths
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
@@ -39,12 +38,6 @@ def _own_registry() -> Any:
     yield
     if registry.load_registry() is not ours:
         clear_caches()
-
-
-@cache
-def declared() -> dict[str, Any]:
-    """What registry.yaml says, in lists and dictionaries."""
-    return yaml.parse((Path(__file__).parent.parent / "registry.yaml").read_text()).content
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 from huggingface_hub import constants, file_download
 from huggingface_hub.utils import _http
 from loopback import WRITE, Loopback
+from small import declared
 
 from zoo import registry
 from zoo.cells import CELLS
@@ -27,7 +28,7 @@ from zoo.checkpoints.hub.upload import PushOptions
 from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.publishing import cards
-from zoo.registry import load_lock, lock, yaml
+from zoo.registry import load_lock, lock
 from zoo.registry.schema import Weights
 from zoo.training import evaluation
 from zoo.utils import paths
@@ -41,7 +42,7 @@ ROOT = Path(__file__).parent.parent
 
 def small_registry() -> dict[str, object]:
     """Return a registry of two small models of row-by-row MNIST, with the real task and dataset."""
-    data = yaml.parse((ROOT / "registry.yaml").read_text()).content
+    data = declared()
     task = {**data["task_grids"]["mnist"]["shared"], **data["task_grids"]["mnist"]["tasks"]["mnist-rows"]}
     recipe = {"optimizer": {"name": "adam", "lr": 0.01}, "batch_size": 20, "epochs": 1}
     entry = {"layers": 1, "units": 8, "task": "mnist-rows", "recipe": "r"}

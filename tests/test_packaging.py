@@ -99,7 +99,13 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     weights = {name: f"zoo/assets/cards/{name}/model.safetensors" for name in ("lstm-4x128-pmnist", "gru-4x128-pmnist")}
     assert {"cli/main.py", "zoo/assets/cards/gone/README.md", weights["lstm-4x128-pmnist"]}.isdisjoint(names)
     assert {weights["gru-4x128-pmnist"], "zoo/publishing/template/registry.yaml"} <= names
-    assert {"rnnzoo_cli/main.py", "zoo/assets/registry.yaml", "zoo/assets/cards/lock.json", "zoo/py.typed"} <= names
+    assert {
+        "rnnzoo_cli/main.py",
+        "zoo/assets/registry.yaml",
+        "zoo/assets/sources.yaml",
+        "zoo/assets/cards/lock.json",
+        "zoo/py.typed",
+    } <= names
     assert any(name.startswith("zoo/networks/kernels/scan_") for name in names) == compiler
     run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}, "check": True}
     subprocess.run([sys.executable, "-c", PROBE], **run)

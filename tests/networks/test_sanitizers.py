@@ -18,7 +18,7 @@ TESTS = ("compiled", "compiled_gradients", "compiled_fallback", "streaming", "ch
 def test_no_scan_reads_or_writes_outside_its_memory(tmp_path: Path) -> None:
     for name in ("zoo", "cli", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("cards", "registry.yaml", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("cards", "registry.yaml", "sources.yaml", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         (tmp_path / name).symlink_to(ROOT / name)
     settings = {**os.environ, "PYTHONPATH": f"{tmp_path}", "OMP_NUM_THREADS": "1"}
     build = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]

@@ -673,7 +673,9 @@ def test_papers_of_cells_need_no_copy(tmp_path):
 
 
 def test_every_cell_has_its_paper(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "PACKAGED_ROOT", tmp_path)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "sources.yaml").write_text("papers: {}\n")
+    monkeypatch.setattr(paths, "PACKAGED_ROOT", tmp_path / "package")
     text = re.sub("  star: .*\n", "", SMALL)
     assert re.search("No paper .*is called 'star'", refusal(tmp_path, text))
 
@@ -913,3 +915,36 @@ def test_a_figure_is_an_accuracy_or_a_likelihood():
     for both_or_none in ({}, {"percent": 98.5, "nats": 8.45}):
         with pytest.raises(ValidationError, match="give one of the two"):
             Reported(paper="p", table="T", **both_or_none)
+
+
+def test_sections_may_stand_in_a_second_file(tmp_path):
+    text = nested(SMALL)
+    begin, end = (re.search(rf"^{section}:", text, re.M).start() for section in ("datasets", "tasks"))
+    (tmp_path / "sources.yaml").write_text(text[begin:end])
+    assert read(tmp_path, text[:begin] + text[end:]) == read_alone(tmp_path / "alone", text)
+    (tmp_path / "sources.yaml").write_text(text[begin:end].replace("    license:", "    licence:", 1))
+    message = str(refused(tmp_path, text[:begin] + text[end:]))
+    assert re.match(rf"{re.escape(str(tmp_path / 'sources.yaml'))}:\d+:5: datasets\.\w+\.licence: ", message), message
+
+
+def test_a_section_stands_in_one_file(tmp_path):
+    (tmp_path / "sources.yaml").write_text("# papers\npapers: {}\n")
+    place = f"{tmp_path / 'sources.yaml'}:2:1: papers: "
+    assert refused(tmp_path, SMALL) == place + "also in registry.yaml; keep one of them."
+
+
+@pytest.mark.parametrize("text", ["[]", "papers"])
+def test_a_second_file_without_sections(tmp_path, text):
+    (tmp_path / "sources.yaml").write_text(text)
+    assert "sources.yaml:1:1: the file should be a table of keys" in refused(tmp_path, SMALL)
+
+
+def read_alone(folder, text):
+    folder.mkdir()
+    return read(folder, text)
+
+
+def refused(folder, text):
+    with pytest.raises(RegistryError) as caught:
+        read(folder, text)
+    return str(caught.value)

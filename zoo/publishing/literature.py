@@ -35,7 +35,7 @@ def page(models: Sequence[ModelRow]) -> str:
     every_row, unit = rows(), METRICS["accuracy"]
     parts = [
         "# Networks of the literature",
-        "Test accuracies that papers report for networks without an entry in `registry.yaml`, and those of the networks here "
+        "Test accuracies that papers report for networks without an entry in the registry, and those of the networks here "
         "that have weights, best first. A source is the table that was read: many tables repeat figures of other papers. Sizes, "
         "augmentation, splits for validation and the permutation of the pixels differ from paper to paper. `rnnzoo compare "
         "--task TASK` prints these figures too.",

@@ -1,4 +1,4 @@
-"""The registry: what registry.yaml may contain (schema/), how it is read, and cards/lock.json, which programs write.
+"""The registry: what registry.yaml and sources.yaml may contain (schema/), how it is read, and cards/lock.json, which programs write.
 
 No module here imports torch. The names in __all__ import their modules when they are first used, so that importing
 `zoo.registry.index`, which lists the models, does not import the schema and pydantic.

@@ -1,7 +1,7 @@
 """Reads the facts about every model that `rnnzoo list` and shell completion need from cards/lock.json, without pydantic.
 
-Reading registry.yaml takes much longer, because the whole file is validated. The lock's index carries the digest of the
-registry.yaml that it was made from, and is ignored if that file has changed since.
+Reading registry.yaml takes much longer, because the whole file is validated. The lock's index carries a digest of the
+registry.yaml and sources.yaml that it was made from, and is ignored if one of them has changed since.
 """
 
 import hashlib
@@ -50,5 +50,8 @@ def summaries(lock: dict[str, Any]) -> dict[str, Summary]:
 
 
 def registry_sha256() -> str:
-    """Return the sha256 of registry.yaml in hexadecimal. Raises OSError."""
-    return hashlib.sha256(paths.path("registry.yaml").read_bytes()).hexdigest()
+    """Return the sha256, in hexadecimal, of registry.yaml followed by sources.yaml if there is one. Raises OSError."""
+    digest, sources = hashlib.sha256(paths.path("registry.yaml").read_bytes()), paths.path("sources.yaml")
+    if sources.exists():
+        digest.update(sources.read_bytes())
+    return digest.hexdigest()

@@ -1,10 +1,12 @@
-"""Reads registry.yaml strictly: every fault is reported with file, line and column.
+"""Reads registry.yaml and sources.yaml strictly: every fault is reported with file, line and column.
 
-Besides what zoo.registry.schema and zoo.registry.yaml refuse, it refuses files over 1 MB, models whose key differs from
-the name derived from their fields, and references to tasks, recipes, papers and datasets that do not exist.
+Besides what zoo.registry.schema and zoo.registry.yaml refuse, it refuses files over 1 MB, sections that both files have,
+models whose key differs from the name derived from their fields, and references to tasks, recipes, papers and datasets
+that do not exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +24,59 @@ MAX_FAULTS = 20
 """Maximum number of faults that a message lists."""
 
 
-def read(path: Path) -> Registry:
-    """Return the content of a registry file, validated.
+@dataclass(frozen=True)
+class _File:
+    """A file with sections of the registry."""
 
-    If the file does not declare the paper of a cell, the paper comes from the package's own registry. Raises RegistryError
-    with the file, line and column of every fault.
+    path: Path
+    document: yaml.Document
+
+    def has(self, location: yaml.Path) -> bool:
+        """Return whether the section of a place stands in this file."""
+        return bool(location) and (location[0],) in self.document.marks
+
+    def where(self, location: yaml.Path) -> str:
+        """Return `file:line:column` of a place."""
+        return f"{self.path}{self.document.where(location)}"
+
+
+def sources(path: Path) -> Path:
+    """Return the path of the optional file beside the registry file `path`, which may have some of its sections."""
+    return path.with_name("sources.yaml")
+
+
+def read(path: Path) -> Registry:
+    """Return the content of a registry file, and of a sources.yaml beside it, validated.
+
+    If neither declares the paper of a cell, the paper comes from the package's own. Raises RegistryError with the file,
+    line and column of every fault.
     """
-    document = _parse(path)
+    parts = [_File(path, _parse(path))]
+    if sources(path).exists():
+        parts.append(_File(sources(path), _parse(sources(path))))
     try:
-        registry = Registry.model_validate(document.content)
+        registry = Registry.model_validate(_merged(parts))
     except ValidationError as error:
-        raise _refusal(path, document, all_faults(error)) from error
+        raise _refusal(parts, all_faults(error)) from error
     cited = {cell_row(row.value.cell).paper for row in registry.declared if row.kind == "model"}
     if missing := cited - registry.papers.keys():
         registry = registry.model_copy(update={"papers": {**_packaged_papers(missing), **registry.papers}})
     if faults := list(dict.fromkeys(_reference_faults(registry))):
-        raise _refusal(path, document, faults)
+        raise _refusal(parts, faults)
     return registry
+
+
+def _merged(parts: Sequence[_File]) -> dict[str, Any]:
+    """Return the sections of all files. Raises RegistryError for a file without sections, or a section that stands twice."""
+    sections: dict[str, Any] = {}
+    for part in parts:
+        if not isinstance(part.document.content, dict):
+            raise RegistryError(f"{part.where(())}: the file should be a table of keys such as `studies`.")
+        if twice := sections.keys() & part.document.content.keys():
+            section = min(twice)
+            raise RegistryError(f"{part.where((section,))}: {section}: also in {parts[0].path.name}; keep one of them.")
+        sections |= part.document.content
+    return sections
 
 
 def _parse(path: Path) -> yaml.Document:
@@ -59,20 +97,25 @@ def _parse(path: Path) -> yaml.Document:
 
 def _packaged_papers(keys: Iterable[str]) -> dict[str, Paper]:
     """Return the papers of the package's own registry that have these keys."""
-    packaged = _parse(paths.PACKAGED_ROOT / "registry.yaml").content["papers"]
+    packaged = _parse(sources(paths.PACKAGED_ROOT / "registry.yaml")).content["papers"]
     return {key: Paper.model_validate(packaged[key]) for key in sorted(keys) if key in packaged}
 
 
-def _refusal(path: Path, document: yaml.Document, faults: Sequence[Fault]) -> RegistryError:
-    """Return the error that lists faults, each with its place in the file, in the order of the file."""
-    marks = {location: document.mark(location) for location, _ in faults}
-    ordered = sorted(faults, key=lambda fault: (marks[fault[0]].line, marks[fault[0]].column))
+def _refusal(parts: Sequence[_File], faults: Sequence[Fault]) -> RegistryError:
+    """Return the error that lists faults, each with its place, in the order of the files."""
+    places = {location: next((part for part in parts if part.has(location)), parts[0]) for location, _ in faults}
+
+    def order(fault: Fault) -> tuple[int, int, int]:
+        part = places[fault[0]]
+        mark = part.document.mark(fault[0])
+        return parts.index(part), mark.line, mark.column
+
     lines = [
-        f"{path}{document.where(location)}: {_dotted(location)}{text}{'' if text[-1] in '.?' else '.'}"
-        for location, text in ordered[:MAX_FAULTS]
+        f"{places[location].where(location)}: {_dotted(location)}{text}{'' if text[-1] in '.?' else '.'}"
+        for location, text in sorted(faults, key=order)[:MAX_FAULTS]
     ]
-    more = len(ordered) - MAX_FAULTS
-    return RegistryError("\n".join([*lines, *([f"{path}: and {more} more faults."] if more > 0 else [])]))
+    more = len(faults) - MAX_FAULTS
+    return RegistryError("\n".join([*lines, *([f"{parts[0].path}: and {more} more faults."] if more > 0 else [])]))
 
 
 def _reference_faults(registry: Registry) -> Iterator[Fault]:

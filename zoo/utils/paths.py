@@ -1,4 +1,4 @@
-"""Paths of registry.yaml, cards/ and the datasets."""
+"""Paths of registry.yaml, sources.yaml, cards/ and the datasets."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 from ..errors import RequestError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_ASSETS = _PACKAGE / "assets"  # only in a wheel: copies of registry.yaml and cards/ (see setup.py)
+_ASSETS = _PACKAGE / "assets"  # only in a wheel: copies of registry.yaml, sources.yaml and cards/ (see setup.py)
 
 PACKAGED_ROOT = _ASSETS if _ASSETS.is_dir() else _PACKAGE.parent
-"""Folder of the registry.yaml and cards/ that come with the package."""
+"""Folder of the registry.yaml, sources.yaml and cards/ that come with the package."""
 ROOT = Path(os.environ.get("RNNZOO_ROOT") or PACKAGED_ROOT)
 """Folder with registry.yaml and cards/: $RNNZOO_ROOT if it is set; else a wheel's assets, or else the repository."""
 PACKAGED = ROOT == _ASSETS

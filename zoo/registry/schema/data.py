@@ -75,7 +75,7 @@ class Dataset(Spec):
     caveat: Text | None = None  # a limit of every figure on this dataset
     files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
-    """Digest of each file, from cards/lock.json. registry.yaml must not contain digests."""
+    """Digest of each file, from cards/lock.json. sources.yaml must not contain digests."""
 
 
 class Shapes(Spec):

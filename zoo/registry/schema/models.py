@@ -257,7 +257,7 @@ class Declared(NamedTuple):
 
 
 class Registry(Spec):
-    """The content of registry.yaml."""
+    """The content of registry.yaml and sources.yaml."""
 
     papers: dict[Key, Paper]
     datasets: dict[Key, Dataset]
