@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import CASES, READOUTS, can, config, each, network, normal
+from helpers import CASES, CELLS, READOUTS, can, config, each, network, normal
 from torch import Tensor
 
 from zoo import load
 from zoo.errors import ExportError, RequestError
 from zoo.exports.c import CRuntime, WasmRuntime
+from zoo.exports.c.header import header
 from zoo.exports.writing import Exported, export
 from zoo.networks import golden
 from zoo.networks.builder import build
+from zoo.networks.frozen import frozen
 from zoo.networks.network import Network
 from zoo.networks.quantize import quantize_rows, quantized
 from zoo.registry.schema import Config
@@ -85,6 +87,11 @@ def test_a_cell_runs_in_c(case: str, tmp_path: Path) -> None:
     written = one(small(case), "c", tmp_path)
     assert written.checked.lengths == (1, 7, 9)
     assert written.checked.difference < 2e-6
+
+
+@each("cell", CELLS)
+def test_every_equation_has_a_form_in_c(cell: str) -> None:
+    assert "small_step" in header(frozen(small(cell)).float(), {}, False)
 
 
 @pytest.mark.parametrize("block", BLOCKS)

@@ -182,19 +182,11 @@ def test_8_bit_weights_are_the_same_numbers_everywhere(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        cell
-        for cell in CELLS
-        if cell in ("urnn", "eunn", "goru", "urnn-full", "antisymmetric", "lru", "rnn-soft-orthogonal")
-    ],
-)
-def test_a_frozen_network_computes_the_same(cell: str) -> None:
-    for kernel in (None, 3) if can(cell, "kernel") else (None,):
-        net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), units=5).eval()
-        x = normal(2, 6, *net.interface.input)
-        torch.testing.assert_close(frozen(net)(x), net(x), rtol=1e-9, atol=1e-9)
+@in_each_form("cell", CELLS)
+def test_a_frozen_network_computes_the_same(cell: str, kernel: int | None) -> None:
+    net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), units=5).eval()
+    x = normal(2, 6, *net.interface.input)
+    torch.testing.assert_close(frozen(net)(x), net(x), rtol=1e-9, atol=1e-9)
 
 
 def test_a_file_that_computes_something_else_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

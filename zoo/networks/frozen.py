@@ -14,8 +14,8 @@ from .network import Network
 def frozen(network: Network) -> Network:
     """Return a copy of a network on the CPU, in eval mode and without gradients, whose maps are plain matrices.
 
-    A matrix that a parametrization makes of its weight, or that is a product of rotations or transforms, is computed in
-    float64 and becomes the weight of a Dense or Conv.
+    A matrix that a parametrization makes of its weight is computed in float64 and becomes the weight; one that is a product
+    of rotations or transforms becomes the weight of a Dense.
     """
     dtype = network.dtype
     copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
@@ -32,14 +32,13 @@ def frozen(network: Network) -> Network:
 
 
 def _plain(projection: Projection, direction: Direction) -> Projection:
-    """Return a projection without a parametrization that computes what `projection` does."""
+    """Return a projection without a parametrization that computes what `projection`, which may change, did."""
     if isinstance(projection, Dense | Conv | Diagonal):
-        if projection.parametrization is None:
-            return projection
-        matrix = projection.matrix
-    else:  # a special product has no bias of its own, and leads from the states to the states
-        channels = direction.cell.channels(direction.cell.states[0], direction.units)
-        matrix = projection.product(torch.eye(channels, dtype=torch.float64), None).mT
-    plain: Projection = (Conv if isinstance(projection, Conv) else Dense)(tuple(matrix.shape), norm=projection.norm)
-    plain.weight, plain.bias = nn.Parameter(matrix.contiguous()), projection.bias
+        projection.weight, projection.parametrization = nn.Parameter(projection.matrix.contiguous()), None
+        return projection
+    # a special product has no bias of its own, and leads from the states to the states
+    channels = direction.cell.channels(direction.cell.states[0], direction.units)
+    matrix = projection.product(torch.eye(channels, dtype=torch.float64), None).mT
+    plain = Dense(tuple(matrix.shape), norm=projection.norm)
+    plain.weight = nn.Parameter(matrix.contiguous())
     return plain
