@@ -9,11 +9,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small import clear_caches
 
 from zoo import registry
 from zoo.cells import CELLS, cell_class
-from zoo.publishing import release
-from zoo.publishing.site import builder, charts, documents, equations, facts, live, markup
+from zoo.diagnostics.base import Array, Axis, Result
+from zoo.publishing import analysis_pages, release
+from zoo.publishing.site import (
+    analyses,
+    builder,
+    charts,
+    documents,
+    equations,
+    facts,
+    live,
+    markup,
+    model_page,
+    pages,
+    papers,
+)
+from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -82,7 +97,7 @@ def zoo_of_one(small_zoo: Callable[..., Path], run: Run) -> Path:
     root = small_zoo()
     name = "rnn-1x8-mnist-rows"
     assert run("train", name, "--out", str(root / "run"), "--device", "cpu", "--epochs", "2")[0] == 0
-    assert run("eval", str(root / "run"), "--record", "--device", "cpu", "--limit", "50")[0] in (0, 2)
+    assert run("eval", str(root / "run"), "--record", "--device", "cpu")[0] == 0
     release.release(root / "run")
     registry.clear_caches()
     return root
@@ -116,6 +131,27 @@ def test_a_small_zoo_twice(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
         assert not script.exists()
         assert (folders[0] / "stale.html").exists()  # a person's file stays
         assert 'id="try"' not in (folders[0] / "models" / "rnn-1x8-mnist-rows.html").read_text()
+
+
+def test_a_new_zoo_has_none_of_our_papers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, out = tmp_path / "zoo", tmp_path / "site"
+    assert run("init", str(root))[0] == 0
+    monkeypatch.setattr(paths, "ROOT", root)
+    monkeypatch.syspath_prepend(str(root))
+    clear_caches()
+    code, _, err = run("site", "--out", str(out), "--no-live")
+    assert code == 0, err
+    assert check_pages(out) > len(CELLS)
+    assert not (out / "papers").exists()
+    assert "after" not in lead(out / "cells" / "rnn.html")
+    assert "paper" not in lead(out / "index.html")
+
+
+def lead(path: Path) -> str:
+    """The first paragraph of a page."""
+    match = re.search(r'<p class="lead">(.*?)</p>', path.read_text())
+    assert match
+    return match[1]
 
 
 def test_wrong_folders_and_missing_packages(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +247,52 @@ def test_presets_name_the_best_small_model() -> None:
         small = [m for m in group if m.count.parameters < 100_000]
         assert max(m.quality or 0 for m in small) == preset.best.quality
         assert re.fullmatch(r"\?task=[\w-]+&size=100000&weights=1&sort=measured", preset.query)
+
+
+def test_curves_keep_their_own_ticks() -> None:
+    results = {
+        part: Result({}, {"error": Array(np.arange(1.0, n + 1), (Axis("step", tuple(range(1, 1 + step * n, step))),))})
+        for part, n, step in (("long", 3, 10), ("short", 2, 1))
+    }
+    (picture,) = analyses.pictures(results, "curves", None)
+    assert 'data-v="1,1 11,2 21,3"' in picture.chart
+    assert 'data-v="1,1 2,2"' in picture.chart
+    assert "<td>2</td><td>-</td><td>2</td>" in picture.numbers
+    assert "<td>21</td><td>3</td><td>-</td>" in picture.numbers
+
+
+def test_long_curves_are_thinned_and_keep_their_peaks() -> None:
+    values = np.zeros(5000)
+    values[777] = 9.0
+    array = Array(values, (Axis("step", tuple(range(5000))),))
+    (picture,) = analyses.pictures({"a": Result({}, {"error": array})}, "curves", None)
+    points = re.findall(r"(\d+),(\d+)", re.search(r'data-v="([^"]*)"', picture.chart)[1])  # type: ignore[index]
+    assert len(points) <= charts.MOST_POINTS + 2
+    assert ("777", "9") in points
+    assert (points[0][0], points[-1][0]) == ("0", "4999")
+    assert picture.numbers.count("<tr>") <= analyses.MOST_ROWS + 2
+    assert "one row in 84" in picture.numbers
+
+
+def test_the_claims_of_papers_as_the_documents_have_them() -> None:
+    link = documents.read().link("../")
+    notes = {claim.title: claim.note for claim in papers.claims("chen", link)}
+    assert notes["Sections 4.2 and 4.4: the long-term dependency test"].endswith(
+        '; <a href="../docs/measured.html">more of these</a>.'
+    )
+    lattices = [claim.note for claim in papers.claims("star", link) if "Fig. 2:" in claim.title]
+    assert lattices
+    assert all(re.search(r"Computed on [\d,]+ random networks\.$", note) for note in lattices)
+
+
+def test_the_studies_of_the_explorable_exist() -> None:
+    assert all(analysis_pages.study(name) for name in pages.LATTICE_STUDIES)
+
+
+def test_formats_are_those_that_can_hold_the_network() -> None:
+    formats = {
+        name: model_page._formats(registry.find(name)) for name in ("bigru-1x200-toxic-parts", "lstm-4x128-pmnist")
+    }
+    assert "wasm" in formats["lstm-4x128-pmnist"]
+    assert "onnx" in formats["bigru-1x200-toxic-parts"]
+    assert not {"c", "wasm"} & set(formats["bigru-1x200-toxic-parts"])

@@ -38,7 +38,7 @@ PAGES = (
     "index.html?task=pmnist", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
-    "papers/star.html", "papers/chen.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
+    "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",
 )  # fmt: skip
 PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000

@@ -281,14 +281,14 @@ def _page(key: str) -> str:
         if figure.paper == key and results is not None:
             parts += [
                 f"## {figure.title}",
-                f"{figure.note}{_runs(results)}",
+                f"{figure.note}{random_networks(results)}",
                 f"![{figure.title}]({key}-{figure.name}.svg)",
                 _verdicts(figure, results),
             ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _runs(results: Results) -> str:
+def random_networks(results: Results) -> str:
     """Return a sentence with the number of random networks in each part, or "" unless all parts have the same number."""
     counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
     return f" Computed on {counts.pop():,} random networks." if len(counts) == 1 else ""

@@ -214,6 +214,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def shorter(rows: Sequence[Row]) -> list[Row]:
+    """Return the measured rows whose training ended before the paper's last epoch without converging."""
+    measured = [row for row in rows if row.measured is not None and not row.converged]
+    return [row for row in measured if (row.epochs_done or 0) < (row.paper_epochs or 0)]
+
+
 def _kind(spec: Model) -> str:
     return spec.prefix.rpartition("-")[0] + (f".{spec.tag}" if spec.tag else "")
 

@@ -10,7 +10,7 @@ from ..registry.metrics import METRICS
 from ..registry.schema import Dataset
 from ..utils.text import markdown
 from .cards import value_text
-from .comparison import Mean, Row, means
+from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
 
 MEASURED, DEPTHS, TASKS = ("docs", "measured.md"), ("docs", "measured.svg"), ("docs", "tasks.md")
@@ -86,16 +86,14 @@ def _extent(rows: Sequence[Row]) -> str:
 def comparison_page(key: str, rows: Sequence[Row]) -> str:
     """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both."""
     paper = load_registry().papers[key]
-    short = [
-        r for r in rows if r.measured is not None and not r.converged and (r.epochs_done or 0) < (r.paper_epochs or 0)
-    ]
-    shorter = f"{len(short)} of the measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
+    short = shorter(rows)
+    departure = f"{len(short)} of the measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
         f"The paper's figures beside ours: {_extent(rows)} so far, each in one training run. We measure the weights of the "
         f"epoch with the lowest validation loss, which may be an early epoch. The difference is our figure minus the paper's, "
-        f"in percentage points for accuracies. {shorter if short else ''}"
+        f"in percentage points for accuracies. {departure if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]

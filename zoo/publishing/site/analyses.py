@@ -1,5 +1,6 @@
 """The stored results of analyses as charts with tables: lattices, curves and histograms of zoo.diagnostics."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from .charts import Series
 from .facts import colour
 
 LOSSES = {"last": TITLES["loss last"], "all": TITLES["loss all"]}
+MOST_ROWS = 60
+"""Rows of a table of curves, besides the last; the JSON file of a study has every number."""
 RAMP = ((0x3B, 0x6F, 0xB6), (0xB9, 0x3F, 0x2B))
 """Colours of the lowest layer's curve and of the highest layer's."""
 
@@ -99,19 +102,27 @@ def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
 
 
 def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
-    axis, unit, log = rows[0][1].axes[-1], rows[0][1].unit, rows[0][1].log
-    numeric = all(isinstance(tick, int | float) for tick in axis.ticks)
-    ticks = [float(tick) for tick in axis.ticks] if numeric else list(map(float, range(len(axis.ticks))))
+    """Return the chart of the curves of `rows`: label, array of one axis, colour. Their ticks may differ."""
+    axis, unit, log = rows[0][1].axes[-1].name, rows[0][1].unit, rows[0][1].log
+    ticks = list(dict.fromkeys(tick for _, array, _ in rows for tick in array.axes[-1].ticks))
+    if all(isinstance(tick, int | float) for tick in ticks):
+        ticks.sort(key=float)
+        place = {tick: float(tick) for tick in ticks}
+    else:
+        place = {tick: float(i) for i, tick in enumerate(ticks)}
+    values = [dict(zip(array.axes[-1].ticks, map(float, array.values), strict=True)) for _, array, _ in rows]
     series = [
-        Series(label, list(zip(ticks, map(float, array.values), strict=True)), shade, marked=len(ticks) <= 12)
-        for label, array, shade in rows
-        if len(array.values) == len(ticks)
+        Series(label, [(place[tick], value) for tick, value in curve.items()], shade, marked=len(curve) <= 12)
+        for (label, _, shade), curve in zip(rows, values, strict=True)
     ]
-    table_rows = [(tick, *(charts.number(s.points[i][1]) for s in series)) for i, tick in enumerate(axis.ticks)]
-    summary = f"{title} against {axis.name}, {len(series)} curves"
-    chart = charts.lines(series, axis.name, unit or title, log=log, summary=summary)
+    stride = math.ceil(len(ticks) / MOST_ROWS)
+    shown = [tick for i, tick in enumerate(ticks) if i % stride == 0 or i == len(ticks) - 1]
+    table_rows = [(tick, *(charts.number(curve.get(tick)) for curve in values)) for tick in shown]
+    words = "The numbers as a table" + (f": one row in {stride}, and the last" if stride > 1 else "")
+    summary = f"{title} against {axis}, {len(series)} curve{'' if len(series) == 1 else 's'}"
+    chart = charts.lines(series, axis, unit or title, log=log, summary=summary)
     legend = charts.legend(series) if len(series) > 1 or series[0].label else Markup("")
-    return Picture(title, chart, legend, charts.table((axis.name, *(s.label for s in series)), table_rows))
+    return Picture(title, chart, legend, charts.table((axis, *(s.label for s in series)), table_rows, words))
 
 
 def _short(where: str) -> str:

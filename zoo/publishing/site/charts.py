@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 44
+MOST_POINTS = 200
+"""Points of a curve, which is 400 pixels wide."""
 LEVELS = 12
 """Shades of each colour of a heat map."""
 DECADES = 4
@@ -111,7 +113,8 @@ def lines(
     y = _scale(ys, HEIGHT - BOTTOM - 4, TOP, log)
     parts = [_frame(x, y, x_title, y_title, ticks)]
     for each in series:
-        points = [(x(a), y(b), a, b) for a, b in sorted(each.points) if math.isfinite(b) and (b > 0 or not log)]
+        visible = [(a, b) for a, b in sorted(each.points) if math.isfinite(b) and (b > 0 or not log)]
+        points = [(x(a), y(b), a, b) for a, b in thinned(visible)]
         path = "".join(f"{'L' if i else 'M'}{px:.1f} {py:.1f}" for i, (px, py, _, _) in enumerate(points))
         values = " ".join(f"{a:g},{b:.4g}" for _, _, a, b in points)
         dash = ' class="dash"' if each.dashed else ""
@@ -124,6 +127,18 @@ def lines(
             f'<g class="series{" hollow" if each.dashed else ""}" style="--c:{each.colour}" data-label="{escape(each.label)}" data-v="{values}"><path{dash} d="{path}"/>{marks}</g>'
         )
     return svg("".join(parts), summary)
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
+    """Return at most about `most` points of a curve, by x: the first, the last, and the extremes of each stretch between them."""
+    if len(points) <= most:
+        return list(points)
+    size = math.ceil(2 * len(points) / most)
+    kept = {points[0], points[-1]}
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        kept |= {min(stretch, key=lambda p: p[1]), max(stretch, key=lambda p: p[1])}
+    return sorted(kept)
 
 
 def legend(series: Sequence[Series]) -> Markup:

@@ -1,7 +1,8 @@
 """The documents of the repository as pages of the site: README, CONTRIBUTING, CHANGELOG and docs/."""
 
 import re
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
@@ -14,49 +15,54 @@ from .templating import Site
 ROOTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
-@cache
-def addresses() -> dict[str, str]:
-    """Return the page of every document by its path in the repository; those that compare with a paper are papers' pages."""
-    known: dict[str, str] = {
-        name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()
-    }
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a zoo, read once."""
+
+    addresses: Mapping[str, str]
+    """The page of every document by its path in the repository; a paper's page for a document that compares with a paper."""
+    texts: Mapping[str, str]
+    """The Markdown of every document that is a page of its own, by its path in the repository."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The title of every document that is a page of its own, by its address."""
+        headings = {name: re.search(r"^# (.+)$", text, re.M) for name, text in self.texts.items()}
+        return {self.addresses[name]: heading[1] if heading else name for name, heading in headings.items()}
+
+    def link(self, root: str) -> markup.LinkMap:
+        """Return a function from a path in the repository to an address for a page from which `root` leads to the site."""
+
+        def address(path: str) -> str | None:
+            if path in self.addresses:
+                return root + self.addresses[path]
+            card = re.fullmatch(r"cards/([^/]+)/README\.md", path)
+            if card:
+                return f"{root}models/{card[1]}.html"
+            if path.startswith("docs/") and path.endswith((".svg", ".png")) and paths.path(path).exists():
+                return f"{root}docs/pictures/{Path(path).name}"
+            return None
+
+        return address
+
+
+def read() -> Documents:
+    """Return the documents of the zoo in use; none if it has no README.md."""
     if not paths.path("README.md").exists():
-        return {}
+        return Documents({}, {})
+    addresses = {name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()}
+    compared = comparison.documents()
     for path in sorted(paths.path("docs").rglob("*.md")):
-        name = path.relative_to(paths.ROOT).as_posix()
         key = path.stem
-        if key in comparison.documents() or (path.parent.name == "diagnostics" and key != "README"):
-            known[name] = f"papers/{key}.html"
-        else:
-            known[name] = "docs/diagnostics.html" if key == "README" else f"docs/{key}.html"
-    return known
-
-
-def titles() -> dict[str, str]:
-    """Return the title of every document that is a page of its own, by its address."""
-    found = {}
-    for name, address in addresses().items():
-        if address.startswith("docs/"):
-            heading = re.search(r"^# (.+)$", paths.path(name).read_text(encoding="utf-8"), re.M)
-            found[address] = heading[1] if heading else name
-    return found
-
-
-def link(root: str) -> markup.LinkMap:
-    """Return a function from a path in the repository to an address for a page from which `root` leads to the site."""
-    pages = addresses()
-
-    def address(path: str) -> str | None:
-        if path in pages:
-            return root + pages[path]
-        card = re.fullmatch(r"cards/([^/]+)/README\.md", path)
-        if card:
-            return f"{root}models/{card[1]}.html"
-        if path.startswith("docs/") and path.endswith((".svg", ".png")) and paths.path(path).exists():
-            return f"{root}docs/pictures/{Path(path).name}"
-        return None
-
-    return address
+        is_paper = key in compared or (path.parent.name == "diagnostics" and key != "README")
+        page = f"papers/{key}.html" if is_paper else "docs/diagnostics.html" if key == "README" else f"docs/{key}.html"
+        addresses[path.relative_to(paths.ROOT).as_posix()] = page
+    texts = {
+        name: paths.path(name).read_text(encoding="utf-8")
+        for name, address in addresses.items()
+        if address.startswith("docs/")
+    }
+    return Documents(addresses, texts)
 
 
 def size(picture: bytes) -> tuple[int, int]:
@@ -67,19 +73,17 @@ def size(picture: bytes) -> tuple[int, int]:
     return (round(float(box[1])), round(float(box[2]))) if box else (640, 480)
 
 
-def add(site: Site) -> None:
+def add(site: Site, library: Documents) -> None:
     """Add the pages of documents, and the pictures in them."""
-    for name, address in addresses().items():
-        if not address.startswith("docs/"):
-            continue
-        text = paths.path(name).read_text(encoding="utf-8")
-        folder = name.rpartition("/")[0]
-        body = markup.html(text, folder, link("../"))
+    titles, link = library.titles, library.link("../")
+    for name, text in library.texts.items():
+        address = library.addresses[name]
+        body = markup.html(text, name.rpartition("/")[0], link)
         for picture in re.findall(r'src="\.\./docs/pictures/([^"]+)"', body):
             source = next(paths.path("docs").rglob(picture))
             content = site.files[f"docs/pictures/{picture}"] = source.read_bytes()
             width, height = size(content)
             body = Markup(str(body).replace(f'/{picture}"', f'/{picture}" width="{width}" height="{height}"'))
-        site.page(address, "document.html", body=body, title=titles()[address], address=address)
-    if titles():
+        site.page(address, "document.html", body=body, title=titles[address], address=address)
+    if titles:
         site.page("docs/index.html", "docs.html")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ZooError, first_line
+from ...exports.formats import FORMATS, why_not
 from ...registry import Entry
 from ...utils import paths
 from ...utils.version import __version__
@@ -57,10 +58,13 @@ class LiveModel:
 
 def kind_of(entry: Entry) -> str | None:
     """Return what a visitor can do with a model in a page; None if it does not run there."""
-    spec, task = entry.model, entry.task
-    if entry.weights is None or spec.kernel or spec.bidirectional or task.readout == "none":
+    task = entry.task
+    config, is_story = entry.config, task.form == "question"
+    if is_story:  # each part of a story reader takes steps
+        config = config.model_copy(update={"interface": config.interface.model_copy(update={"form": "sequence"})})
+    if entry.weights is None or why_not(config, "wasm", "step"):
         return None
-    if task.form == "question":
+    if is_story:
         return "story"
     return "text" if task.vocabulary else KINDS.get(task.family)
 
@@ -80,8 +84,6 @@ class Compiler:
 
     def compile(self, models: Sequence[ModelFacts]) -> dict[str, LiveModel]:
         """Return the models that run in a page by name; none, with a `problem`, if a program is missing."""
-        from ...exports.formats import FORMATS
-
         try:
             FORMATS["wasm"].check_packages()
         except ZooError as error:

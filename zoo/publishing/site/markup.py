@@ -76,9 +76,11 @@ def html(text: str, folder: str = "", link: LinkMap = lambda path: None, shift: 
     return Markup(_parser().renderer.render(tokens, _parser().options, {}))
 
 
-def inline(text: str) -> Markup:
-    """Return a line of Markdown as HTML without a paragraph around it."""
-    return Markup(_parser().renderInline(text))
+def inline(text: str, folder: str = "", link: LinkMap = lambda path: None) -> Markup:
+    """Return a line of Markdown as HTML without a paragraph around it. folder, link: as in `html`."""
+    (token,) = _parser().parseInline(text)
+    token.children = _linked(token.children or [], folder, link)
+    return Markup(_parser().renderer.render([token], _parser().options, {}))
 
 
 def _linked(tokens: list[Token], folder: str, link: LinkMap) -> list[Token]:

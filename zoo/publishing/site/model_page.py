@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from ...exports.formats import FORMATS, why_not
+from ...registry import Entry
 from ...registry.metrics import METRICS
 from ...utils import paths
 from .. import cards, lattices
-from . import analyses, charts, diagrams, documents, markup
+from . import analyses, charts, diagrams, markup
 from .analyses import Picture
 from .charts import Series
 from .facts import ModelFacts
@@ -32,14 +34,13 @@ class Download:
     sha256: str
 
 
-def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
-    """Add the page of every model, and the files of those with weights."""
+def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]", link: markup.LinkMap) -> None:
+    """Add the page of every model, and the files of those with weights. link: turns a card's links into addresses of the site."""
     peers = {name: each.summary for name, each in live.items()}
     for name, each in live.items():
         site.files[f"live/{name}.js"] = each.script
     for model in models:
         card = markup.sections(cards.compose(model.entry, model.recorded, model.count))
-        link = documents.link("../")
         body = {
             title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card
         }
@@ -48,8 +49,8 @@ def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]
         site.page(
             model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
             lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
-            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine,
-            live_peers=[peer for peer in peers.values() if mine and peer["kind"] == mine.kind and peer["name"] != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
+            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine, formats=_formats(model.entry),
+            live_peers=[peer for peer in peers.values() if mine and peer["task"] == mine.data["task"] and peer["name"] != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
         )  # fmt: skip
 
 
@@ -121,6 +122,13 @@ def _curves(model: ModelFacts) -> list[Picture]:
             )
         )
     return found
+
+
+def _formats(entry: Entry) -> list[str]:
+    """Return the formats of zoo.exports that can hold a network."""
+    return [
+        name for name, row in FORMATS.items() if any(why_not(entry.config, name, kind) is None for kind in row.graphs)
+    ]
 
 
 def _downloads(site: Site, model: ModelFacts) -> list[Download]:

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
-from .. import analysis_pages, lattices, literature, speed
-from . import analyses, charts, documents, equations, facts, leaderboard, model_page, papers
+from .. import analysis_pages, comparison, lattices, literature, speed
+from . import analyses, charts, documents, equations, facts, leaderboard, markup, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .templating import STATIC, Site
@@ -21,7 +21,7 @@ from .templating import STATIC, Site
 if TYPE_CHECKING:
     from .live import Compiler, LiveModel
 
-LATTICE_STUDIES = ("star-lattice", "depth-lattice")
+LATTICE_STUDIES = ("star-lattice", "lru-lattice")
 """Studies of random networks whose lattices the explorable shows beside those of the cards."""
 
 
@@ -30,20 +30,23 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     models = facts.every_model()
     live = compiler.compile(models) if compiler else {}
     gradients = _stored_lattices()
-    exist = {
+    library = documents.read()
+    link = library.link("../")
+    conditions = {
         "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
-        "leaderboard.html": bool(literature.rows()), "docs/index.html": bool(documents.titles()),
+        "leaderboard.html": bool(literature.rows()), "docs/index.html": bool(library.titles),
     }  # fmt: skip
-    site.shared = {"documents": documents.titles(), "exist": {page for page, there in exist.items() if there}}
+    site.documents = library.titles
+    site.optional_pages = {page for page, wanted in conditions.items() if wanted}
     _assets(site, live)
     _models(site, models, live)
-    model_page.add(site, models, live)
+    model_page.add(site, models, live, link)
     _cells(site, models)
-    _papers(site)
+    _papers(site, link)
     _speed(site, models)
     _why(site, gradients)
     leaderboard.add(site, models)
-    documents.add(site)
+    documents.add(site, library)
 
 
 def _assets(site: Site, live: "Mapping[str, LiveModel]") -> None:
@@ -102,7 +105,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
         by_step=points("microseconds a step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
-        cell_count=len(CELLS), paper_count=len(papers.paper_keys()),
+        cell_count=len(CELLS), paper_count=len(comparison.documents()),
     )  # fmt: skip
 
 
@@ -114,20 +117,20 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
     site.page(
         "cells/index.html",
         "cells.html",
-        cells=[(name, row, known[row.paper], users[name]) for name, row in ROWS.items()],
+        cells=[(name, row, known.get(row.paper), users[name]) for name, row in ROWS.items()],
     )
     for name, row in ROWS.items():
         text = inspect.getdoc(cell_class(name)) if name in CELLS else None
-        pictures = _gradientsof(name)
         site.page(
-            f"cells/{name}.html", "cell.html", name=name, row=row, paper=known[row.paper], users=users[name],
-            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=equations.prose(text or ""), pictures=pictures,
+            f"cells/{name}.html", "cell.html", name=name, row=row, paper=known.get(row.paper), users=users[name],
+            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=equations.prose(text or ""),
+            pictures=_gradients_of(name), recurrent=name in CELLS,
             options={key: ", ".join(value) if isinstance(value, tuple) else str(value) for key, value in row.options.items()},
             colour=facts.colour(name),
         )  # fmt: skip
 
 
-def _gradientsof(cell: str) -> list[analyses.Picture]:
+def _gradients_of(cell: str) -> list[analyses.Picture]:
     """Return the gradients of a cell's random networks, from a study of the papers."""
     for study in LATTICE_STUDIES:
         results = analysis_pages.study(study) or {}
@@ -136,11 +139,13 @@ def _gradientsof(cell: str) -> list[analyses.Picture]:
     return []
 
 
-def _papers(site: Site) -> None:
+def _papers(site: Site, link: markup.LinkMap) -> None:
+    """Add a page for each paper, and one that lists them. link: turns a path in the repository into an address."""
     known, rows = registry.load_registry().papers, []
     for key in papers.paper_keys():
-        tables, claims = papers.tables(key), papers.claims(key)
+        tables, claims = papers.tables(key), papers.claims(key, link)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
+        measured = [row for table in tables for row in table.rows if row.measured is not None]
         rows.append((key, known[key], tables, verdicts))
         site.page(
             f"papers/{key}.html",
@@ -150,6 +155,8 @@ def _papers(site: Site) -> None:
             tables=tables,
             claims=claims,
             verdicts=verdicts,
+            measured=len(measured),
+            shorter=len(comparison.shorter(measured)),
         )
     if rows:
         site.page("papers/index.html", "papers.html", papers=rows)

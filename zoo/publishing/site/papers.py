@@ -6,9 +6,10 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from ... import registry
 from .. import analysis_pages, comparison
 from ..comparison import Row
-from . import charts
+from . import charts, markup
 from .analyses import Picture, pictures
 from .charts import Series
 from .facts import colour
@@ -37,7 +38,8 @@ class Claimed:
     """A figure of a paper that is a claim, computed again."""
 
     title: str
-    note: str
+    note: Markup
+    """Our setting, where it differs from the paper's, and the number of random networks."""
     pictures: Sequence[Picture]
     verdicts: Sequence[tuple[str, str, str]]
 
@@ -77,18 +79,26 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
     return Picture(title, chart, charts.legend(series), Markup(""))
 
 
-def claims(key: str) -> list[Claimed]:
-    """Return the claims of a paper whose analyses are stored."""
+def claims(key: str, link: markup.LinkMap) -> list[Claimed]:
+    """Return the claims of a paper whose analyses are stored. link: turns a path in the repository into an address."""
     found = []
     for figure in analysis_pages.FIGURES:
         results = analysis_pages.study(figure.study)
         if figure.paper == key and results is not None:
             parts = {title: results[title] for title in figure.parts or results}
             shown = pictures(parts, figure.plot, figure.arrays)
-            found.append(Claimed(figure.title, figure.note, shown, [claim.cells(results) for claim in figure.claims]))
+            note = f"{figure.note}{analysis_pages.random_networks(results)}"
+            text = markup.inline(note, "/".join(analysis_pages.FOLDER), link)
+            found.append(Claimed(figure.title, text, shown, [claim.cells(results) for claim in figure.claims]))
     return found
 
 
 def paper_keys() -> list[str]:
-    """Return the papers that have a page."""
-    return sorted({*comparison.documents(), *(figure.paper for figure in analysis_pages.FIGURES)})
+    """Return the papers that have a page: those that report a figure of a model, and those with a stored study."""
+    known = registry.load_registry().papers
+    studied = {
+        figure.paper
+        for figure in analysis_pages.FIGURES
+        if figure.paper in known and analysis_pages.study(figure.study) is not None
+    }
+    return sorted({*comparison.documents(), *studied})

@@ -1,5 +1,6 @@
 """The files of a site as they are collected, and the templates of its pages: strict and escaping."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,16 +16,22 @@ TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "sta
 
 @dataclass
 class Site:
-    """The files of a site by their path below its folder, and what the pages share."""
+    """The files of a site by their path below its folder, and what every page is told of the others."""
 
     files: dict[str, bytes] = field(default_factory=dict)
-    shared: dict[str, Any] = field(default_factory=dict)
-    """What every template is given."""
+    documents: Mapping[str, str] = field(default_factory=dict)
+    """Titles of the pages of documents, by address."""
+    optional_pages: Collection[str] = ()
+    """Pages of this site that another zoo's may lack."""
 
     def page(self, path: str, template: str, **content: Any) -> None:
         """Add a page made from a template. `root` leads from it to the site's folder."""
         root = "../" * path.count("/")
-        text = environment().get_template(template).render(root=root, path=path, **self.shared, **content)
+        text = (
+            environment()
+            .get_template(template)
+            .render(root=root, path=path, documents=self.documents, optional_pages=self.optional_pages, **content)
+        )
         self.files[path] = text.encode()
 
 

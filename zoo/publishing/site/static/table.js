@@ -58,11 +58,11 @@
 
   function read(query) {
     const state = new URLSearchParams(query);
-    form.reset();
-    for (const element of form.elements) {
-      if (!element.name || !state.has(element.name)) continue;
-      if (element.type === "checkbox") element.checked = state.get(element.name) === element.value;
-      else element.value = state.get(element.name);
+    for (const element of form.elements) { // not form.reset(), whose event would undo the sorting
+      if (!element.name) continue;
+      const value = state.get(element.name) ?? "";
+      if (element.type === "checkbox") element.checked = value === element.value;
+      else element.value = value;
     }
     sort(state.get("sort") || "");
     apply(false);
