@@ -43,8 +43,6 @@ PAGES = (
 )  # fmt: skip
 PAGE_BYTES, RUN_BYTES = 300_000, 1_200_000
 """Of a page before its model runs, and after; the page of a paper may have twice as many."""
-MILLISECONDS = 60
-"""Of a digit of 784 steps."""
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +181,14 @@ def test_filters_filter_and_the_address_keeps_them(folder: Path, browser: Any) -
     )
     assert set(shown) == {row[0] for row in small}
     assert page.text_content("#count") == f"{len(small)} of {len(every)} models"
+    page.click("th[data-sort=parameters] button")
+    smallest = page.evaluate(rows)
+    assert smallest != small
     page.reload()
-    assert page.evaluate(rows) == small
+    page.wait_for_timeout(50)  # whatever the page still does after loading is done
+    assert page.evaluate(rows) == smallest
+    assert page.get_attribute("th[data-sort=parameters]", "aria-sort") == "ascending"
+    assert "sort=parameters" in page.url
     page.fill("[name=q]", "star 2x128")
     assert {row[0] for row in page.evaluate(rows)} == {"star-2x128-pmnist"}
     page.fill("[name=q]", "nothing of the kind")
@@ -209,6 +213,8 @@ def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
     for step in range(1, 11):
         page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + (0.2 + 0.06 * step) * box["height"])
     page.mouse.up()
+    peers = page.evaluate("[...document.querySelector('[data-do=peer]').options].map((option) => option.value)")
+    assert {registry.find(peer).model.task for peer in peers if peer} == {"pmnist"}
     page.select_option("[data-do=peer]", "lstm-4x128-pmnist")
     page.click("[data-do=run]")
     page.wait_for_function("document.querySelector('.now').textContent.startsWith('Answer')")
@@ -221,11 +227,6 @@ def test_a_digit_that_is_drawn(folder: Path, browser: Any) -> None:
     assert x.shape == (1, 784, 1)
     assert float((load(HEADLINE, device="cpu")(x) - torch.tensor(data[0]["logits"])).abs().max()) < 1e-3
     assert page.locator(".run").count() == 2
-    least = page.evaluate(
-        "Math.min(...Array.from({ length: 25 }, () => zoo.widget.runs[0].model.run(zoo.widget.input.read(zoo.widget.runs[0].model)).milliseconds))"
-    )
-    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1)
-    assert least < MILLISECONDS * (5 if busy else 1)
     page.fill("[data-do=step]", "100")
     assert page.text_content(".now").startswith("After step 101 of 784")
     visit.check()
