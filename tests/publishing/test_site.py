@@ -14,6 +14,7 @@ from small import clear_caches
 from zoo import registry
 from zoo.cells import CELLS, cell_class
 from zoo.diagnostics.base import Array, Axis, Result
+from zoo.exports.formats import FORMATS
 from zoo.publishing import analysis_pages, release
 from zoo.publishing.site import (
     analyses,
@@ -28,7 +29,7 @@ from zoo.publishing.site import (
     pages,
     papers,
 )
-from zoo.utils import paths
+from zoo.utils import files, paths
 
 Run = Callable[..., tuple[int, str, str]]
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -118,19 +119,30 @@ def test_a_small_zoo_twice(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
     assert (folders[0] / "files" / "rnn-1x8-mnist-rows" / "model.safetensors").read_bytes() == (
         zoo_of_one / "cards" / "rnn-1x8-mnist-rows" / "model.safetensors"
     ).read_bytes()
-    if shutil.which("clang") and shutil.which("wasm-ld") and shutil.which("node"):
-        script = folders[0] / "live" / "rnn-1x8-mnist-rows.js"
-        data = json.loads(script.read_bytes()[len(live.HEAD) : -3])
-        assert data["wasm"][0]["states"] == [{"layer": 1, "name": "h", "offset": 0, "size": 8}]
-        assert 'id="try"' in page
-        script.write_bytes(script.read_bytes().replace(data["key"].encode(), b"0" * len(data["key"])))
-        (folders[0] / "stale.html").write_text("by hand")
-        assert run("site", "--out", str(folders[0]))[0] == 0
-        assert script.read_bytes() == first[Path("live/rnn-1x8-mnist-rows.js")]
-        assert run("site", "--out", str(folders[0]), "--no-live")[0] == 0
-        assert not script.exists()
-        assert (folders[0] / "stale.html").exists()  # a person's file stays
-        assert 'id="try"' not in (folders[0] / "models" / "rnn-1x8-mnist-rows.html").read_text()
+    damaged = zoo_of_one / "cards" / "rnn-1x8-mnist-rows" / "config.json"
+    damaged.write_bytes(damaged.read_bytes() + b"\n")
+    code, _, err = run("site", "--out", str(tmp_path / "third"), "--no-live")
+    assert (code, "config.json is not the file that cards/lock.json pins" in err) == (1, True), err
+    assert not (tmp_path / "third").exists()
+
+
+@pytest.mark.skipif(not all(map(shutil.which, FORMATS["wasm"].programs)), reason="needs clang, wasm-ld and node")
+def test_scripts_of_models_are_kept_until_something_changes(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    script, page = out / "live" / "rnn-1x8-mnist-rows.js", out / "models" / "rnn-1x8-mnist-rows.html"
+    assert run("site", "--out", str(out))[0] == 0
+    first = script.read_bytes()
+    data = json.loads(first[len(live.HEAD) : -3])
+    assert data["wasm"][0]["states"] == [{"layer": 1, "name": "h", "offset": 0, "size": 8}]
+    assert 'id="try"' in page.read_text()
+    script.write_bytes(first.replace(data["key"].encode(), b"0" * len(data["key"])))
+    (out / "stale.html").write_text("by hand")
+    assert run("site", "--out", str(out))[0] == 0
+    assert script.read_bytes() == first
+    assert run("site", "--out", str(out), "--no-live")[0] == 0
+    assert not script.exists()
+    assert (out / "stale.html").exists()  # a person's file stays
+    assert 'id="try"' not in page.read_text()
 
 
 def test_a_new_zoo_has_none_of_our_papers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +193,38 @@ def test_a_manifest_cannot_remove_files_elsewhere(tmp_path: Path) -> None:
     assert outside.exists()
     builder._write(site, {}, {"a/b.txt"})
     assert not (site / "a").exists()
+
+
+def test_a_broken_build_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, write = tmp_path / "site", files.atomic_write
+    builder._write(site, {"gone.txt": b"1", "kept.txt": b"1"}, set())
+
+    def fail(path: Path, content: bytes) -> None:
+        if path.name == "new.txt":
+            raise OSError("the disk is full")
+        write(path, content)
+
+    monkeypatch.setattr(files, "atomic_write", fail)
+    with pytest.raises(OSError, match="full"):
+        builder._write(site, {"kept.txt": b"2", "new.txt": b"1"}, builder._earlier(site))
+    monkeypatch.setattr(files, "atomic_write", write)
+    builder._write(site, {"kept.txt": b"2", "new.txt": b"1"}, builder._earlier(site))
+    assert {path.name for path in site.iterdir()} == {"kept.txt", "new.txt", builder.MANIFEST}
+    assert builder._earlier(site) == {"kept.txt", "new.txt"}
+
+
+def test_the_key_of_a_script_changes_with_what_decides_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = registry.find("lstm-4x128-pmnist")
+    monkeypatch.setattr(live, "_compiler", lambda: "clang 1")
+    keys = [live._key(entry.name, entry)]
+    monkeypatch.setattr(live, "version", lambda package: "0")
+    keys.append(live._key(entry.name, entry))
+    for folder in ("cells", "networks", "exports"):
+        monkeypatch.setattr(live, "SOURCES", [name for name in live.SOURCES if name != folder])
+        live._sources.cache_clear()
+        keys.append(live._key(entry.name, entry))
+    live._sources.cache_clear()
+    assert len(set(keys)) == len(keys)
 
 
 def test_without_a_compiler_the_site_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def inputs_of(name: str, count: int = 20) -> tuple[list[Any], torch.Tensor]:
     exact = quantized(network, None if size <= live.FLOAT_BYTES else "int8").eval()
     generator = random.Random(0)
     if entry.task.vocabulary:
-        words = [*network.tokenizer.words[2:], "zzyzx", "Don't", "1816,"]
+        words = [*network.tokenizer.words[2:], "zzyzx", "Don't", "1816,", "cafe\u0301s"]
         texts = [" ".join(generator.choices(words, k=generator.randint(3, 30))) for _ in range(count)]
         if entry.task.form == "question":
             questions = [" ".join(generator.choices(words, k=4)) for _ in texts]

@@ -1,12 +1,12 @@
 """Writes the site: which pages there are, what each is made of, and the files that visitors may download."""
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import MissingExtraError, RequestError
+from ...utils import files
 from ...utils.version import __version__
 
 MANIFEST = "site.json"
@@ -36,7 +36,8 @@ def build(
     others, or of all if a program is missing, have no part that runs.
     report: is told the models compiled so far, how many there are, and the present one's name.
 
-    Raises MissingExtraError without the extra `site`, and RequestError for a folder that has other files.
+    Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, and CheckpointError for a
+    file to download that differs from its pin.
     """
     check_extra()
     earlier = _earlier(out)
@@ -87,18 +88,25 @@ def _earlier(out: Path) -> set[str]:
 
 
 def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
-    """Write what differs and remove what is gone. The manifest comes first, so that a broken build can be repeated."""
-    out.mkdir(parents=True, exist_ok=True)
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in sorted(contents.items())}
-    manifest = json.dumps({"rnnzoo": __version__, "files": digests}, indent=0).encode()
-    for path, content in ((MANIFEST, manifest), *sorted(contents.items())):
+    """Write what differs and remove what is gone.
+
+    Until all is done, the manifest lists the files of the earlier build too, so that the next build can finish a broken one.
+    """
+    _list(out, earlier | contents.keys())
+    for path, content in sorted(contents.items()):
         target = out / path
         if not target.exists() or target.read_bytes() != content:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            files.atomic_write(target, content)
     for path in earlier - contents.keys():
         inside = (out / path).resolve()
         if inside.is_relative_to(out.resolve()):
             inside.unlink(missing_ok=True)
             if inside.parent != out.resolve() and inside.parent.is_dir() and not any(inside.parent.iterdir()):
                 inside.parent.rmdir()
+    _list(out, contents.keys())
+
+
+def _list(out: Path, paths: Collection[str]) -> None:
+    """Write the manifest: the paths of all files of the site but its own."""
+    manifest = json.dumps({"rnnzoo": __version__, "files": sorted(paths)}, indent=0).encode()
+    files.atomic_write(out / MANIFEST, manifest)

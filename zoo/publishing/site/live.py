@@ -12,12 +12,14 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from importlib.resources import files as resources
 from multiprocessing import cpu_count, get_context
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError, first_line
+from ...errors import ZooError
 from ...exports.formats import FORMATS, why_not
 from ...registry import Entry
 from ...utils import paths
@@ -133,38 +135,41 @@ def _read(name: str, kind: str, script: bytes) -> LiveModel:
 
 
 def _key(name: str, entry: Entry) -> str:
-    """Return a digest of all that decides a script: the weights, the sources of the export, and the compiler."""
+    """Return a digest of all that decides a script: the weights, the task, torch, the sources and the compiler."""
     assert entry.weights is not None
     parts = [
         name,
         __version__,
         entry.weights.files["model.safetensors"].sha256,
         str(entry.task),
+        version("torch"),
         _sources(),
         _compiler(),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-_memory: dict[str, str] = {}
+SOURCES = ("cells", "exports", "networks", "publishing/site/live.py", "publishing/site/stories.py")
+"""Files and folders of the package that decide what a script is."""
 
 
+@cache
 def _sources() -> str:
-    if "sources" not in _memory:
-        folders = [resources("zoo.exports") / "c", resources("zoo.exports") / "c" / "native"]
-        content = [p.read_bytes() for f in folders for p in sorted(f.iterdir(), key=str) if p.is_file()] + [
-            Path(__file__).read_bytes()
-        ]
-        _memory["sources"] = hashlib.sha256(b"".join(content)).hexdigest()
-    return _memory["sources"]
+    """Return a digest of the sources that decide what a script is."""
+    package, digest = Path(str(resources("zoo"))), hashlib.sha256()
+    for name in SOURCES:
+        place = package / name
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            if path.suffix in (".py", ".c", ".h", ".mjs"):
+                digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
+@cache
 def _compiler() -> str:
-    if "clang" not in _memory:
-        _memory["clang"] = first_line(
-            RuntimeError(subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout)
-        )
-    return _memory["clang"]
+    """Return the first line of what clang says of its version."""
+    shown = subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout
+    return shown.partition("\n")[0]
 
 
 def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, bytes]]:

@@ -1,11 +1,13 @@
 """The page of a model: its card, drawn; the run in the browser; curves, gradients and files."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from ...errors import CheckpointError
 from ...exports.formats import FORMATS, why_not
 from ...registry import Entry
 from ...registry.metrics import METRICS
@@ -132,14 +134,22 @@ def _formats(entry: Entry) -> list[str]:
 
 
 def _downloads(site: Site, model: ModelFacts) -> list[Download]:
-    """Return the pinned files of a model that this installation has, and add them to the site."""
+    """Return the pinned files of a model that this installation has, and add them to the site.
+
+    Raises CheckpointError for a file that differs from its pin.
+    """
     if model.entry.weights is None:
         return []
     found = []
     for name, pin in model.entry.weights.every_file.items():
         source = paths.path("cards", model.name, name)
         if source.exists():
-            href = f"files/{model.name}/{name}"
-            site.files[href] = source.read_bytes()
+            href, content = f"files/{model.name}/{name}", source.read_bytes()
+            if hashlib.sha256(content).hexdigest() != pin.sha256:
+                raise CheckpointError(
+                    f"{source} is not the file that cards/lock.json pins; nothing was written. To see what differs: "
+                    f"rnnzoo verify {model.name}"
+                )
+            site.files[href] = content
             found.append(Download(name, href, pin.size, pin.sha256))
     return found

@@ -92,7 +92,7 @@ zoo.rows = (layout, pixels) => {
 zoo.order = (layout) => (layout === "permuted-pixels" ? zoo.permutation : Array.from({ length: 784 }, (_, t) => t));
 
 /* The words of a text as the tokenizer splits it: runs of letters in lower case, without apostrophes. */
-zoo.split = (text) => text.toLowerCase().replace(/['’]/g, "").match(/[\p{L}\p{M}\p{Nl}\p{No}]+/gu) || [];
+zoo.split = (text) => text.toLowerCase().replace(/['’]/g, "").match(/[\p{L}\p{Nl}\p{No}]+/gu) || [];
 zoo.tokens = (model, words) => {
   model.known = model.known || new Map(model.words.map((word, token) => [word, token]));
   const found = words.map((word) => model.known.get(word) ?? 1);
