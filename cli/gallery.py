@@ -1,8 +1,6 @@
 """`rnnzoo site`: the zoo as web pages."""
 
-import http.server
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +39,9 @@ def site(
 
 def _serve(folder: Path, port: int) -> None:
     """Serve a folder to this machine until interrupted. Raises OSError if the port is taken."""
+    import http.server
+    from functools import partial
+
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)")

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from zoo.publishing import starters
 
@@ -111,3 +112,25 @@ def test_wheel(tmp_path: Path, compiler: bool) -> None:
     subprocess.run([sys.executable, "-c", PROBE], **run)
     listed = subprocess.run([sys.executable, "-m", "rnnzoo_cli", "list"], capture_output=True, text=True, **run)
     assert "star-16x64-pmnist" in listed.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_use_the_runner_in_steps_only_and_ignore_no_failure(path: Path) -> None:
+    jobs = yaml.safe_load(path.read_text())["jobs"]
+    assert jobs
+    for job in jobs.values():
+        assert "runner." not in json.dumps({key: value for key, value in job.items() if key != "steps"})
+        assert not any("||" in step.get("run", "") for step in job["steps"])
+
+
+@pytest.mark.parametrize("browser", [None, "chromium", "google-chrome"])
+def test_the_checks_say_when_they_leave_out_the_browser(tmp_path: Path, browser: str | None) -> None:
+    for name in ("make", *([browser] if browser else [])):
+        (tmp_path / name).write_text('#!/bin/sh\necho "made $*"\n')
+        (tmp_path / name).chmod(0o755)
+    for name in ("dirname", "sh"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    bash, environment = str(shutil.which("bash")), {"PATH": str(tmp_path)}
+    done = subprocess.run([bash, ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
+    assert ("made test-site" in done.stdout) == (browser is not None)
+    assert ("test-site was skipped" in done.stderr) == (browser is None)

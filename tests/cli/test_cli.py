@@ -339,7 +339,7 @@ try:
     main()
 except SystemExit as stopped:
     assert not stopped.code, stopped.code
-assert not {{"torch", "huggingface_hub", "accelerate", "numpy"}} & set(sys.modules), sorted(sys.modules)
+assert not {{"torch", "huggingface_hub", "accelerate", "numpy", "http.server"}} & set(sys.modules), sorted(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
