@@ -6,6 +6,8 @@ from typing import Annotated
 
 from typer import Option
 
+from zoo.utils.text import size_text
+
 from .arguments import AsJson
 from .output import emit, progress, say
 
@@ -29,7 +31,7 @@ def site(
     data = {**asdict(built), "folder": str(built.folder)}
     emit(data, as_json, str(out / "index.html"))
     say(
-        f"{built.pages:,} pages, {built.files:,} files, {built.bytes / 1e6:.1f} MB, {len(built.live)} models that run in a page"
+        f"{built.pages:,} pages, {built.files:,} files, {size_text(built.bytes)}, {len(built.live)} models that run in a page"
     )
     if built.not_live and live:
         say(f"No model runs in a page. {built.not_live}")

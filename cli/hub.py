@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option, Typer
 
 from zoo.errors import CheckpointError, RequestError, ZooError
+from zoo.utils.text import size_text
 
 from .arguments import AsJson, DryRun, Timeout, expand, is_pattern, model_argument
 from .output import columns, emit, progress, say
@@ -129,11 +130,3 @@ def _emit_freed(freed: "cache.Freed", dry_run: bool, as_json: bool) -> None:
     data = {"removed": [str(path) for path in freed.paths], "bytes": freed.bytes, "dry_run": dry_run}
     verb = "Would free" if dry_run else "Freed"
     emit(data, as_json, "\n".join([*map(str, freed.paths), f"{verb} {size_text(freed.bytes)}."]))
-
-
-def size_text(count: int) -> str:
-    """Return a number of bytes with a unit, such as 1.5 MB."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"

@@ -21,10 +21,10 @@ from zoo.publishing.site import (
     builder,
     charts,
     documents,
-    equations,
     facts,
     live,
     markup,
+    mathml,
     model_page,
     pages,
     papers,
@@ -235,16 +235,16 @@ def test_without_a_compiler_the_site_says_so(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_equations_of_cells_become_mathematics() -> None:
-    typeset = {name: equations.equations(cell_class(name).__doc__ or "") for name in CELLS}
+    typeset = {name: mathml.equations(cell_class(name).__doc__ or "") for name in CELLS}
     assert sum(map(bool, typeset.values())) > 0.8 * len(CELLS)
     for name, found in typeset.items():
         for equation in found:
             assert equation.count("(") == equation.count(")"), (name, equation)
             assert "=" in equation
-            page = Page(equations.mathml(equation))
+            page = Page(mathml.mathml(equation))
             assert page.open == []
-    assert equations.equations("h_t = a h_{t-1} + b, as it was. No = sign; h = 3.") == ["h_t = a h_{t-1} + b"]
-    text = equations.mathml("h_t = sqrt(1 - a^2) * x <= 1")
+    assert mathml.equations("h_t = a h_{t-1} + b, as it was. No = sign; h = 3.") == ["h_t = a h_{t-1} + b"]
+    text = mathml.mathml("h_t = sqrt(1 - a^2) * x <= 1")
     assert "<msub><mi>h</mi>" in text
     assert "<msqrt>" in text
     assert "⊙" in text

@@ -1,14 +1,18 @@
 """The facts of every cell, for `rnnzoo show CELL` and docs/cells.md: equations, sizes, scans, papers, models."""
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from .. import registry
 from ..cells import CELLS, cell_class, cell_row
 from ..cells.properties import PROPERTIES, properties_of
+from ..registry.index import Summary
 from ..registry.schema import Architecture, Config, Interface, Paper
 from ..utils.text import markdown
 
@@ -39,12 +43,22 @@ class CellFacts:
 
 def facts(cell: str) -> CellFacts:
     """Return the facts of a cell. Raises UnknownNameError."""
+    return _facts(cell, registry.summaries())
+
+
+def every_cell() -> list[CellFacts]:
+    """Return the facts of every cell, by name."""
+    summaries = registry.summaries()
+    return [_facts(cell, summaries) for cell in sorted(CELLS)]
+
+
+def _facts(cell: str, summaries: Mapping[str, Summary]) -> CellFacts:
     row, cls = cell_row(cell), cell_class(cell)
-    models = {name: model for name, model in registry.summaries().items() if model.cell == cell}
+    models = {name: model for name, model in summaries.items() if model.cell == cell}
     paper = registry.load_registry().papers.get(row.paper)
     defaults = {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items()}
     options = {
-        name: f"{allowed if not isinstance(allowed, tuple) else ' or '.join(allowed)}; {defaults[name]}"
+        name: f"{allowed if not isinstance(allowed, tuple) else ' or '.join(allowed)} (default: {defaults[name]})"
         for name, allowed in row.options.items()
     }
     return CellFacts(
@@ -76,8 +90,8 @@ def parameters(cell: str) -> str:
     """
     sizes = [(8, 1), (8, 3), (16, 1), (16, 2), (24, 2), (64, 5)]
     counts = [_network(cell, n, d)[0] for n, d in sizes]
-    rows = [[Fraction(v) for v in (n * n, n * d, n, d, 1)] for n, d in sizes]
-    factors = _solved(rows[:5], [Fraction(c) for c in counts[:5]])
+    rows = [[n * n, n * d, n, d, 1] for n, d in sizes]
+    factors = [Fraction(v).limit_denominator(1000) for v in np.linalg.solve(rows[:5], counts[:5])]
     if any(sum(f * v for f, v in zip(factors, r, strict=True)) != c for r, c in zip(rows, counts, strict=True)):
         return f"{_network(cell, 128, 1)[0]:,} for n = 128, d = 1"
     terms = [_term(factor, name) for factor, name in zip(factors, TERMS, strict=True) if factor]
@@ -86,19 +100,6 @@ def parameters(cell: str) -> str:
 
 def _term(factor: Fraction, name: str) -> str:
     return str(factor) if name == "1" else name if factor == 1 else f"{factor} {name}"
-
-
-def _solved(rows: list[list[Fraction]], values: list[Fraction]) -> list[Fraction]:
-    """Return the solution of a system of linear equations, by elimination."""
-    table = [[*row, value] for row, value in zip(rows, values, strict=True)]
-    for i in range(len(table)):
-        pivot = next(k for k in range(i, len(table)) if table[k][i])
-        table[i], table[pivot] = table[pivot], table[i]
-        table[i] = [v / table[i][i] for v in table[i]]
-        for k, row in enumerate(table):
-            if k != i:
-                table[k] = [a - row[i] * b for a, b in zip(row, table[i], strict=True)]
-    return [row[-1] for row in table]
 
 
 @cache
@@ -139,7 +140,7 @@ def table() -> str:
             f"`{f.cell}`", f.title, ", ".join(p for p in f.properties if p != "convolutional") or "-", f.parameters, f.scan, str(f.models),
             str(len(f.with_weights)),
         )
-        for f in map(facts, sorted(CELLS))
+        for f in every_cell()
     ]  # fmt: skip
     return markdown(header, rows)
 

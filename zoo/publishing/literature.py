@@ -1,6 +1,7 @@
 """Figures that papers report of networks without an entry, beside those measured here. No torch."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..checkpoints.results import Results
 from ..registry import load_registry
@@ -30,9 +31,43 @@ def rows(task: str | None = None, paper: str | None = None) -> list[Row]:
     ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Place:
+    """A network in the ranking of a task."""
+
+    name: str
+    """The name of a model here, or the paper's name of a network without an entry."""
+    accuracy: float
+    """A fraction."""
+    text: str
+    """The accuracy as it is shown: a paper's with all its digits."""
+    source: str
+    """The paper and its table, or "measured here" with what augmented the training."""
+    parameters: int | None = None
+    """Number of parameters of a model here; None for a network of a paper."""
+    link: str = ""
+    """Address of the paper."""
+
+
+def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
+    """Return, for each task of the literature, its networks and those of `models` that have weights, the most accurate first."""
+    unit, papers = METRICS["accuracy"], load_registry().papers
+    ranking: dict[str, list[Place]] = {}
+    for row in rows():
+        paper, accuracy = papers[row.paper or ""], row.reported or 0.0
+        place = Place(row.model, accuracy, unit.printed(accuracy), f"{paper.citation}, {row.table}", link=paper.link)
+        ranking.setdefault(row.task, []).append(place)
+    for entry, recorded, count in models:
+        if entry.weights and entry.model.task in ranking and (evaluation := recorded.measured()):
+            value = evaluation.value
+            place = Place(entry.name, value, unit.text(value), _training(recorded), count.parameters)
+            ranking[entry.model.task].append(place)
+    return {task: sorted(group, key=lambda place: -place.accuracy) for task, group in ranking.items()}
+
+
 def page(models: Sequence[ModelRow]) -> str:
     """Return docs/literature.md: for each task of the literature, its figures and ours, best first."""
-    every_row, unit = rows(), METRICS["accuracy"]
+    tasks = load_registry().all_tasks
     parts = [
         "# Networks of the literature",
         "Test accuracies that papers report for networks without an entry in the registry, and those of the networks here "
@@ -40,26 +75,18 @@ def page(models: Sequence[ModelRow]) -> str:
         "augmentation, splits for validation and the permutation of the pixels differ from paper to paper. `rnnzoo compare "
         "--task TASK` prints these figures too.",
     ]
-    for task, title in dict.fromkeys((row.task, row.task_title) for row in every_row):
-        figures = [
-            (row.reported or 0.0, row.model, "-", unit.printed(row.reported or 0.0), _source(row))
-            for row in every_row
-            if row.task == task
-        ]
-        for entry, recorded, count in models:
-            if entry.weights and entry.model.task == task and (evaluation := recorded.measured()):
-                link = f"[`{entry.name}`](../cards/{entry.name}/README.md)"
-                size, accuracy = f"{count.parameters:,}", unit.text(evaluation.value)
-                figures.append((evaluation.value, link, size, accuracy, _training(recorded)))
-        figures.sort(key=lambda figure: -figure[0])
-        table = markdown(("network", "parameters", "accuracy", "source"), [cells for _, *cells in figures])
+    for task, ranking in places(models).items():
+        title = tasks[task].title
+        table = markdown(("network", "parameters", "accuracy", "source"), list(map(_cells, ranking)))
         parts.append(f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 
-def _source(row: Row) -> str:
-    paper = load_registry().papers[row.paper or ""]
-    return f"[{paper.citation}]({paper.link}), {row.table}"
+def _cells(place: Place) -> tuple[str, ...]:
+    if place.parameters is None:
+        citation, _, table = place.source.partition(", ")
+        return place.name, "-", place.text, f"[{citation}]({place.link}), {table}"
+    return f"[`{place.name}`](../cards/{place.name}/README.md)", f"{place.parameters:,}", place.text, place.source
 
 
 def _training(recorded: Results) -> str:

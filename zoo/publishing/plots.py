@@ -148,7 +148,7 @@ def _title(text: str) -> str:
 def _metric(row: Row) -> str:
     unit = row.unit
     direction = "" if unit.higher_is_better else " (lower is better)"
-    return f"{unit.title}{f',{unit.unit}' if unit.unit else ''}{direction}"
+    return f"{unit.axis}{direction}"
 
 
 def _caption(rows: Sequence[Row]) -> str:

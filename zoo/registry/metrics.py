@@ -29,6 +29,11 @@ class Measure:
     in_bits: bool = False
     """Whether a text also gives the value in bits."""
 
+    @property
+    def axis(self) -> str:
+        """The title of an axis: the metric with its unit."""
+        return f"{self.title},{self.unit}" if self.unit else self.title
+
     def text(self, value: float) -> str:
         """Return a measured value, rounded, with its unit."""
         bits = f" ({value / math.log(2):{self.digits}} bits)" if self.in_bits else ""

@@ -20,6 +20,14 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def size_text(count: int) -> str:
+    """Return a number of bytes with a unit, such as 1.5 MB."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
+
+
 def refuse_repeats(content: bytes) -> None:
     """Raise ValueError if an object in JSON `content` has the same name twice, of which a reader would silently take one."""
     json.loads(content, object_pairs_hook=_without_repeats)

@@ -186,9 +186,7 @@ def shade(value: float, reference: float, decades: float = DECADES) -> int:
     return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / decades)))
 
 
-def heat(
-    values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str, name: str = ""
-) -> Markup:
+def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str) -> Markup:
     """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above, one shade a third of a decade.
 
     The numbers are in the attribute data-v, row by row, for a script that shows them under the pointer.
@@ -221,9 +219,7 @@ def heat(
     )
     titles += f'<text class="mid title" transform="translate(13 {TOP + rows * height / 2:.0f}) rotate(-90)">{escape(y_title)}</text>'
     numbers = ";".join(" ".join(f"{v:.3g}" for v in line) for line in values)
-    attributes = (
-        f'class="heat" data-name="{escape(name)}" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
-    )
+    attributes = f'class="heat" data-v="{numbers}" data-box="{LEFT} {TOP} {width:.3f} {height:.2f}"'
     return svg(f"<g {attributes}>{shapes}</g>{ticks}{titles}", summary, height=total)
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ... import registry
-from ...cells import cell_row
 from ...checkpoints import exported, results
 from ...checkpoints.results import Evaluation, Results
 from ...registry import Entry
@@ -74,15 +73,6 @@ class ModelFacts:
     def difference(self) -> comparison.Row | None:
         """The first row whose figures compare."""
         return next((row for row in self.rows if row.difference is not None), None)
-
-    @property
-    def shape(self) -> str:
-        spec = self.entry.model
-        return f"{spec.layers} x {spec.units}"
-
-    @property
-    def title(self) -> str:
-        return cell_row(self.entry.model.cell).title
 
     @property
     def order(self) -> tuple[object, ...]:

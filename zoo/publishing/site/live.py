@@ -53,9 +53,8 @@ class LiveModel:
         return int(self.data["bytes"])
 
     @property
-    def summary(self) -> dict[str, Any]:
-        """What other pages need to offer this model for a comparison."""
-        return {"name": self.name, "task": self.data["task"], "kind": self.kind, "size": len(self.script)}
+    def task(self) -> str:
+        return str(self.data["task"])
 
 
 def kind_of(entry: Entry) -> str | None:
@@ -91,27 +90,21 @@ class Compiler:
         except ZooError as error:
             self.problem = str(error)
             return {}
-        wanted = {
-            m.name: kind
+        jobs = [
+            (m.name, kind, _key(m.name, m.entry))
             for m in models
             if (self.only is None or m.name in self.only)
             and (kind := kind_of(m.entry))
             and paths.path("cards", m.name, "model.safetensors").exists()
-        }
-        found = {
-            name: kept
-            for name, kind in wanted.items()
-            if (kept := self._kept(name, kind, _key(name, m_entry(models, name))))
-        }
-        missing = [name for name in wanted if name not in found]
-        for done, (name, script) in enumerate(
-            _compiled([(n, wanted[n], _key(n, m_entry(models, n))) for n in missing])
-        ):
+        ]
+        scripts = {job[0]: self._kept(*job) for job in jobs}
+        missing = [job for job in jobs if scripts[job[0]] is None]
+        for done, ((name, kind, _), script) in enumerate(zip(missing, _compiled(missing), strict=True)):
             if self.report:
                 self.report(done + 1, len(missing), name)
-            found[name] = _read(name, wanted[name], script)
-        self.names = tuple(sorted(found))
-        return {name: found[name] for name in wanted if name in found}
+            scripts[name] = _read(name, kind, script)
+        self.names = tuple(sorted(scripts))
+        return {name: model for name, model in scripts.items() if model is not None}
 
     def _kept(self, name: str, kind: str, key: str) -> LiveModel | None:
         """Return a model whose script an earlier build wrote from the same weights and sources."""
@@ -121,11 +114,6 @@ class Compiler:
         except (OSError, ValueError, LookupError):
             return None
         return model if model.data.get("key") == key else None
-
-
-def m_entry(models: Sequence[ModelFacts], name: str) -> Entry:
-    """Return the entry of a model."""
-    return next(model.entry for model in models if model.name == name)
 
 
 def _read(name: str, kind: str, script: bytes) -> LiveModel:
@@ -172,8 +160,8 @@ def _compiler() -> str:
     return shown.partition("\n")[0]
 
 
-def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the script of every job: name, kind and key. Several run at once if there are many."""
+def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[bytes]:
+    """Yield the script of every job: name, kind and key. Several run at once if there are many."""
     if len(jobs) < 4:
         yield from map(_script, jobs)
         return
@@ -187,8 +175,8 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
-    """Compile a model and return its name and script."""
+def _script(job: tuple[str, str, str]) -> bytes:
+    """Compile a model and return its script."""
     from ...checkpoints.references import Reference
     from ...checkpoints.sources import resolve
     from ...exports.writing import export
@@ -215,7 +203,7 @@ def _script(job: tuple[str, str, str]) -> tuple[str, bytes]:
         "words": list(network.tokenizer.words) if network.tokenizer else [],
         "wasm": [{"part": part, "states": m["states"], "code": _packed(m["wasm"])} for part, m in modules.items()],
     }  # fmt: skip
-    return name, f"{HEAD}{json.dumps(data, separators=(',', ':'), ensure_ascii=True)});\n".encode()
+    return f"{HEAD}{json.dumps(data, separators=(',', ':'), ensure_ascii=True)});\n".encode()
 
 
 def _layout(task: str) -> str:

@@ -38,7 +38,6 @@ class Download:
 
 def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]", link: markup.LinkMap) -> None:
     """Add the page of every model, and the files of those with weights. link: turns a card's links into addresses of the site."""
-    peers = {name: each.summary for name, each in live.items()}
     for name, each in live.items():
         site.files[f"live/{name}.js"] = each.script
     for model in models:
@@ -52,7 +51,7 @@ def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]
             model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
             lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
             story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine, formats=_formats(model.entry),
-            live_peers=[peer for peer in peers.values() if mine and peer["task"] == mine.data["task"] and peer["name"] != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
+            live_peers=[each.name for each in live.values() if mine and each.task == mine.task and each.name != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
         )  # fmt: skip
 
 
@@ -95,7 +94,7 @@ def _curves(model: ModelFacts) -> list[Picture]:
         ("loss", f"loss, {measure.loss}", 1.0, False),
         (
             "metric",
-            f"{measure.title}{f',{measure.unit}' if measure.unit else ''}",
+            measure.axis,
             measure.scale,
             not measure.higher_is_better,
         ),

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
-from .. import analysis_pages, comparison, lattices, literature, speed
-from . import analyses, charts, documents, equations, facts, leaderboard, markup, model_page, papers
+from .. import analysis_pages, atlas, comparison, lattices, speed
+from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .templating import STATIC, Site
@@ -34,7 +34,7 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     link = library.link("../")
     conditions = {
         "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
-        "leaderboard.html": bool(literature.rows()), "docs/index.html": bool(library.titles),
+        "leaderboard.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
     }  # fmt: skip
     site.documents = library.titles
     site.optional_pages = {page for page, wanted in conditions.items() if wanted}
@@ -119,13 +119,13 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
         "cells.html",
         cells=[(name, row, known.get(row.paper), users[name]) for name, row in ROWS.items()],
     )
+    known_cells = {cell.cell: cell for cell in atlas.every_cell()}
     for name, row in ROWS.items():
         text = inspect.getdoc(cell_class(name)) if name in CELLS else None
         site.page(
             f"cells/{name}.html", "cell.html", name=name, row=row, paper=known.get(row.paper), users=users[name],
-            equations=[equations.mathml(e) for e in equations.equations(text or "")], prose=equations.prose(text or ""),
-            pictures=_gradients_of(name), recurrent=name in CELLS,
-            options={key: ", ".join(value) if isinstance(value, tuple) else str(value) for key, value in row.options.items()},
+            equations=[mathml.mathml(e) for e in mathml.equations(text or "")], prose=mathml.prose(text or ""),
+            pictures=_gradients_of(name), facts=known_cells.get(name),
             colour=facts.colour(name),
         )  # fmt: skip
 
@@ -271,5 +271,10 @@ def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
         for cell, result in of_paper.items()
         for picture in analyses.lattice(result.arrays["mean"], "")[:1]
     ]
-    site.files["assets/lattices.js"] = f"zoo.lattices={json.dumps(stored, separators=(',', ':'))};\n".encode()
+    shades = {"levels": charts.LEVELS, "decades": charts.DECADES}
+    lines = [
+        f"zoo.{name}={json.dumps(each, separators=(',', ':'))};\n"
+        for name, each in (("shades", shades), ("lattices", stored))
+    ]
+    site.files["assets/lattices.js"] = "".join(lines).encode()
     site.page("why.html", "why.html", rows=stored, first=first, cells=sorted({entry["cell"] for entry in stored}))

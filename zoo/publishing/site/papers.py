@@ -72,8 +72,7 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
             ]
             if points:
                 series.append(Series(f"{kind}, {'reported' if dashed else 'ours'}", points, colour(kind), dashed))
-    unit = rows[0].unit
-    title = f"{unit.title}{f',{unit.unit}' if unit.unit else ''}"
+    title = rows[0].unit.axis
     summary = f"{title} of {len(rows)} networks against depth: reported figures dashed, ours solid. The table has the numbers."
     chart = charts.lines(series, "layers", title, summary=summary, ticks=list(map(float, depths)))
     return Picture(title, chart, charts.legend(series), Markup(""))

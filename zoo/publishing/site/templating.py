@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2
 
+from ...utils.text import size_text
 from ...utils.version import __version__
 from . import charts, markup
 
@@ -45,10 +46,3 @@ def environment() -> Any:
     made.globals.update(version=__version__, heat_key=charts.HEAT_KEY, number_table=charts.table)
     made.filters.update(slug=markup.slug, count=lambda n: f"{n:,}", bytes=size_text)
     return made
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes in words: 772 kB."""
-    return (
-        f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.0f} kB" if size >= 1e3 else f"{size} bytes"
-    )

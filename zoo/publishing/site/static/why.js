@@ -1,7 +1,7 @@
 /* The explorable of gradients: choose a cell, a depth, a length and a loss, and see the stored lattice. */
 "use strict";
 (() => {
-  const LEVELS = 12, DECADES = 4;
+  const { levels, decades } = zoo.shades;
   const options = (select, values, wanted) => {
     const kept = values.reduce((best, value) => (Math.abs(value - wanted) < Math.abs(best - wanted) ? value : best));
     select.replaceChildren(...values.map((value) => new Option(value, value, false, String(value) === String(kept))));
@@ -15,8 +15,8 @@
     const reference = values[rows - 1][columns - 1];
     let shapes = "";
     values.forEach((line, row) => line.forEach((value, column) => {
-      const level = value > 0 && reference > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / DECADES)) : -1;
-      const shade = Math.round(Math.abs(level) * LEVELS) / LEVELS;
+      const level = value > 0 && reference > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1;
+      const shade = Math.round(Math.abs(level) * levels) / levels;
       shapes += `<path class="${level < 0 ? "cold" : "warm"}" style="--p:${100 * shade}%" d="M${left + column * width} ${top + (rows - 1 - row) * height}h${width}v${height}h-${width}z"/>`;
     }));
     const bottom = top + rows * height, places = (n, most) => [...Array(n).keys()].filter((i) => i === 0 || i === n - 1 || ((i + 1) % Math.ceil(n / most) === 0 && n - 1 - i >= Math.ceil(n / most) / 2));
