@@ -524,7 +524,7 @@ def test_cells_are_chosen_by_their_properties(run: Run) -> None:
 def test_a_cell_is_shown_with_what_is_known_of_it(run: Run) -> None:
     shown = json.loads(run("show", "star", "--json")[1])
     assert (shown["states"], shown["parameters"], shown["scan"]) == (["h"], "n^2 + 2 n d + 2 n", "fused, plain")
-    assert shown["options"] == {"shift": "a finite number from -1e+30 to 1e+30; 0.0"}
+    assert shown["options"] == {"shift": "a finite number from -1e+30 to 1e+30 (default: 0.0)"}
     assert "star-16x64-pmnist" in shown["with_weights"]
     text = run("show", "star")[1]
     assert "tanh((1 - k) h_{t-1} + k z)" in text
