@@ -9,7 +9,7 @@ import onnx as onnx_library
 import onnxruntime
 import pytest
 import torch
-from helpers import CELLS, READOUTS, can, in_each_form, network, normal
+from helpers import CELLS, READOUTS, in_each_form, network, normal
 from torch import Tensor, nn
 from torch.export import Dim
 
