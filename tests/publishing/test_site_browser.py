@@ -29,7 +29,7 @@ pytestmark = [
 HEADLINE = "star-16x64-pmnist"
 LIVE = (
     HEADLINE, "lstm-4x128-pmnist", "lstm-1x128-smnist", "gru-1x128-mnist-rows", "blocklru-1x196-pmnist",
-    "gru-1x200-spooky", "gru-1x50-toxic-parts-diluted", "rin-1x100-babi-20", "rin-1x100-adding-200",
+    "gru-1x200-spooky", "gru-2x256-shakespeare", "rin-1x100-babi-20", "rin-1x100-adding-200",
 )  # fmt: skip
 """A model of every kind, and of float32 and 8-bit weights."""
 if os.environ.get("RNNZOO_LIVE") == "all":

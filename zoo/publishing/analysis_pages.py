@@ -214,7 +214,7 @@ FIGURES: tuple[Figure, ...] = (
         "its variance falls from the first step to the last, the network has gathered what it reads all along; where it falls "
         "in the last steps only, what it read before is no longer in the state. The plain RNN was trained, but its weights are "
         "not published, so it is shown at its start.", "curves", (),
-        parts=("rnn-1x128, untrained", "lstm-4x128-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
+        parts=("rnn-1x128, untrained", "lstm-1x128-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
     ),
     Figure(
         "lru", "aee-gru", "The same of a GRU", "lru-aee",

@@ -35,7 +35,7 @@ Study = Callable[[Path | None], Parts]
 CELLS = ("rnn", "lstm", "gru")
 """The cells that Chen 2022 compares."""
 BESIDE_LRU = ("rnn", "lstm", "gru", "mingru", "rg-lru", "lru")
-SMNIST = ("lstm-4x128", "gru-4x128", "mingru-4x128", "blockrg-lru-2x64", "blocklru-1x196")
+SMNIST = ("lstm-1x128", "gru-4x128", "mingru-4x128", "blockrg-lru-2x64", "blocklru-1x196")
 LONG_MEMORY = {"min_radius": 0.995, "max_radius": 0.99995}
 """Of the networks of LRU that read MNIST pixel by pixel."""
 RUNS = 10_000
