@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from zoo import examples, load, registry
+from zoo import examples, generate, load, registry
 from zoo.networks.quantize import quantized
 from zoo.publishing.site import builder, live
 
@@ -36,7 +36,7 @@ if os.environ.get("RNNZOO_LIVE") == "all":
     LIVE = tuple(name for name in registry.list_models(pretrained=True) if live.kind_of(registry.find(name)))
 PAGES = (
     "index.html?task=pmnist", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
-    "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html",
+    "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html", "models/gru-2x256-shakespeare.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
     "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",
@@ -95,6 +95,9 @@ def inputs_of(name: str, count: int = 20) -> tuple[list[Any], torch.Tensor]:
     if entry.task.vocabulary:
         words = [*network.tokenizer.words[2:], "zzyzx", "Don't", "1816,", "cafe\u0301s"]
         texts = [" ".join(generator.choices(words, k=generator.randint(3, 30))) for _ in range(count)]
+        if entry.task.form == "characters":
+            texts = ["".join(generator.choices(words[: len(network.tokenizer.words) - 2], k=40)) for _ in range(count)]
+            return list(texts), exact(network.tokenizer(texts)[0])[:, -1]
         if entry.task.form == "question":
             questions = [" ".join(generator.choices(words, k=4)) for _ in texts]
             x, lengths = network.tokenizer.ask(texts, questions)
@@ -109,7 +112,7 @@ LOGITS = """async ([root, name, inputs]) => {
   const model = await zoo.model(name, root);
   const words = (text) => zoo.tokens(model, zoo.split(text));
   return inputs.map((input) => {
-    const rows = model.kind === "story" ? { story: words(input[0]), question: words(input[1]) } : model.kind === "text" ? words(input) : input;
+    const rows = model.kind === "story" ? { story: words(input[0]), question: words(input[1]) } : model.kind === "text" ? words(input) : model.kind === "writing" ? zoo.characters(model, input) : input;
     const { logits, outputs } = model.run(rows);
     return [...logits.slice(-outputs)];
   });
@@ -257,6 +260,27 @@ def test_other_kinds_of_input_run(folder: Path, browser: Any, name: str) -> None
         page.select_option("[data-do=view]", view)
     page.fill("[data-do=step]", "1")
     assert page.locator(".scores li").count() >= 1
+    visit.check()
+    page.close()
+
+
+@torch.no_grad()
+def test_a_text_goes_on_as_in_python(folder: Path, browser: Any) -> None:
+    name = "gru-2x256-shakespeare"
+    visit = Visit(browser, folder, f"models/{name}.html", reduced_motion="reduce")
+    page = visit.page
+    page.fill("#text", "ROMEO:\nI love")
+    page.fill("#length", "60")
+    page.fill("#temperature", "0")
+    page.click("[data-do=run]")
+    page.wait_for_function("document.querySelector('.now').textContent.startsWith('Next')")
+    network = quantized(load(name, device="cpu"), "int8").eval()
+    assert page.text_content(".written") == generate(network, prompt="ROMEO:\nI love", length=60, temperature=0)
+    page.fill("#temperature", "1.5")
+    page.click("[data-do=run]")
+    page.fill("#text", "\u00e4")
+    page.click("[data-do=run]")
+    page.wait_for_function("document.querySelector('.now').textContent.includes('never read the character')")
     visit.check()
     page.close()
 

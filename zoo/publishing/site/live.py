@@ -29,7 +29,7 @@ from .facts import ModelFacts
 FLOAT_BYTES = 850_000
 """Weights up to this size stay float32; larger ones are rounded to 8 bits, so that a page stays small."""
 KINDS = {"mnist": "digit", "adding": "adding", "babi": "story"}
-"""What a visitor does with the models of a family of tasks; networks that read text are of the kind `text`."""
+"""What a visitor does with the models of a family of tasks; networks that read text are of the kind `text` or `writing`."""
 HEAD = "zoo.load("
 WORKERS = 4
 
@@ -67,6 +67,8 @@ def kind_of(entry: Entry) -> str | None:
         return None
     if is_story:
         return "story"
+    if task.form == "characters":
+        return "writing"
     return "text" if task.vocabulary else KINDS.get(task.family)
 
 

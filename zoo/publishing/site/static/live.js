@@ -26,19 +26,21 @@ zoo.Step = class {
     this.tokens = this.exports.step.length > 0 && this.exports.inputs() === 1;
   }
 
-  run(rows, tokens) {
+  /* rows: the input of every step, a token or an array. Where it has a hole, `draw` makes a token of the logits before. */
+  run(rows, tokens, draw) {
     const { memory, init, step, state, x, logits, inputs, outputs } = this.exports;
     const place = state(), input = new Float32Array(memory.buffer, x(), inputs()), numbers = outputs();
     const found = new Float32Array(memory.buffer, logits(), numbers), now = new Float32Array(memory.buffer, place, this.size);
     const trace = { steps: rows.length, outputs: numbers, logits: new Float32Array(rows.length * numbers), states: new Float32Array(rows.length * this.size), size: this.size };
     init(place);
     const begin = performance.now();
-    rows.forEach((row, t) => {
-      if (tokens) step(place, row, logits());
-      else { input.set(row); step(place, x(), logits()); }
+    for (let t = 0; t < rows.length; t++) {
+      if (rows[t] === undefined) rows[t] = draw(found);
+      if (tokens) step(place, rows[t], logits());
+      else { input.set(rows[t]); step(place, x(), logits()); }
       trace.logits.set(found, t * numbers);
       trace.states.set(now, t * this.size);
-    });
+    }
     trace.milliseconds = performance.now() - begin;
     return trace;
   }
@@ -48,9 +50,9 @@ zoo.Step = class {
 zoo.Model = class {
   constructor(data, steps) { Object.assign(this, data); this.parts = steps; this.layers = steps[steps.decoder ? "decoder" : ""].states; }
 
-  /* rows: an array of inputs for each step, tokens, or for a story {story, question}, both tokens. */
-  run(rows) {
-    if (this.kind !== "story") return this.parts[""].run(rows, this.kind === "text");
+  /* rows: an array of inputs for each step, tokens, or for a story {story, question}, both tokens. draw: see Step. */
+  run(rows, draw) {
+    if (this.kind !== "story") return this.parts[""].run(rows, this.words.length > 0, draw);
     const tops = ["story", "question"].map((part) => {
       const step = this.parts[part], trace = step.run(rows[part], true);
       const deepest = Math.max(...step.states.map((state) => state.layer));
@@ -97,6 +99,22 @@ zoo.tokens = (model, words) => {
   model.known = model.known || new Map(model.words.map((word, token) => [word, token]));
   const found = words.map((word) => model.known.get(word) ?? 1);
   return found.length ? found : [1];
+};
+
+/* The characters of a text as tokens. */
+zoo.characters = (model, text) => Array.from(text, (character) => {
+  const token = model.words.indexOf(character);
+  if (token < 2) throw new Error(`The network has never read the character “${character}”.`);
+  return token;
+});
+
+/* A function that draws a token from logits, the likeliest at temperature 0; never one of the two reserved tokens. */
+zoo.draw = (temperature) => (logits) => {
+  const scores = Array.from(logits).slice(2);
+  if (!(temperature > 0)) return 2 + scores.indexOf(Math.max(...scores));
+  let rest = Math.random();
+  const token = zoo.softmax(scores.map((v) => v / temperature)).findIndex((share) => (rest -= share) < 0);
+  return token < 0 ? scores.length + 1 : 2 + token;
 };
 
 zoo.softmax = (logits) => {

@@ -8,7 +8,8 @@
   const COLOURS = ["#3b6fb6", "#d5652a", "#3f9b57", "#b93f6b", "#8460b8", "#8a6a2f", "#2a9d9d", "#c29a10", "#6b7280", "#d04848"];
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  const runs = []; // {model, trace, view: elements}
+  const VISIBLE = { "\n": "↵", " ": "␣" }, verb = control("run").textContent;
+  const runs = []; // {model, rows, trace, view: elements}
   let position = 0, playing = null, drawn = null;
 
   /* ---- inputs ---- */
@@ -113,6 +114,15 @@
         },
       };
     },
+    writing: () => ({
+      read: (model) => {
+        const rows = zoo.characters(model, document.getElementById("text").value || "\n");
+        rows.length += Math.max(1, Math.min(5000, Math.round(Number(document.getElementById("length").value)) || 1));
+        return rows;
+      },
+      draw: (logits) => zoo.draw(Number(document.getElementById("temperature").value))(logits),
+      show: () => {},
+    }),
     story: () => ({
       read: (model) => {
         const [story, question] = ["story", "question"].map((id) => zoo.split(document.getElementById(id).value));
@@ -159,17 +169,20 @@
   function panel(model) {
     const box = document.createElement("div");
     box.className = "run";
-    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption">Its answer so far</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
+    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption">${kind === "writing" ? "The share of the likeliest characters" : "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
     box.querySelector("h3").textContent = model.name;
+    const written = document.createElement("p");
+    written.className = "written";
+    if (kind === "writing") box.querySelector("h3").after(written);
     find(".runs").append(box);
     const scores = box.querySelector(".scores");
-    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "story" ? model.words[i] ?? String(i) : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
+    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "story" ? model.words[i] ?? String(i) : kind === "writing" ? VISIBLE[model.words[i]] ?? model.words[i] : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
     const shown = names.length > 12 ? 8 : names.length;
     for (let i = 0; i < shown; i++) {
       const item = scores.appendChild(document.createElement("li"));
       item.innerHTML = `<span class="label"></span><span class="track"><span class="fill"></span></span><span class="value"></span>`;
     }
-    return { box, names, shown, scores, states: box.querySelector(".states"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption") };
+    return { box, written, names, shown, scores, states: box.querySelector(".states"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption") };
   }
   const forget = (run) => { run.trace = null; };
 
@@ -186,6 +199,7 @@
       track.firstChild.style.cssText = `--c:${COLOURS[i % 10]};transform:scaleX(${Math.max(0, Math.min(1, value ? shares[i] / 2 : shares[i]))})`;
       number.textContent = value ? shares[i].toFixed(3) : `${(100 * shares[i]).toFixed(1)} %`;
     });
+    if (kind === "writing") view.written.textContent = run.rows.slice(0, t + 1).map((token) => model.words[token]).join("");
     states(run, t);
     race(run, t);
     return value ? shares[0].toFixed(3) : `${view.names[ranked[0]]} (${(100 * shares[ranked[0]]).toFixed(0)} %)`;
@@ -261,9 +275,9 @@
     input.show(step, lead.model, lead.trace);
     const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
     const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
-    say(`${done ? "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
+    say(`${done ? (kind === "writing" ? "Next" : "Answer") : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
   }
-  function stop() { if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = "Read it"; }
+  function stop() { if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
     const steps = runs[0].trace.steps;
     let exact = 0, before = null;
@@ -289,7 +303,10 @@
         if (!runs[i] || runs[i].model !== model) { if (runs[i]) runs[i].view.box.remove(); runs[i] = { model, view: panel(model) }; }
       });
       while (runs.length > models.length) runs.pop().view.box.remove();
-      for (const run of runs) Object.assign(run, { trace: run.model.run(input.read(run.model)), shares: null, scaled: null });
+      for (const run of runs) {
+        run.rows = input.read(run.model);
+        Object.assign(run, { trace: run.model.run(run.rows, input.draw), shares: null, scaled: null });
+      }
       const view = control("view"), names = [...models[0].kinds.keys(), "change"];
       if ([...view.options].map((o) => o.value).join() !== names.join()) view.replaceChildren(...names.map((name) => new Option(name === "change" ? "change in a step" : name, name)));
       slider.max = runs[0].trace.steps - 1;
