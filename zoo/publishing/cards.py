@@ -134,7 +134,7 @@ def _title(entry: Entry) -> str:
 def _usage(entry: Entry) -> str:
     """Return Python code that runs the network, what its inputs and outputs are, and a command to continue with."""
     code = _call(entry)
-    names = "examples, load" if "examples(" in code else "load"
+    names = ", ".join([name for name in ("examples", "generate") if f"{name}(" in code] + ["load"])
     streams = entry.task.form != "question" and entry.task.readout != "none" and not entry.model.bidirectional
     streaming = "    now, state = model.step(x[:, 0])  # streaming: one step, explicit state\n" if streams else ""
     code = f"with torch.no_grad():\n{textwrap.indent(code, '    ')}{streaming}"
@@ -159,6 +159,9 @@ def _call(entry: Entry) -> str:
         question = 'model.tokenizer.ask(["{}"], ["{}"])'.format(*STORY)
         answer = "answer = model.tokenizer.words[logits.argmax()]"
         return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
+    if task.form == "characters":
+        text = 'text = generate(model, prompt="To be", length=200)'
+        return f'x, _ = model.tokenizer(["To be"])\nlogits = model(x.to(model.device))  # of each next character\n{text}\n'
     if task.vocabulary:
         tokens = 'model.tokenizer(["A text.", "Another."])'
         return f"x, lengths = {tokens}\nx = x.to(model.device)\nlogits = model(x, lengths)\n"
