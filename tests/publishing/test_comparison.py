@@ -363,13 +363,19 @@ def test_the_other_seeds_on_a_card_count(small_zoo: Zoo, tmp_path: Path) -> None
     (row,) = comparison.rows(measured=True, results_of=lambda _: [recorded])
     assert (row.measured, row.std, row.runs, row.seeds) == (pytest.approx(0.7), pytest.approx(0.2), 3, (0, 1, 2))
     assert row.measured_text == "70.00 % ± 20.00 % (3 runs)"
+    failed = recorded.model_copy(update={"collapsed_seeds": (1,), "diverged_seeds": (3, 4)})
+    (row,) = comparison.rows(measured=True, results_of=lambda _: [failed])
+    assert row.measured_text == "70.00 % ± 20.00 % (3 runs, 1 collapsed, 2 diverged)"
+    alone = failed.model_copy(update={"other_seeds": (), "collapsed_seeds": ()})
+    (row,) = comparison.rows(measured=True, results_of=lambda _: [alone])
+    assert row.measured_text == "50.00 % (1 run, 2 diverged)"
 
 
 def test_a_collapsed_run_is_marked_in_table_and_plot(tmp_path: Path) -> None:
     row = Row("rnn-1x8-t", "rnn", 1, 8, "t", "a task", "data", "accuracy", measured=0.1, n=5, runs=1, split="test")
     rows = [row, replace(row, layers=2), replace(row, layers=4)]
     assert "collapsed" not in pages.measured_page(rows) + drawn(rows, tmp_path / "plain.svg")
-    rows[2] = replace(rows[2], collapsed=True, recipe="brief", epochs_done=2, epochs=5)
+    rows[2] = replace(rows[2], collapsed=1, recipe="brief", epochs_done=2, epochs=5)
     assert pages.measured_page(rows).count(") collapsed") == 1
     assert "2 of 5 epochs; collapsed" in pages.measured_page(rows)
     assert "collapsed" in drawn(rows, tmp_path / "marked.svg")

@@ -135,6 +135,10 @@ class Results(Spec):
     runtimes: Seq[RuntimeEvaluation] = ()
     other_seeds: Seq[Evaluation] = ()
     """The test metric of other runs of the same recipe, whose weights are not published, one for each seed."""
+    collapsed_seeds: Seq[int] = ()
+    """Seeds of those other runs that collapsed."""
+    diverged_seeds: Seq[int] = ()
+    """Seeds of further runs of the same recipe, which diverged and so were not measured."""
 
     def record(self, evaluation: Evaluation) -> "Results":
         """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""

@@ -161,7 +161,9 @@ def _call(entry: Entry) -> str:
         return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
     if task.form == "characters":
         text = 'text = generate(model, prompt="To be", length=200)'
-        return f'x, _ = model.tokenizer(["To be"])\nlogits = model(x.to(model.device))  # of each next character\n{text}\n'
+        return (
+            f'x, _ = model.tokenizer(["To be"])\nlogits = model(x.to(model.device))  # of each next character\n{text}\n'
+        )
     if task.vocabulary:
         tokens = 'model.tokenizer(["A text.", "Another."])'
         return f"x, lengths = {tokens}\nx = x.to(model.device)\nlogits = model(x, lengths)\n"
@@ -229,21 +231,21 @@ def _figures(entry: Entry, recorded: Results) -> str:
             if (r.split, r.metric) == (e.split, e.metric)
         ]
         if recorded.other_seeds and e == recorded.measured():
-            rows.append(_over_seeds(recorded.other_seeds, e))
+            rows.append(_over_seeds(recorded.other_seeds, e, entry.weights is not None))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
-def _over_seeds(others: Sequence[Evaluation], published: Evaluation) -> tuple[str, str, str]:
+def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weights: bool) -> tuple[str, str, str]:
     """Return the row of mean and standard deviation over the runs of all seeds."""
     measure, runs = METRICS[published.metric], [published, *others]
     values = [run.value for run in runs]
     spread = f"{measure.scale * stdev(values):{measure.digits}}"
     each = ", ".join(f"seed {run.seed}: {value_text(run)}" for run in runs)
+    weights = f"; the weights are those of seed {published.seed}" if with_weights else ""
     return (
         f"measured, {published.split}, mean of {len(runs)} seeds",
         f"{measure.text(mean(values))} ± {spread}",
-        f"mean and standard deviation of {len(runs)} training runs by one recipe ({each}); the weights are those of seed "
-        f"{published.seed}",
+        f"mean and standard deviation of {len(runs)} training runs by one recipe ({each}){weights}",
     )
 
 
@@ -281,6 +283,8 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
     lines = []
     if not recorded.other_seeds:
         lines.append(f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured.")
+    failed = {"collapsed": recorded.collapsed_seeds, "diverged": recorded.diverged_seeds}
+    lines += [f"Of the other runs, that with seed {seed} {word}." for word, seeds in failed.items() for seed in seeds]
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
     lines.append(f"Trained and measured on one dataset only: {dataset.title} (license: {dataset.license}).")

@@ -59,8 +59,10 @@ class Row:
     """Key of the paper that `paper_epochs` comes from."""
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
-    collapsed: bool = False
-    """True if training ended because the network did not leave chance."""
+    collapsed: int = 0
+    """Number of measured runs that ended because the network did not leave chance."""
+    diverged_runs: int = 0
+    """Number of further runs, which diverged and so were not measured."""
     diverged: int | None = None
     """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
     stand_in: str | None = None
@@ -94,8 +96,13 @@ class Row:
 
     @property
     def spread_text(self) -> str:
-        """The standard deviation and the number of runs, to follow the mean; "" for one run."""
-        return "" if self.std is None else f" ± {self.unit.text(self.std)} ({self.runs} runs)"
+        """The standard deviation, the number of runs and how many failed, to follow the mean; "" for one run."""
+        if self.runs + self.diverged_runs < 2:
+            return ""
+        deviation = "" if self.std is None else f" ± {self.unit.text(self.std)}"
+        counts = {"collapsed": self.collapsed, "diverged": self.diverged_runs}
+        failed = "".join(f", {count} {word}" for word, count in counts.items() if count)
+        return f"{deviation} ({self.runs} run{'' if self.runs == 1 else 's'}{failed})"
 
     @property
     def seed(self) -> int | None:
@@ -112,7 +119,7 @@ class Row:
         other = self.recipe_paper if self.paper and self.recipe_paper != self.paper else None
         author = registry.load_registry().papers[other].citation if other else "paper"
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
-        ends = {"diverged": self.diverged, "collapsed": self.collapsed, "converged": self.converged}
+        ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1, "converged": self.converged}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
 
@@ -165,6 +172,8 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     row = replace(
         row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None, n=evaluation.n,
         runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
+        collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
+        diverged_runs=sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
     if training := first.training:
         _, base = base_recipe(entry, training)
@@ -172,9 +181,12 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
             row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
             paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
             diverged=training.diverged, converged=results.converged(training.history, training.recipe),
-            collapsed=results.collapsed(training.history, training.recipe),
         )  # fmt: skip
     return row
+
+
+def _collapsed(run: results.Results) -> bool:
+    return run.training is not None and results.collapsed(run.training.history, run.training.recipe)
 
 
 @dataclass(frozen=True)

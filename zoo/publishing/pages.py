@@ -179,7 +179,7 @@ def _heading(rows: Sequence[Row]) -> str:
 
 def _link(row: Row) -> str:
     figure = f"{row.unit.text(row.measured or 0.0)}{row.spread_text}"
-    return f"[{figure}](../cards/{row.model}/README.md){' collapsed' if row.collapsed else ''}"
+    return f"[{figure}](../cards/{row.model}/README.md){' collapsed' if row.collapsed and not row.spread_text else ''}"
 
 
 def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:

@@ -70,8 +70,8 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
     handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
-    if any(r.collapsed for p in panels for r in p):
-        handles += line([], [], label="collapsed", **COLLAPSED)
+    if any(r.collapsed or r.diverged_runs for p in panels for r in p):
+        handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
     add_caption(figure, _caption([r for p in panels for r in p]))
     return figure
@@ -111,7 +111,7 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
                 place = r.layers, r.unit.scale * r.measured
                 if r.std is not None:
                     axis.errorbar(*place, r.unit.scale * r.std, color=look["color"], capsize=2)
-                if r.collapsed:
+                if r.collapsed or r.diverged_runs:
                     axis.plot(*place, **COLLAPSED)
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])

@@ -181,19 +181,31 @@ def _results(folder: Path) -> results.Results:
 
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
-    """Return the results with the test figures of the finished runs of other seeds that lie beside a run."""
+    """Return the results with what became of the runs of other seeds that lie beside a run: figures, or divergence."""
 
     def settings(training: results.Training) -> dict[str, Any]:
         return {**training.recipe.settings, "seed": None, "model": training.model}
 
     assert recorded.training is not None
-    figures = []
+    figures: list[results.Evaluation] = []
+    collapsed: list[int] = []
+    diverged: list[int] = []
     for other in sorted(folder.resolve().parent.glob("seed-*")) if folder.resolve().name.startswith("seed-") else ():
         run, _ = results.read_current(other)
         training, figure = run.training, run.measured()
-        if training and figure and training.finished and settings(training) == settings(recorded.training):
-            figures += [figure] if training.recipe.seed != recorded.training.recipe.seed else []
-    return recorded.model_copy(update={"other_seeds": tuple(figures)})
+        if not training or settings(training) != settings(recorded.training):
+            continue
+        seed = training.recipe.seed
+        if seed == recorded.training.recipe.seed:
+            continue
+        if training.diverged:
+            diverged.append(seed)
+        elif figure and training.finished:
+            figures.append(figure)
+            collapsed += [seed] if results.collapsed(training.history, training.recipe) else []
+    return recorded.model_copy(
+        update={"other_seeds": tuple(figures), "collapsed_seeds": tuple(collapsed), "diverged_seeds": tuple(diverged)}
+    )
 
 
 def _entry(folder: Path) -> Entry:
