@@ -108,7 +108,7 @@ def release(
         say(f"Pinned {len(digests)} files of {target} in cards/lock.json; review and commit it.")
         return
     folder = Path(target)
-    if (loss := release.replaced(folder)) and not force and not ask(f"{loss} Replace it?"):
+    if (loss := release.replaced(folder, results_only)) and not force and not ask(f"{loss} Replace it?"):
         raise RequestError(f"{loss} Nothing was changed. To replace the released run: --force")
     name = (release.release_results if results_only else release.release)(folder)
     home = str(paths.path("cards", name))

@@ -101,12 +101,14 @@ def write_card(name: str) -> Path:
     return path
 
 
-def replaced(folder: Path) -> str | None:
-    """Return a sentence that says which other run in cards/NAME a release of `folder` would replace.
+def replaced(folder: Path, results_only: bool = False) -> str | None:
+    """Return a sentence that says which other run in cards/NAME a release of `folder`, or of its results, would replace.
 
     Return None if it would replace no other run. Raises the same errors as `release`.
     """
     entry, recorded = _entry(folder), _results(folder)
+    if results_only and entry.weights is not None:  # they stay
+        return None
     before = results.for_model(entry.name)
     sha256 = files.sha256(folder / tensors.FILE)
     digests = {e.checkpoint_sha256 for e in before.evaluations}
@@ -131,16 +133,20 @@ def _run_text(recorded: results.Results) -> str:
 def release_results(folder: Path) -> str:
     """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
-    This records the figure of a model whose weights are not published, and those of other seeds as `release` does. Raises
-    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError for a model that
-    has a pin and for an installed package.
+    This records the figure of a model whose weights are not published, and those of other seeds as `release` does. If the
+    weights of one seed are published, they stay, and the figures of the other seeds are recorded beside theirs. Raises
+    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError if there is
+    nothing to add to the published weights and for an installed package.
     """
     entry = _entry(folder)
-    if entry.weights is not None:
+    recorded = _results(folder) if entry.weights is None else results.for_model(entry.name)
+    if recorded.training is not None:
+        recorded = _with_other_seeds(folder, recorded)
+    if entry.weights is not None and not (recorded.other_seeds or recorded.diverged_seeds):
         raise RequestError(
-            f"{entry.name} has published weights. Leave out --results to release weights and results: rnnzoo release {folder}"
+            f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a measured run of "
+            f"their recipe with another seed. Leave out --results to release weights and results: rnnzoo release {folder}"
         )
-    recorded = _with_other_seeds(folder, _results(folder))
     if recorded.measured() is None:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
     home = paths.path("cards", entry.name)
