@@ -20,14 +20,14 @@ Verdict = tuple[str, bool | None]
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of a paper, and the function of this module that checks it."""
+    """One claim of a paper, and the function that checks it."""
 
     text: str
     check: Callable[..., Verdict]
     arguments: tuple[Any, ...] = ()
     """Arguments that `check` takes after the results."""
 
-    def cells(self, results: Results) -> tuple[str, str, str]:
+    def cells(self, results: Mapping[str, Any]) -> tuple[str, str, str]:
         """Return a row of a table: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
         numbers, agrees = self.check(results, *self.arguments)
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]

@@ -16,7 +16,20 @@ from ..diagnostics import drawing
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
-from . import analysis_pages, atlas, cards, comparison, equations, exported, lattices, literature, pages, plots, speed
+from . import (
+    analysis_pages,
+    atlas,
+    cards,
+    comparison,
+    depth,
+    equations,
+    exported,
+    lattices,
+    literature,
+    pages,
+    plots,
+    speed,
+)
 
 TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
 """Pages that people write, with generated parts."""
@@ -43,6 +56,8 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
     texts[paths.path(*pages.TASKS)] = pages.tasks_page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
+    if depth.STUDY in registry.load_registry().studies:
+        texts[paths.path(*depth.PAGE)] = depth.page()
     texts |= analysis_pages.pages()
     pretrained = [row for row in models if row[0].weights]
     for name in TEMPLATES:
@@ -102,6 +117,8 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
         paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()
     }
     rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
+    if depth.STUDY in registry.load_registry().studies:
+        rows[paths.path(*depth.PICTURE)] = depth.rows()
     return rows
 
 
