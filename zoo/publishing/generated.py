@@ -56,7 +56,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
     texts[paths.path(*pages.TASKS)] = pages.tasks_page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
-    if depth.STUDY in registry.load_registry().studies:
+    if depth.rows():  # another zoo has none
         texts[paths.path(*depth.PAGE)] = depth.page()
     texts |= analysis_pages.pages()
     pretrained = [row for row in models if row[0].weights]
@@ -117,7 +117,7 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
         paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()
     }
     rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
-    if depth.STUDY in registry.load_registry().studies:
+    if depth.rows():  # another zoo has none
         rows[paths.path(*depth.PICTURE)] = depth.rows()
     return rows
 
