@@ -131,7 +131,7 @@ def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
     """Return whether the best of several layers is better than one layer by more than CLOSE, or is not."""
     means = {n: runs.mean for n, runs in depths[cell].items()}
     best = max(means, key=means.__getitem__)
-    text = f"{cell}: {_percent({'1 layer': means[1], f'the best, {best} layers,': means[best]})}"
+    text = f"{cell}: {_percent({'1 layer': means[1], f'the best depth, {best},': means[best]})}"
     return text, (means[best] > means[1] + CLOSE) == does
 
 

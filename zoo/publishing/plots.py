@@ -54,7 +54,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     columns = min(2, len(panels))
     lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
     heights = [max(2.3 if _has_curve(p) else 0.9 + 0.34 * len(p) for p in line) for line in lines]
-    figure = new_figure(figsize=(1.2 + 3.2 * columns, 0.9 + sum(heights)), layout="constrained")
+    figure = new_figure(figsize=(2.4 + 3.2 * columns, 0.9 + sum(heights)), layout="constrained")
     axes = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights).ravel()
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
     for axis, panel in zip(axes, panels, strict=False):
