@@ -14,6 +14,7 @@ from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
 from .outputs import LayerOutputs
+from .segments import Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
 from .stream import Stream
 
@@ -35,20 +36,30 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         lengths: Tensor | None = None,  # (batch,), integers
         state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
+        resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
     ) -> Tensor:
         """Return logits; see Network.forward. With the state after an earlier part, they are those of the whole sequence.
 
-        `encode` returns the state from which to go on.
+        `encode` returns the state from which to go on. resets: what lies between two of them is a sequence of its own, such
+        as an episode of a policy or a document of a stream; the readouts "last" and "mean" read the last of them.
         """
-        return super().forward(x, lengths) if state is None else self.resume(x, state, lengths)[0]
+        if state is None and resets is None:
+            return super().forward(x, lengths)
+        return self.resume(x, state, lengths, resets)[0]
 
     def resume(
         self,
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: NetworkState | None = None,
         lengths: Tensor | None = None,  # (batch,), integers
+        resets: Tensor | None = None,  # (batch, time), bool
     ) -> tuple[Tensor, NetworkState]:
         """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
+        if resets is not None:
+            parts = self._segments(x, lengths, resets)
+            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
+            logits, final = self.resume(parts.split(x), begin, parts.lengths)
+            return parts.join(logits) if self.interface.readout == "every" else logits[parts.last], parts.end(final)
         top, final, lengths = self._run(x, state, lengths)
         if self.interface.readout == "mean":
             return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
@@ -68,12 +79,18 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         state: NetworkState | None = None,
         lengths: Tensor | None = None,  # (batch,), integers
+        resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
     ) -> tuple[Tensor, NetworkState]:
         """Return the top layer's outputs, (batch, time, width, ...), and the final states, from which to go on.
 
         state: where to begin (default: zero states). With lengths, outputs beyond each sequence's end are zero and the states
         are those at its end. Raises RequestError for arguments that do not fit.
         """
+        if resets is not None:
+            parts = self._segments(x, lengths, resets)
+            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
+            y, final = self.encode(parts.split(x), begin, parts.lengths)
+            return parts.join(y), parts.end(final)
         top, final, lengths = self._run(x, state, lengths)
         return mask(stacked(top.steps).transpose(0, 1), lengths), final
 
@@ -82,7 +99,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[LayerOutputs, NetworkState, Tensor | None]:
         """Return what the top layer puts out, the final states of `encode`, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
-        state = self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
+        state = self._check_state_of(state, x)
         top, final = self.stack.run(layer_input, state[: len(self.layers)], lengths)
         if self.interface.readout == "mean":
             steps = mask(stacked(top.steps).transpose(0, 1), lengths)
@@ -148,6 +165,7 @@ class RecurrentNetwork(SequenceNetwork):
         self,
         x: Tensor,  # (batch, *input), or tokens (batch,)
         state: NetworkState | None = None,
+        resets: Tensor | None = None,  # (batch,), bool: True for a sequence that begins with this step
     ) -> tuple[Tensor, NetworkState]:
         """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
 
@@ -158,7 +176,10 @@ class RecurrentNetwork(SequenceNetwork):
         """
         if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
             # one call of the compiled code is faster than what dynamo makes of it
-            return torch.compiler.disable(self.step)(x, state)
+            return torch.compiler.disable(self.step)(x, state, resets)
+        if resets is not None:
+            state = self._check_step(x, state)
+            state = reset_where(checked_resets(resets, x.shape[:1], self.device), self.initial_state(x.shape[0]), state)
         reads_mean = self.interface.readout == "mean"
         if state is not None and self.embedding is None and not reads_mean:
             head = children(self)["head"]  # not self.head, whose look-up in Python every step would pay for
@@ -230,6 +251,12 @@ class RecurrentNetwork(SequenceNetwork):
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         return self._layer_input(x, checked), checked
 
+    def _segments(self, x: Tensor, lengths: Tensor | None, resets: Tensor) -> Segments:
+        """Return the parts of x, (batch, time, ...), between resets. Raises RequestError for arguments that do not fit."""
+        _, lengths = self._check(x, lengths)
+        lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
+        return Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
         """Return the state from which to take a step on x, (batch, *input). Raises RequestError."""
         self.settings.check()
@@ -237,6 +264,10 @@ class RecurrentNetwork(SequenceNetwork):
         self._check_can_step()
         if x.dim() == 0 or x.shape[1:] != self.interface.input or x.shape[0] == 0:
             raise RequestError(f"step takes ({self._shape_text('batch')}); got {shape_text(x)}.")
+        return self._check_state_of(state, x)
+
+    def _check_state_of(self, state: NetworkState | None, x: Tensor) -> NetworkState:
+        """Return `state`, or zero states if it is None. Raises RequestError unless it is one for as many sequences as x."""
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
