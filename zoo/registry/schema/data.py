@@ -22,6 +22,7 @@ TASKS: dict[str, str] = {
     "music": "music.Music",
     "nmnist": "video.NMNIST",
     "pima": "tables.Pima",
+    "probes": "probes.Probes",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
 }
