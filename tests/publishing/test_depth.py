@@ -62,5 +62,7 @@ def test_the_page_has_every_stored_run() -> None:
     assert all(each.count == 3 for layers in stored.values() for each in layers.values())
     assert page.count("](../cards/") == 30
     checks = {claim.check for claim in depth.CLAIMS}
-    public = {f for n, f in inspect.getmembers(depth, inspect.isfunction) if inspect.signature(f).return_annotation == Verdict}
+    public = {
+        f for n, f in inspect.getmembers(depth, inspect.isfunction) if inspect.signature(f).return_annotation == Verdict
+    }
     assert checks == public
