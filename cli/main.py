@@ -32,6 +32,7 @@ VERBS = {
     "generate": "generating:generate",
     "train": "work:train",
     "compare": "catalogue:compare",
+    "leaderboard": "ranking:leaderboard",
     "export": "exporting:export",
     "inspect": "inspecting:inspect",
     "card": "publishing:card",

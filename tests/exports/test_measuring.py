@@ -109,7 +109,7 @@ def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
     rows.record(ROW.model_copy(update={"different": 2}))
     assert [(row.quantize, row.different) for row in rows.read()] == [(None, 2), ("int8", 3)]
     assert f"| `{NAME}` | onnx | 1,234 | 12.3 | 4.56 | 1e-05 | 2 of 10,000 | 98.00 % |" in (exported.section() or "")
-    paths.path(*rows.FILE).write_text("{")
+    paths.path("cards", "exports.json").write_text("{")
     with pytest.raises(registry.reader.RegistryError, match="A program writes this file"):
         rows.read()
 

@@ -3,18 +3,13 @@
 `python -m benchmarks.exports` makes the measurements. Nothing here imports torch.
 """
 
-import json
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from ..errors import RegistryError, faults
 from ..registry.metrics import METRICS, Metric
 from ..registry.schema import Key, Seq, Spec, Text
-from ..utils import files, paths
-
-FILE = ("cards", "exports.json")
+from .tables import Table
 
 
 class Row(Spec):
@@ -54,31 +49,9 @@ class Row(Spec):
         return f"{self.bytes:,} bytes, difference {self.difference:.1e}, {differ}{value}"
 
 
-_ROWS = TypeAdapter(list[Row])
-
-
-def read() -> list[Row]:
-    """Return all rows, sorted by model, format and rounding; empty if there is no file. Raises RegistryError."""
-    path = paths.path(*FILE)
-    try:
-        return _ROWS.validate_json(path.read_bytes()) if path.exists() else []
-    except ValidationError as error:
-        raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
-
-
-def record(row: Row) -> None:
-    """Store a row, in place of an older row of the same model, format and rounding. Raises RequestError and OSError."""
-    path = paths.writable(*FILE)
-    with files.exclusive_lock(path.parent):
-        others = [r for r in read() if _key(r) != _key(row)]
-        write(sorted([*others, row], key=_key))
-
-
-def write(rows: Sequence[Row]) -> None:
-    """Replace the content of cards/exports.json by `rows`."""
-    content = [row.model_dump(mode="json", exclude_none=True) for row in rows]
-    files.atomic_write(paths.path(*FILE), (json.dumps(content, indent=1) + "\n").encode())
-
-
 def _key(row: Row) -> tuple[str, str, str]:
     return row.model, row.format, row.quantize or ""
+
+
+_TABLE = Table(("cards", "exports.json"), TypeAdapter(list[Row]), _key)
+read, record, write = _TABLE.read, _TABLE.record, _TABLE.write

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import registry
-from ..checkpoints import results
+from ..checkpoints import leaderboard, results
 from ..diagnostics import drawing
 from ..networks import sizes
 from ..registry import catalogue, lock
@@ -28,6 +28,7 @@ from . import (
     literature,
     pages,
     plots,
+    ranking,
     speed,
 )
 
@@ -56,6 +57,8 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
     texts[paths.path(*pages.TASKS)] = pages.tasks_page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
+    if leaderboard.read():
+        texts[paths.path(*ranking.PAGE)] = ranking.page()
     if depth.rows():  # another zoo has none
         texts[paths.path(*depth.PAGE)] = depth.page()
     texts |= analysis_pages.pages()

@@ -1,0 +1,219 @@
+"""Train every cell by one protocol, benchmarks/protocol.yaml, and record what it reached in cards/leaderboard.json.
+
+`python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR]` trains, for each task and cell, the first seed at
+each learning rate and the other seeds at the best of them, and measures all seeds on the test set. The folder of the runs
+keeps what is done: the same command goes on after an interruption. A cell that diverges is a row, too. Steps are timed by the
+processor, so that other load counts as little as it can. `rnnzoo leaderboard` and docs/leaderboard.md show the rows.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+
+from cli.output import say
+from zoo import load, registry
+from zoo.cells import CELLS, cell_class, cell_row
+from zoo.cells.matrix import MatrixRecurrence
+from zoo.checkpoints import leaderboard, results
+from zoo.errors import RequestError, TrainingError
+from zoo.networks.builder import build
+from zoo.networks.golden import example_input
+from zoo.networks.recurrent import RecurrentNetwork
+from zoo.registry import Entry, yaml
+from zoo.registry.metrics import TARGETS
+from zoo.registry.schema import Config, Embedding, Model, Optimizer, Recipe, Schedule, Seq, Spec
+from zoo.training.evaluation import evaluate
+from zoo.training.trainer import train
+from zoo.utils import provenance
+
+FILE = Path(__file__).with_name("protocol.yaml")
+NAME = "leaderboard"
+MOST_UNITS = 4096
+ROUNDS, STEPS = 5, 200
+
+
+class Budget(Spec):
+    """How long a task is trained on."""
+
+    batch_size: int = Field(ge=1)
+    epochs: int = Field(ge=1)
+
+
+class Protocol(Spec):
+    """What is equal for every cell."""
+
+    parameters: int
+    tolerance: float
+    layers: int
+    rates: Seq[float]
+    seeds: Seq[int]
+    schedule: Schedule
+    max_grad_norm: float
+    tasks: dict[str, Budget]
+
+    def entry(self, cell: str, task: str) -> Entry:
+        """Return what the registry would have of a cell's network on a task, with as many units as fit the parameters.
+
+        Raises RequestError if no number of units does.
+        """
+        known, budget = registry.load_registry(), self.tasks[task]
+        recipe = Recipe(
+            optimizer=Optimizer(name="adam", lr=self.rates[0]), schedule=self.schedule, max_grad_norm=self.max_grad_norm,
+            batch_size=budget.batch_size, epochs=budget.epochs,
+        )  # fmt: skip
+        embedding = Embedding(size=64, trainable=True) if known.all_tasks[task].vocabulary else None
+
+        def entry(units: int) -> Entry:
+            model = Model(
+                cell=cell, layers=self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
+                standardize=not known.all_tasks[task].vocabulary,
+            )  # fmt: skip
+            paper = cell_row(cell).paper
+            spec = known.all_tasks[task]
+            return Entry(
+                model.name, model, spec, known.datasets[spec.dataset], recipe, None, {paper: known.papers[paper]}, None
+            )
+
+        return entry(self.units(lambda units: parameters(entry(units).config)))
+
+    def units(self, count: Callable[[int], int]) -> int:
+        """Return the number of units whose count of parameters is nearest to the protocol's.
+
+        Raises RequestError if it differs from the protocol's by more than the tolerance.
+        """
+        low, high = 1, MOST_UNITS
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if count(middle) < self.parameters else (low, middle)
+        best = min((low - 1, low), key=lambda units: abs(count(units) - self.parameters) if units else math.inf)
+        if abs(count(best) - self.parameters) > self.tolerance * self.parameters:
+            raise RequestError(f"{count(best):,} parameters with {best} units are not within the tolerance.")
+        return best
+
+
+def parameters(config: Config) -> int:
+    """Return the number of trainable parameters of a network."""
+    return sum(p.numel() for p in build(config, device="meta").parameters() if p.requires_grad)
+
+
+def read() -> Protocol:
+    """Return the protocol."""
+    return Protocol.model_validate(yaml.parse(FILE.read_text(encoding="utf-8")).content)
+
+
+def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
+    """Return the course of a training run, made now or before. A run that diverged has `diverged`."""
+    overrides = {"optimizer": {"name": "adam", "lr": rate}, "seed": seed}
+    earlier = results.read(folder).training if folder.is_dir() else None
+    if earlier is not None and (earlier.diverged or earlier.finished):
+        return earlier
+    try:
+        return train(entry, folder, device="cpu", overrides=overrides)
+    except TrainingError:
+        training = results.read(folder).training
+        if training is None or training.diverged is None:
+            raise
+        return training
+
+
+def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard.Row:
+    """Train a cell on a task by the protocol, and return its row."""
+    entry = protocol.entry(cell, task)
+    home = runs / task / cell
+
+    def folder(rate: float, seed: int) -> Path:
+        return home / f"rate-{rate:g}" / f"seed-{seed}"
+
+    first, losses = protocol.seeds[0], {}
+    for rate in protocol.rates:
+        course = run(entry, folder(rate, first), rate, first)
+        losses[f"{rate:g}"] = None if course.diverged or course.best is None else course.best.validation_loss
+    known = {rate: loss for rate, loss in losses.items() if loss is not None}
+    shown: dict[str, Any] = {}
+    if known:
+        best = float(min(known, key=known.__getitem__))
+        courses = {seed: run(entry, folder(best, seed), best, seed) for seed in protocol.seeds}
+        kept = [seed for seed, course in courses.items() if not course.diverged]
+        shown = {
+            "rate": best, "values": tuple(evaluate(folder(best, seed), device="cpu").value for seed in kept),
+            "diverged": tuple(seed for seed in courses if seed not in kept), "step_us": step_us(folder(best, kept[0])),
+            "seconds": round(sum(courses[seed].history[-1].seconds for seed in kept) / len(kept), 1),
+        }  # fmt: skip
+    examples = training_examples(entry)
+    updates = entry.recipe.epochs * (examples // entry.recipe.batch_size)
+    return leaderboard.Row(
+        task=task, cell=cell, units=entry.model.units, parameters=parameters(entry.config), rates=losses, updates=updates,
+        metric=TARGETS[entry.task.target].metric, cpu=provenance.device_name(torch.device("cpu")), date=provenance.today(),
+        command=f"python -m benchmarks.leaderboard --task {task} --cell {cell}", **shown,
+    )  # fmt: skip
+
+
+def training_examples(entry: Entry) -> int:
+    """Return the number of training examples of a task."""
+    from zoo.data import task_data
+
+    return len(task_data(entry.task, entry.dataset).split("train"))
+
+
+@torch.inference_mode()
+def step_us(folder: Path) -> float:
+    """Return the microseconds of a step of one sequence, by a stream where there is one: the least of several rounds."""
+    network = load(folder, device="cpu")
+    assert isinstance(network, RecurrentNetwork)
+    x = example_input(network)[0][:1, 0]
+    step = _step(network)
+    best = math.inf
+    for _ in range(ROUNDS):
+        _, state = step(x, None)
+        began = time.process_time()
+        for _ in range(STEPS):
+            _, state = step(x, state)
+        best = min(best, time.process_time() - began)
+    return round(1e6 * best / STEPS, 1)
+
+
+def _step(network: RecurrentNetwork) -> Callable[..., Any]:
+    try:
+        return network.stream().step
+    except RequestError:
+        return network.step
+
+
+def ranked_cells() -> list[str]:
+    """Return the cells that the leaderboard ranks: all whose state is a vector.
+
+    A state that is a matrix would have the square of hundreds of units: as many numbers as 70,000 parameters allow, and more
+    memory than a step needs.
+    """
+    return sorted(cell for cell in CELLS if not issubclass(cell_class(cell), MatrixRecurrence))
+
+
+def main() -> None:
+    """Run the program."""
+    protocol = read()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", nargs="*", choices=[[], *protocol.tasks], default=[], help="default: all")
+    parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
+    parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the training runs")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    for task in chosen.task or protocol.tasks:
+        done = {row.cell for row in leaderboard.read() if row.task == task}
+        for cell in chosen.cell or [cell for cell in ranked_cells() if cell not in done]:
+            try:
+                row = measure(protocol, cell, task, chosen.runs)
+            except RequestError as error:
+                say(f"{task}, {cell}: {error}")
+                continue
+            leaderboard.record(row)
+            say(f"{task}, {cell}: {row.text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""`rnnzoo leaderboard`: what each cell reached under one protocol."""
+
+from typing import Annotated
+
+from typer import Option
+
+from zoo.checkpoints import leaderboard as rows
+from zoo.errors import UnknownNameError
+
+from .arguments import AsJson
+from .output import columns, emit, say
+
+
+def leaderboard(
+    task: Annotated[str | None, Option(help="Only this task.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
+    every = rows.read()
+    tasks = dict.fromkeys(row.task for row in every)
+    if task is not None and task not in tasks:
+        raise UnknownNameError("ranked task", task, tasks)
+    shown = [row for row in every if task in (None, row.task)]
+    header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US A STEP")
+    table = [
+        (
+            row.task, row.cell, row.units, f"{row.parameters:,}", row.unit.title, row.text, row.rate, f"{row.updates:,}",
+            row.seconds, row.step_us,
+        )
+        for row in shown
+    ]  # fmt: skip
+    emit([row.model_dump(mode="json") for row in shown], as_json, columns(header, table))
+    if not every:
+        say("Nothing is ranked yet. In a checkout: python -m benchmarks.leaderboard")

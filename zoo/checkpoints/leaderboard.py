@@ -1,0 +1,75 @@
+"""Reads and writes cards/leaderboard.json: what each cell reached on each task under one protocol.
+
+`python -m benchmarks.leaderboard` makes the measurements. Nothing here imports torch.
+"""
+
+import statistics
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from ..registry.metrics import METRICS, Measure, Metric
+from ..registry.schema import Key, Seq, Spec, Text
+from .tables import Table
+
+
+class Row(Spec):
+    """One cell on one task."""
+
+    task: Key
+    cell: Key
+    units: Annotated[int, Field(ge=1)]
+    parameters: int
+    rates: dict[str, float | None]
+    """The lowest validation loss of the first seed by learning rate; None where the run diverged."""
+    rate: float | None = None
+    """The learning rate with the lowest of these losses; None if all runs diverged."""
+    metric: Metric
+    values: Seq[float] = ()
+    """The metric on the test set at that rate, one for each seed whose run did not diverge."""
+    diverged: Seq[int] = ()
+    """Seeds of the runs at that rate that diverged."""
+    updates: int
+    """Number of the optimizer's steps in a run."""
+    seconds: float | None = None
+    """Mean time of a training run of one thread, validation included."""
+    step_us: float | None = None
+    """Microseconds of processor time of a streamed step of one sequence."""
+    cpu: Text
+    date: Text
+    command: Text
+
+    @property
+    def unit(self) -> Measure:
+        return METRICS[self.metric]
+
+    @property
+    def mean(self) -> float | None:
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def text(self) -> str:
+        """The mean and standard deviation of the metric over the seeds, and how many runs diverged."""
+        lost = f" ({len(self.diverged)} diverged)" if self.diverged and self.values else ""
+        if self.mean is None:
+            return "diverged"
+        spread = f" ± {self.unit.text(statistics.stdev(self.values))}" if len(self.values) > 1 else ""
+        return f"{self.unit.text(self.mean)}{spread}{lost}"
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return row.task, row.cell
+
+
+_TABLE = Table(("cards", "leaderboard.json"), TypeAdapter(list[Row]), _key)
+record, write = _TABLE.record, _TABLE.write
+
+
+def read() -> list[Row]:
+    """Return all rows, by task, the best first; cells of which all runs diverged last. Raises RegistryError."""
+
+    def rank(row: Row) -> tuple[str, bool, float, str]:
+        mean = row.mean
+        return row.task, mean is None, (-1 if row.unit.higher_is_better else 1) * (mean or 0.0), row.cell
+
+    return sorted(_TABLE.read(), key=rank)

@@ -1,0 +1,45 @@
+"""Files of measured rows under cards/, such as cards/exports.json: programs add rows, pages and verbs show them. No torch."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import RegistryError, faults
+from ..registry.schema import Spec
+from ..utils import files, paths
+
+R = TypeVar("R", bound=Spec)
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """A file of rows, of which no two have the same key."""
+
+    file: tuple[str, ...]
+    """The parts of its path below the zoo's folder."""
+    rows: TypeAdapter[list[R]]
+    key: Callable[[R], Any]
+    """What names a row; the file is sorted by it."""
+
+    def read(self) -> list[R]:
+        """Return all rows; none if there is no file. Raises RegistryError for a damaged file."""
+        path = paths.path(*self.file)
+        try:
+            return self.rows.validate_json(path.read_bytes()) if path.exists() else []
+        except ValidationError as error:
+            raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
+
+    def record(self, row: R) -> None:
+        """Store a row, in place of an older row with its key. Raises RequestError and OSError."""
+        path = paths.writable(*self.file)
+        with files.exclusive_lock(path.parent):
+            others = [other for other in self.read() if self.key(other) != self.key(row)]
+            self.write(sorted([*others, row], key=self.key))
+
+    def write(self, rows: Sequence[R]) -> None:
+        """Replace the content of the file by `rows`."""
+        content = [row.model_dump(mode="json", exclude_none=True) for row in rows]
+        files.atomic_write(paths.path(*self.file), (json.dumps(content, indent=1) + "\n").encode())

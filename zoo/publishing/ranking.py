@@ -1,0 +1,45 @@
+"""Writes docs/leaderboard.md: what each cell reached on each task under one protocol. No torch."""
+
+from itertools import groupby
+
+from ..checkpoints import leaderboard
+from ..registry import load_registry
+from ..utils import paths
+from ..utils.text import markdown
+from .speed import significant
+
+PAGE = ("docs", "leaderboard.md")
+PROTOCOL = ("benchmarks", "protocol.yaml")
+
+
+def page() -> str:
+    """Return the text of docs/leaderboard.md."""
+    tasks = load_registry().all_tasks
+    parts = [
+        "# One protocol for every cell",
+        "Networks of one layer and equally many parameters, trained alike: the protocol below says what is equal. Each cell "
+        "starts as its paper says, with its default options. The learning rate is the best of three for the first seed, by "
+        "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
+        "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
+        "matrix are left out. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
+        "--cell CELL` makes one again.",
+        f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
+    ]
+    header = ("", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
+    for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
+        rows = list(group)
+        table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
+        title = tasks[task].title
+        first = rows[0]
+        order = "higher" if first.unit.higher_is_better else "lower"
+        parts.append(
+            f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{first.unit.title.capitalize()}, {order} is better; "
+            f"{first.updates:,} updates; {first.cpu}, one thread.\n\n{markdown(header, table)}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _cells(row: leaderboard.Row) -> tuple[str, ...]:
+    numbers = ("-" if value is None else significant(value) for value in (row.seconds, row.step_us))
+    rate = "-" if row.rate is None else f"{row.rate:g}"
+    return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.text, rate, *numbers
