@@ -25,7 +25,7 @@ def page() -> str:
         "--cell CELL` makes one again.",
         f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
     ]
-    header = ("", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
+    header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
     for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
         rows = list(group)
         table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]

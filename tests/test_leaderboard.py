@@ -1,0 +1,94 @@
+"""The leaderboard: one protocol for every cell, its rows, and how they are shown."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import leaderboard as program
+from zoo.checkpoints import leaderboard
+from zoo.errors import RegistryError, RequestError
+from zoo.publishing import ranking
+from zoo.registry.schema import Schedule
+from zoo.utils import paths
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def small(**changes: object) -> program.Protocol:
+    budget = program.Budget(batch_size=20, epochs=1)
+    fields = {"parameters": 600, "tolerance": 0.1, "layers": 1, "rates": [0.01, 3e37], "seeds": [0, 1]}
+    return program.Protocol(
+        **{**fields, "schedule": Schedule(), "max_grad_norm": 1.0, "tasks": {"mnist-rows": budget}, **changes}
+    )
+
+
+@pytest.mark.parametrize("task", ["mnist-rows", "shakespeare"])
+def test_every_ranked_cell_has_the_protocols_parameters(task: str) -> None:
+    protocol = program.read()
+    for cell in program.ranked_cells():
+        entry = protocol.entry(cell, task)
+        assert abs(program.parameters(entry.config) - protocol.parameters) <= protocol.tolerance * protocol.parameters
+        assert entry.model.name.startswith(f"{cell}-1x{entry.model.units}-{task}.")
+
+
+def test_units_that_fit_nearly_and_not_at_all() -> None:
+    protocol = small(parameters=100, tolerance=0.05)
+    assert protocol.units(lambda units: 10 * units) == 10
+    assert protocol.units(lambda units: 33 * units) == 3
+    with pytest.raises(RequestError, match="132 parameters with 2 units are not within"):
+        protocol.units(lambda units: 66 * units)
+
+
+def test_a_row_is_measured_and_goes_on_where_it_was(
+    small_zoo: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo()
+    row = program.measure(small(), "gru", "mnist-rows", tmp_path / "runs")
+    assert (row.rate, list(row.rates), row.rates["3e+37"]) == (0.01, ["0.01", "3e+37"], None)
+    assert len(row.values) == 2
+    assert row.updates == 8
+    assert row.step_us is not None
+    assert row.step_us > 0
+    monkeypatch.setattr(program, "train", None)  # all is done
+    again = program.measure(small(), "gru", "mnist-rows", tmp_path / "runs")
+    assert again.model_dump(exclude={"step_us"}) == row.model_dump(exclude={"step_us"})
+
+
+def test_a_cell_that_diverges_is_a_row(small_zoo: Callable[..., Path], tmp_path: Path) -> None:
+    small_zoo()
+    row = program.measure(small(rates=[3e37]), "rnn", "mnist-rows", tmp_path / "runs")
+    assert (row.rate, row.values, row.text) == (None, (), "diverged")
+
+
+def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: Run) -> None:
+    small_zoo()
+    assert run("leaderboard")[:2] == (0, run("leaderboard")[1])
+    assert "Nothing is ranked yet" in run("leaderboard")[2]
+    fields = {
+        "task": "mnist-rows", "units": 8, "parameters": 600, "rates": {"0.01": 0.5}, "rate": 0.01, "metric": "accuracy",
+        "updates": 8, "cpu": "cpu", "date": "2026-01-01", "command": "c",
+    }  # fmt: skip
+    leaderboard.record(leaderboard.Row(cell="rnn", values=(0.5, 0.7), **fields))
+    leaderboard.record(leaderboard.Row(cell="gru", values=(0.9,), diverged=(1,), **fields))
+    leaderboard.record(leaderboard.Row(cell="lstm", **{**fields, "rate": None}))
+    assert [row.cell for row in leaderboard.read()] == ["gru", "rnn", "lstm"]
+    assert [row.text for row in leaderboard.read()] == [
+        "90.00 % (1 diverged)", "60.00 % ± 14.14 %", "diverged"
+    ]  # fmt: skip
+    shown = json.loads(run("leaderboard", "--task", "mnist-rows", "--json")[1])
+    assert [row["cell"] for row in shown] == ["gru", "rnn", "lstm"]
+    code, _, err = run("leaderboard", "--task", "mnist-row")
+    assert (code, "Did you mean mnist-rows?" in err) == (2, True)
+    paths.path("cards", "leaderboard.json").write_text("[{}]")
+    with pytest.raises(RegistryError, match="A program writes this file"):
+        leaderboard.read()
+
+
+def test_the_page_ranks_every_row() -> None:
+    text = ranking.page()
+    rows = leaderboard.read()
+    assert rows
+    assert text.count("\n| ") == len(rows) + 2 * len({row.task for row in rows})
+    assert all(f"| `{row.cell}` | {row.units:,} |" in text for row in rows)
