@@ -162,15 +162,18 @@ def _train_one(
 
     _say_if_slow(device)
     recorders = {analysis: diagnostics.recorder(analysis) for analysis in diagnostic_names}
-    text = TARGETS[entry.task.target].text
+    measure = TARGETS[entry.task.target]
     with progress(f"train {entry.name}") as bar:
 
         def report(at: trainer.Progress) -> None:
             rate = f"{at.rate:.1f} steps/s, {at.remaining / 60:.0f} min left"
-            bar(at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {at.loss:.3f}  {text(at.metric)}  {rate}")
+            bar(
+                at.step, at.steps, f"epoch {at.epoch}/{at.epochs}  loss {measure.with_loss(at.loss, at.metric)}  {rate}"
+            )
             if row := at.finished:
-                say(f"epoch {at.epoch}/{at.epochs}: train loss {row.train_loss:.4f}, {text(row.train_metric)}; "
-                    f"validation loss {row.validation_loss:.4f}, {text(row.validation_metric)}; {rate}")  # fmt: skip
+                trained = measure.with_loss(row.train_loss, row.train_metric)
+                validated = measure.with_loss(row.validation_loss, row.validation_metric)
+                say(f"epoch {at.epoch}/{at.epochs}: train loss {trained}; validation loss {validated}; {rate}")
 
         try:
             training = trainer.train(
@@ -181,7 +184,7 @@ def _train_one(
             say(CONTINUES)
             raise
     if training.best is not None and os.environ.get("RANK", "0") == "0":
-        best = f"the best is epoch {training.best.epoch}, validation {text(training.best.validation_metric)}"
+        best = f"the best is epoch {training.best.epoch}, validation {measure.text(training.best.validation_metric)}"
         summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")

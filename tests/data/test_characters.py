@@ -113,11 +113,11 @@ def test_another_vocabulary_than_the_task_has_is_an_error(letters, home):
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (("vocabulary: 16", "input: [16]"), "needs a 'vocabulary'"), (("readout: every", "readout: last"), "needs readout 'every'"),
+    (("vocabulary: 16", "input: [16]"), "needs a 'vocabulary'"), (("dropout: 0.2", "bidirectional: sum"), "cannot predict"), (("readout: every", "readout: last"), "needs readout 'every'"),
 ])  # fmt: skip
 def test_a_stream_is_read_at_every_step(home, change, message):
     clear_caches()
-    (home / "registry.yaml").write_text(ZOO.replace(*change))
+    (home / "registry.yaml").write_text(ZOO.replace(*change).replace(NAME, "bi" + NAME if "bi" in change[1] else NAME))
     with pytest.raises(RegistryError, match=message):
         registry.load_registry()
 

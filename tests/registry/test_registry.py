@@ -948,3 +948,21 @@ def refused(folder, text):
     with pytest.raises(RegistryError) as caught:
         read(folder, text)
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "figure", "fits"),
+    [
+        ("class", "percent: 50", True), ("class", "nats: 2.5", False), ("token", "nats: 2.5", True),
+        ("token", "percent: 50", False), ("value", "percent: 50", False), ("value", "nats: 2.5", False),
+    ],
+)  # fmt: skip
+def test_a_reported_figure_fits_the_metric_of_its_task(tmp_path, target, figure, fits):
+    text = edited(
+        "    pipeline_tag: other\n", f"    pipeline_tag: other\n    target: {target}\n", SMALL.partition("grids:")[0]
+    )
+    text = text.replace("percent: 50", figure)
+    if fits:
+        assert read(tmp_path, text).models
+    else:
+        assert f"which is not in '{figure.partition(':')[0]}'" in refusal(tmp_path, text)

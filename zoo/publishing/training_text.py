@@ -81,10 +81,10 @@ def _run_text(training: Training) -> str:
         threads = "" if training.threads is None else f" and `OMP_NUM_THREADS={training.threads}`"
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
-            f"({best.validation_loss:.4g}, {metric.title} {metric.text(best.validation_metric)})."
+            f"({metric.with_loss(best.validation_loss, best.validation_metric)})."
             f" The first epoch, to compare with a run with `--stop-after 1`{threads}: "
-            f"training loss {first.train_loss:.4f}, {metric.title} {metric.text(first.train_metric)}; "
-            f"validation loss {first.validation_loss:.4f}, {metric.title} {metric.text(first.validation_metric)}."
+            f"training loss {metric.with_loss(first.train_loss, first.train_metric)}; "
+            f"validation loss {metric.with_loss(first.validation_loss, first.validation_metric)}."
         )
         if recipe.precision != "no":
             text += f" Training and validation ran in {recipe.precision}; the measured figures are in float32."

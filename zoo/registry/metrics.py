@@ -34,6 +34,15 @@ class Measure:
         """The title of an axis: the metric with its unit."""
         return f"{self.title},{self.unit}" if self.unit else self.title
 
+    @property
+    def is_loss(self) -> bool:
+        """Whether the metric is what training minimises; only an accuracy is not."""
+        return self.metric != "accuracy"
+
+    def with_loss(self, loss: float, value: float) -> str:
+        """Return a loss and the metric as text; the metric alone if it is the loss."""
+        return self.text(value) if self.is_loss else f"{loss:.4f}, {self.title} {self.text(value)}"
+
     def text(self, value: float) -> str:
         """Return a measured value, rounded, with its unit."""
         bits = f" ({value / math.log(2):{self.digits}} bits)" if self.in_bits else ""

@@ -16,12 +16,15 @@ from ..cells import cell_row
 from ..errors import RegistryError, UnknownNameError
 from ..utils import files, paths
 from . import yaml
+from .metrics import TARGETS, Metric
 from .schema import TASKS, Model, Paper, Registry
 from .schema.faults import Fault, all_faults
 
 MAX_BYTES = 1_000_000
 MAX_FAULTS = 20
 """Maximum number of faults that a message lists."""
+PRINTED_IN: dict[Metric, str] = {"accuracy": "percent", "nll": "nats", "cross_entropy": "nats"}
+"""The field of a reported figure that fits a metric; no field fits a squared error."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,12 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
     yield from _reference(place, registry.papers, "paper", cell_row(model.cell).paper)
     for figure in model.reported:
         yield from _reference((*place, "reported"), registry.papers, "paper", figure.paper)
+    if model.task in registry.all_tasks:
+        measure = TARGETS[registry.all_tasks[model.task].target]
+        for figure in model.reported:
+            given = "percent" if figure.nats is None else "nats"
+            if given != PRINTED_IN.get(measure.metric):
+                yield (*place, "reported"), f"{model.task!r} is measured by {measure.title}, which is not in {given!r}"
     if model.embedding:
         yield from _reference((*place, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
     if model.task in registry.all_tasks and (problem := model.misfit(registry.all_tasks[model.task])):
