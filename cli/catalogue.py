@@ -177,10 +177,11 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     For a cell, show its equations, states, options, parameters and models. For a folder or an address on the Hub, show the
     content of its config.json and results.json.
     """
-    if name in CELLS and name not in registry.summaries():
+    cell = name.lower()  # as people write LSTM; no model's name is that of a cell
+    if cell in CELLS:
         from zoo.publishing import atlas
 
-        emit(atlas.data(name), as_json, atlas.text(name))
+        emit(atlas.data(cell), as_json, atlas.text(cell))
         return
     from zoo.checkpoints.references import Reference
 

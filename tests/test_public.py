@@ -425,3 +425,10 @@ def test_build_takes_a_name_an_entry_or_a_config() -> None:
         with pytest.raises(RequestError, match="built from a name"):
             build(wrong)  # type: ignore[arg-type]
     assert "(input): Dense((384, 28))" in str(build(entry, device="meta"))
+
+
+def test_an_architecture_without_shapes_says_what_is_missing() -> None:
+    with pytest.raises(
+        RequestError, match=r"^bilstm-2x32 is an architecture, not a model: give inputs and outputs, too\.$"
+    ):
+        build("bilstm-2x32")

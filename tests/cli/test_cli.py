@@ -20,7 +20,7 @@ from rnnzoo_cli.doctor import Finding, report
 from small import TRAIN, VALIDATION
 
 from zoo import load, registry
-from zoo.cells import ROWS
+from zoo.cells import CELLS, ROWS
 from zoo.checkpoints import figures, results
 from zoo.checkpoints.hub import cache, settings
 from zoo.diagnostics import benchmark
@@ -567,3 +567,8 @@ def test_an_interruption_during_the_imports_leaves_no_traceback(tmp_path: Path) 
 def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
     code, _, err = run("predict", "rnn-1x128-mnist-rows", "/nowhere.png")
     assert (code, err) == (1, "rnnzoo: /nowhere.png: No such file or directory\n")
+
+
+def test_a_cell_is_shown_however_it_is_written(run: Run) -> None:
+    assert run("show", "LSTM") == run("show", "lstm")
+    assert not set(CELLS) & set(registry.models())

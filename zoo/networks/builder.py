@@ -39,6 +39,8 @@ def build(
     if inputs is not None or outputs is not None:
         entry: object = _config(spec, inputs, outputs)
     else:
+        if isinstance(spec, str) and spec not in registry.models() and Architecture.from_name(spec):
+            raise RequestError(f"{spec} is an architecture, not a model: give inputs and outputs, too.")
         entry = registry.find(spec) if isinstance(spec, str) else spec
     config = entry.config if isinstance(entry, Entry) else entry
     if not isinstance(config, Config):
