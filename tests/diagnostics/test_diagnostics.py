@@ -258,6 +258,9 @@ def test_the_course_of_a_feed_forward_network() -> None:
             optimizer.step()
         losses.append(F.cross_entropy(reference(x), y).item())
     np.testing.assert_allclose(result.loss.values, losses, rtol=1e-5)
+    assert result.lines[1].startswith(
+        f"B: loss {losses[0]:.3g} after epoch 1, {losses[1]:.3g} after 2, {losses[1]:.3g} after 2;"
+    )
     h, hidden = x, []
     for layer in reference.hidden:
         h = torch.tanh(layer.map(h))

@@ -13,6 +13,7 @@ from zoo.exports import graphs
 from zoo.networks.block import Norm
 from zoo.networks.kernels import diagonal
 from zoo.registry.schema import Architecture, Config, Interface
+from zoo.registry.schema.blocks import BlockSpec
 
 FEED_FORWARD = {"width": 10}
 BLOCKS = {
@@ -241,3 +242,12 @@ def test_what_no_network_can_have():
         )
     with pytest.raises(RequestError, match="no compiled steps"):
         network().stream()
+
+
+def test_a_block_in_words():
+    block = {"width": 16, "norm": "rms", "convolution": 4, "gate": "gelu"}
+    words = "width 16, rms norm before each part, residual, causal convolution over 4 steps, gelu gate"
+    feed = "feed-forward 48, gelu"
+    assert BlockSpec(**block).text == words
+    assert BlockSpec(**block, feed_forward={"width": 48, "gated": False}).text == f"{words}, {feed}"
+    assert BlockSpec(**block, feed_forward={"width": 48, "gated": True}).text == f"{words}, gated {feed}"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from zoo import registry
-from zoo.publishing import comparison, literature
+from zoo.checkpoints import results
+from zoo.publishing import cards, comparison, literature
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]
+OURS = ("star-16x64-pmnist", "lstm-16x128-pmnist", "gru-1x128-mnist-rows")
+"""With weights, without them, and of a task of which the literature has no figure."""
 
 
 def test_every_figure_of_the_literature_is_a_row() -> None:
@@ -64,3 +67,18 @@ def test_the_page_ranks_ours_among_them(task: str) -> None:
     assert source == "[Gu et al. 2022](https://arxiv.org/abs/2111.00396), Table 6"
     others = {(name, float(figure)) for name, _, figure, source in lines if "measured here" not in source}
     assert others == {(r.model, round(100 * (r.reported or 0), 8)) for r in literature.rows(task)}
+
+
+def test_networks_of_papers_and_ours_are_ranked_together() -> None:
+    models = [(entry, results.for_model(entry.name), cards.counts(entry.name)) for entry in map(registry.find, OURS)]
+    ranking = literature.places(models)
+    assert set(ranking) == {"smnist", "pmnist"}
+    for places in ranking.values():
+        accuracies = [place.accuracy for place in places]
+        assert accuracies == sorted(accuracies, reverse=True)
+    (published,) = [place for place in ranking["pmnist"] if place.name == "S4"]
+    assert (published.text, published.parameters) == ("98.7 %", None)
+    assert published.source.endswith(", Table 6")
+    assert published.link.startswith("https://")
+    measured = {place.name: place.parameters for place in ranking["pmnist"] if place.parameters is not None}
+    assert measured == {"star-16x64-pmnist": 191_242}

@@ -966,3 +966,15 @@ def test_a_reported_figure_fits_the_metric_of_its_task(tmp_path, target, figure,
         assert read(tmp_path, text).models
     else:
         assert f"which is not in '{figure.partition(':')[0]}'" in refusal(tmp_path, text)
+
+
+def test_cells_are_listed_by_pattern_property_and_weights():
+    every = registry.list_cells()
+    assert every == sorted(every)
+    assert registry.list_cells("lstm-f*") == ["lstm-f"]
+    trained, untrained = (registry.list_cells(pretrained=wanted) for wanted in (True, False))
+    assert "star" in trained
+    assert "clockwork" in untrained
+    assert sorted([*trained, *untrained]) == every
+    assert registry.list_cells("lstm*", pretrained=True) == [name for name in trained if name.startswith("lstm")]
+    assert registry.list_cells("nothing") == []
