@@ -31,9 +31,8 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
-    task = registry.load_registry().all_tasks.get(network.config.task)
-    if task is not None and task.family == "fsdd":
-        return log_mel(_samples(network, content))[None], None
+    if listens(network):
+        return log_mel(read_samples(network, content))[None], None
     if content.startswith(IMAGES):
         return _image(network, content), None
     return _numbers(network, content), None
@@ -56,8 +55,17 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
 
 
-def _samples(network: Network, content: bytes) -> Tensor:
-    """Return the samples of a WAV file, (samples,), int16. Raises RequestError for another format."""
+def listens(network: Network) -> bool:
+    """Return whether a network reads log-mel frames of speech."""
+    task = registry.load_registry().all_tasks.get(network.config.task)
+    return task is not None and task.family == "fsdd"
+
+
+def read_samples(network: Network, content: bytes) -> Tensor:
+    """Return the samples of a WAV file that a network of speech reads, (samples,), int16.
+
+    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
+    """
     name = network.config.name
     try:
         with wave.open(io.BytesIO(content)) as file:
