@@ -23,8 +23,9 @@ def listen(
 ) -> None:
     """Print what a network of spoken digits hears in a recording, and when.
 
-    The network listens as to a live stream: it takes one frame of 10 ms after the other, and answers after each pause of 0.2 s
-    and at the end.
+    The network listens as to a live stream: it takes one frame of 10 ms after the other.
+
+    It answers 0.2 s after each word, and at the end.
     """
     from zoo import load
     from zoo.data.inputs import read_samples

@@ -71,16 +71,16 @@ def read_samples(network: Network, content: bytes) -> Tensor:
         with wave.open(io.BytesIO(content)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             frames = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
         raise RequestError(
-            f"{name} listens to a WAV file; this is not a WAV file ({error or 'it ends too early'})."
+            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
         ) from error
     if (channels, width, rate) != (1, 2, RATE):
         raise RequestError(
             f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
             f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
         )
-    if not frames:
+    if len(frames) < width:
         raise RequestError(f"{name} listens to a recording; this one is empty.")
     return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
 
