@@ -1,5 +1,6 @@
 """The arguments and options that several verbs share, and the completion of model names."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from zoo import registry
-from zoo.errors import RequestError, UnknownNameError
+from zoo.errors import RequestError, StorageError, UnknownNameError
 from zoo.registry import index
 
 
@@ -39,6 +40,19 @@ def expand(names: Sequence[str]) -> list[str]:
             raise UnknownNameError("model", name, registry.models(), shows)
         models += matches
     return list(dict.fromkeys(models))
+
+
+def content_of(file: str) -> bytes:
+    """Return the content of a user's file; - is standard input. Raises OSError, and StorageError for input that is too long."""
+    from zoo.data.inputs import MAX_BYTES
+    from zoo.utils import files
+
+    if file != "-":
+        return files.read_regular(Path(file), MAX_BYTES)
+    content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise StorageError(f"Standard input is larger than {MAX_BYTES:,} bytes.")
+    return content
 
 
 def model_argument(text: str) -> Any:

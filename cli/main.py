@@ -30,6 +30,7 @@ VERBS = {
     "eval": "work:evaluate",
     "predict": "work:predict",
     "generate": "generating:generate",
+    "listen": "listening:listen",
     "train": "work:train",
     "compare": "catalogue:compare",
     "leaderboard": "ranking:leaderboard",

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ from zoo import registry
 from zoo.errors import RequestError
 from zoo.registry.metrics import METRICS, TARGETS
 
-from .arguments import Address, AsJson, Device, is_pattern, model_argument, number
+from .arguments import Address, AsJson, Device, content_of, is_pattern, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
 
 
@@ -88,10 +87,9 @@ def predict(
     import torch
 
     from zoo import load
-    from zoo.data.inputs import MAX_BYTES, read_example
-    from zoo.utils import files
+    from zoo.data.inputs import read_example
 
-    content = sys.stdin.buffer.read(MAX_BYTES) if file == "-" else files.read_regular(Path(file), MAX_BYTES)
+    content = content_of(file)
     network = load(name, device=device)
     x, lengths = read_example(network, content)
     with torch.no_grad():

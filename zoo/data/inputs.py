@@ -31,9 +31,8 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
-    task = registry.load_registry().all_tasks.get(network.config.task)
-    if task is not None and task.family == "fsdd":
-        return log_mel(_samples(network, content))[None], None
+    if listens(network):
+        return log_mel(read_samples(network, content))[None], None
     if content.startswith(IMAGES):
         return _image(network, content), None
     return _numbers(network, content), None
@@ -56,23 +55,32 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     return network.tokenizer.ask(" ".join(lines[:-1]), lines[-1])
 
 
-def _samples(network: Network, content: bytes) -> Tensor:
-    """Return the samples of a WAV file, (samples,), int16. Raises RequestError for another format."""
+def listens(network: Network) -> bool:
+    """Return whether a network reads log-mel frames of speech."""
+    task = registry.load_registry().all_tasks.get(network.config.task)
+    return task is not None and task.family == "fsdd"
+
+
+def read_samples(network: Network, content: bytes) -> Tensor:
+    """Return the samples of a WAV file that a network of speech reads, (samples,), int16.
+
+    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
+    """
     name = network.config.name
     try:
         with wave.open(io.BytesIO(content)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             frames = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
         raise RequestError(
-            f"{name} listens to a WAV file; this is not a WAV file ({error or 'it ends too early'})."
+            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
         ) from error
     if (channels, width, rate) != (1, 2, RATE):
         raise RequestError(
             f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
             f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
         )
-    if not frames:
+    if len(frames) < width:
         raise RequestError(f"{name} listens to a recording; this one is empty.")
     return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
 

@@ -1,0 +1,47 @@
+"""`rnnzoo listen`: the words that a network hears in a recording, and when."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from typer import Argument, Option
+
+from .arguments import Address, AsJson, content_of
+from .output import columns, emit, say
+
+CHUNK = 800
+"""Samples that arrive together, 0.1 s."""
+
+
+def listen(
+    name: Address,
+    file: Annotated[str, Argument(help="A WAV file, mono, 16 bits, 8 kHz; - reads standard input.")],
+    quiet: Annotated[
+        float | None,
+        Option(metavar="DB", help="Frames below this level are a pause (default: -53); a sine of full scale has 0."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a network of spoken digits hears in a recording, and when.
+
+    The network listens as to a live stream: it takes one frame of 10 ms after the other.
+
+    It answers 0.2 s after each word, and at the end.
+    """
+    from zoo import load
+    from zoo.data.inputs import read_samples
+    from zoo.data.listening import QUIET, Listener
+    from zoo.data.speech import RATE
+
+    content = content_of(file)
+    network = load(name, device="cpu")
+    listener = Listener(network, QUIET if quiet is None else quiet)
+    samples = read_samples(network, content)
+    words = [word for part in samples.split(CHUNK) for word in listener(part)] + listener.finish()
+    rows = [
+        (f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.answered:.2f} s", word.answer, f"{100 * word.probability:.2f} %")
+        for word in words
+    ]  # fmt: skip
+    data = {"name": name, "seconds": len(samples) / RATE, "words": [asdict(word) for word in words]}
+    emit(data, as_json, columns(("START", "END", "ANSWERED", "WORD", "PROBABILITY"), rows))
+    if not words:
+        say(f"Nothing is louder than {listener.quiet:g} dB. --quiet DB sets another level.")

@@ -1,0 +1,92 @@
+"""`rnnzoo listen`: what is heard and when, as a table and as JSON, and files and networks that do not fit."""
+
+import io
+import json
+import sys
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import torch
+
+from zoo import load
+from zoo.data import inputs
+from zoo.data.listening import QUIET, Listener
+
+Run = Callable[..., tuple[int, str, str]]
+NAME = "mingru-3x96-fsdd"
+SILENCE = numpy.zeros(3200, "int16")
+
+
+def tone(hertz: float) -> numpy.ndarray:
+    """Return 0.3 s of a tone, int16."""
+    return (8000 * numpy.sin(2 * numpy.pi * hertz * numpy.arange(2400) / 8000)).astype("int16")
+
+
+def wav(samples: numpy.ndarray, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
+    """Return the content of a WAV file."""
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes())
+    return buffer.getvalue()
+
+
+TWO = numpy.concatenate([SILENCE, tone(500), SILENCE, tone(1500)])
+
+
+def test_it_prints_what_is_heard_and_when(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.wav").write_bytes(wav(TWO))
+    code, out, err = run("listen", NAME, str(tmp_path / "two.wav"), "--json")
+    assert (code, err) == (0, "")
+    data = json.loads(out)
+    listener = Listener(load(NAME, device="cpu"))
+    expected = listener(torch.from_numpy(TWO)) + listener.finish()
+    assert (data["name"], data["seconds"]) == (NAME, len(TWO) / 8000)
+    assert [row["answer"] for row in data["words"]] == [word.answer for word in expected]
+    assert [row["start"] for row in data["words"]] == pytest.approx([0.4, 1.1], abs=0.025)
+    assert [row["end"] for row in data["words"]] == pytest.approx([0.7, 1.4], abs=0.025)
+    assert data["words"][0]["answered"] == pytest.approx(data["words"][0]["end"] + 0.2)
+    assert data["words"][1]["answered"] == data["words"][1]["end"]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO))))
+    code, out, _ = run("listen", NAME, "-")
+    header, *rows = out.splitlines()
+    assert (code, header.split()) == (0, ["START", "END", "ANSWERED", "WORD", "PROBABILITY"])
+    assert [row.split()[6] for row in rows] == [word.answer for word in expected]
+
+
+def test_silence_has_no_words_and_the_level_is_an_option(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file.wav").write_bytes(wav(TWO // 1000))
+    code, out, err = run("listen", NAME, str(tmp_path / "file.wav"), "--json")
+    assert (code, json.loads(out)["words"]) == (0, [])
+    assert f"Nothing is louder than {QUIET:g} dB" in err
+    code, out, _ = run("listen", NAME, str(tmp_path / "file.wav"), "--quiet", "-80", "--json")
+    assert (code, len(json.loads(out)["words"])) == (0, 2)
+    assert f"(default: {QUIET:g})" in run("listen", "--help")[1]
+
+
+@pytest.mark.parametrize(("name", "content", "words"), [
+    (NAME, wav(TWO, channels=2), "this has 2 channels"), (NAME, wav(TWO, rate=44100), "at 44,100 Hz"),
+    (NAME, wav(TWO, width=1), "of 8 bits"), (NAME, wav(TWO[:0]), "this one is empty"), (NAME, b"", "not a WAV file"),
+    (NAME, b"One, two, three.", "not a WAV file"), ("gru-1x128-mnist-rows", wav(TWO), "does not listen"),
+    ("gru-1x200-spooky", wav(TWO), "does not listen"), ("gru-9x9-none", wav(TWO), "gru-9x9-none"),
+])  # fmt: skip
+def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / "file.wav").write_bytes(content)
+    code, out, err = run("listen", name, str(tmp_path / "file.wav"))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MAX_BYTES", 100)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wav(TWO))))
+    for file in (str(tmp_path / "nothing.wav"), str(tmp_path), "-"):
+        code, out, err = run("listen", NAME, file)
+        assert (code, out, len(err.strip().splitlines())) == (1, "", 1)
