@@ -965,7 +965,7 @@ def lmu(w: Weights, x: Tensor, state: State, order: int = 32, theta: float = 784
 
 
 def taugru(w: Weights, x: Tensor, state: State, delay: int = 1) -> State:
-    """Erichson et al. 2023: a candidate of the present state and one of a past state, which a gate weighs."""
+    """Erichson et al. 2022: a candidate of the present state and one of a past state, which a gate weighs."""
     (h, past), (xu, xg, xa, xz) = state, inputs(w, x, 4)
     U_u, U_g, U_a = w["cell.recurrent.weight"].chunk(3)
     ago = past.chunk(delay, 1)

@@ -38,8 +38,8 @@ class RAN(Cell):
 class CFN(Cell):
     """h_t = theta tanh(h_{t-1}) + eta tanh(W x_t + b), gates theta and eta (Laurent & von Brecht 2017).
 
-    Each gate is the sigmoid of a W x_t + U h_{t-1} + b of its own. Without input every state decays to zero: the network is
-    free of chaos.
+    Each gate is the sigmoid of a W x_t + U h_{t-1} + b of its own. As long as the candidate's W x_t + b is zero, every
+    state decays to zero: the network is free of chaos.
     """
 
     inputs = ("theta", "eta", "h")

@@ -11,7 +11,8 @@ class NBRC(Cell):
     """h_t = c h_{t-1} + (1 - c) tanh(W_h x_t + a h_{t-1} + b_h), a = 1 + tanh(a'), c = sigmoid(c').
 
     a' and c' are each a W x_t + U h_{t-1} + b: the other units modulate how strongly a unit feeds back on itself. Where a >
-    1 it has two stable states. As in the authors' code, all have biases.
+    1 it has two stable states. The authors' code has the biases in a' and c' too; b_h is ours, because all input
+    projections here have one.
     """
 
     inputs = ("a", "c", "h")

@@ -1,4 +1,4 @@
-"""The tau-GRU (Erichson, Lim & Mahoney 2023): a gated unit that also sees its state of some steps ago."""
+"""The tau-GRU (Erichson, Lim & Mahoney 2022): a gated unit that also sees its state of some steps ago."""
 
 from typing import Any
 

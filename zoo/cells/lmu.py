@@ -42,9 +42,10 @@ def exponential(matrix: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[n
 
 
 class LMU(Cell):
-    """m_t = A m_{t-1} + B u_t, u_t = e_x x_t + e_h h_{t-1} + e_m m_{t-1}; h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t + b).
+    """m_t = A m_{t-1} + B u_t; h_t = tanh(W_x x_t + W_h h_{t-1} + W_m m_t + b_h).
 
-    u_t is one number, and m_t has its `order` Legendre coefficients over a window of `theta` steps. A and B are fixed.
+    u_t = e_x x_t + e_h h_{t-1} + e_m m_{t-1} + b_u is one number, and m_t has its `order` Legendre coefficients over a
+    window of `theta` steps. A and B are fixed. The authors' code has no biases; ours are those of all input projections.
     """
 
     inputs = ("u", "h")
