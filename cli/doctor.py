@@ -48,7 +48,7 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def report(findings: list[Finding]) -> str:
-    """Return the findings as a table of WIDTH characters (a path may exceed it), each with its fix below."""
+    """Return the findings as a table at most WIDTH characters wide (long paths may be wider), each fix below its finding."""
     margin = max(len(finding.what) for finding in findings) + 2
     room = WIDTH - margin - len("missing  ")
     wrapper = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False)

@@ -48,7 +48,7 @@ def generate(
         return
     path = out or Path(f"{network.config.name}.mid")
     if path.suffix.lower() not in (".mid", ".midi"):
-        raise RequestError(f"--out is {path}; the name of a MIDI file ends in .mid.")
+        raise RequestError(f"--out must end in .mid or .midi, but is {path}.")
     if find_spec("mido") is None:  # said before the work, not after
         raise MissingExtraError("mido", "music")
     with progress(f"generate {name}") as bar:

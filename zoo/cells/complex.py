@@ -16,8 +16,8 @@ from .projections import ProjectionFactory, along
 class LRU(LinearRecurrence):
     """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023, section 3.4, eq. 7).
 
-    l = exp(-exp(decay) + i exp(phase)). g, `normalisation`, is "tied", sqrt(1 - |l|^2) throughout, or "learned", which only
-    starts there, as in the paper. At the start l is uniform on the ring min_radius <= |l| <= max_radius, with phases from 0
+    l = exp(-exp(decay) + i exp(phase)). `normalisation` sets g: "tied" keeps g = sqrt(1 - |l|^2); "learned" starts there and
+    trains g, as in the paper. At the start l is uniform on the ring min_radius <= |l| <= max_radius, with phases from 0
     to max_phase. There are `expand` complex states a unit. D is a matrix, where the authors have a vector, since x need not
     be as wide as h. The state here is c / g: g scales the matrix C in place of every input.
     """

@@ -14,7 +14,7 @@ from .projections import Projection, ProjectionFactory, along
 class LSTM(Cell):
     """c_t = f c_{t-1} + i z; h_t = o tanh(c_t). "Gating revisited", eq. 16-21.
 
-    The gates i, f and o are the sigmoid, and the candidate z the tanh, of a W x_t + U h_{t-1} + b of their own.
+    i, f and o are sigmoid(W x_t + U h_{t-1} + b), and z is the tanh of the same form; each has its own W, U and b.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("i", "f", "z", "o")

@@ -66,7 +66,7 @@ record, write = _TABLE.record, _TABLE.write
 
 
 def read() -> list[Row]:
-    """Return all rows, by task, the best first; cells of which all runs diverged last. Raises RegistryError."""
+    """Return all rows, sorted by task, then the best first. Cells whose runs all diverged come last. Raises RegistryError."""
 
     def rank(row: Row) -> tuple[str, bool, float, str]:
         mean = row.mean

@@ -1,7 +1,7 @@
 """What one step does to an error: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
 
-The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues have two sources: Pascanu, Mikolov &
-Bengio 2013 as the RNN overview retells it (section 3.1, eq. 17 and 18), and the lecture on h_t = W^T h_{t-1}.
+The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues are those of the
+matrix W in h_t = W^T h_{t-1} (Pascanu, Mikolov & Bengio 2013).
 """
 
 from collections.abc import Iterator, Mapping

@@ -23,7 +23,7 @@ class Runtime(Protocol):
         ...
 
     def step(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, Sequence[Tensor]]:
-        """Return the logits after one step, x: (batch, *input), and the new state."""
+        """Take one step and return the logits and the new state. x: (batch, *input)."""
         ...
 
 

@@ -111,7 +111,7 @@ class CausalConvolution(nn.Module):
 
 
 class Block(nn.Module):
-    """What a recurrent layer reads, and what becomes of its output; see BlockSpec for the equations.
+    """Wraps a recurrent layer: normalises its input and adds to its output; see BlockSpec for the equations.
 
     `read` and `write` surround the layer's scan. The lowest block maps the network's input to the width of all blocks, and
     the highest one normalises what the readout reads if the blocks normalise before their layers.

@@ -41,7 +41,7 @@ def load(
     check_quantize(quantize)
     if not pretrained:
         if revision is not None:
-            raise RequestError("A revision is one of weights, but pretrained=False loads none. Leave out the revision.")
+            raise RequestError("The revision selects weights, but pretrained=False loads none. Leave out the revision.")
         config = sources.read_config(Reference.parse(name_or_path))
         config = config if classes is None else with_classes(config, classes)
         fresh = build(config, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()

@@ -16,7 +16,7 @@ def loop(
     state: State,
     inputs: Sequence[Tensor | None],  # each (time, ...); None is the same at every step
 ) -> tuple[Tensor, State]:
-    """Return the first state after every step, (time, ...), and the final state.
+    """Return h, the first tensor of the state, at every step, (time, ...), and the final state with all its tensors.
 
     A graph's operator sees only its arguments: parameters, buffers, and what projections hold become constants of the loop.
     """

@@ -12,7 +12,7 @@ from .network import Network
 
 
 def parameters(network: nn.Module) -> int:
-    """Return the number of trainable values, as papers count them: without frozen embeddings. Works on meta."""
+    """Return the number of trainable parameters; frozen embeddings do not count. The network may be on the meta device."""
     return sum(p.numel() for p in network.parameters() if p.requires_grad)
 
 

@@ -110,8 +110,8 @@ class Stack:
         batch_norm = spec.block is not None and spec.block.norm == "batch"  # its means are of all steps together
         if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
             raise RequestError(
-                f"{self.config.name} cannot have checkpoint_every={every}: it needs one direction, no recurrent dropout, "
-                "no batch norm, and a multiple of tbptt_steps."
+                f"{self.config.name} cannot have checkpoint_every={every}: the network must have one direction, no recurrent "
+                f"dropout and no batch norm, and the number must be a multiple of tbptt_steps ({tbptt_steps or 'not set'})."
             )
         parts = []
         for begin in range(0, x.shape[1], every):

@@ -22,7 +22,7 @@ def page() -> str:
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
         "matrix are left out. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
-        "--cell CELL` makes one again.",
+        "--cell CELL` reproduces one row.",
         f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")

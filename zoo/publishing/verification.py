@@ -169,7 +169,7 @@ class _Checks:
         text = f"the outputs on {device} deviate by {deviation:.1e} from the recorded outputs; {allowed:.0e} is allowed"
         if deviation <= allowed:  # False for NaN
             return text
-        raise CheckpointError(f"The network computes something else: {text}.")
+        raise CheckpointError(f"The network does not compute what was recorded: {text}.")
 
     def card(self) -> str:
         if problem := stale(self.entry):

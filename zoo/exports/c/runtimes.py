@@ -20,7 +20,7 @@ from .building import compile_library
 
 
 class StepRuntime(ABC):
-    """A written step of a network. See Runtime. The state is one tensor, (batch, numbers)."""
+    """Runs the step function of an exported C file, one time step at a time. The state is one tensor, (batch, numbers)."""
 
     def __init__(self, network: RecurrentNetwork):
         self.interface = network.interface

@@ -84,7 +84,7 @@ def scan(
 
 
 class StackScan:
-    """A scan of several layers together, cut into chunks of time. Its recordings live as long as the layer `owner`."""
+    """A scan of several layers together, cut into chunks of time. CUDA graphs of it live as long as the layer `owner`."""
 
     def __init__(self, stack: Sequence[PlannedLayer], owner: Layer):
         self.stack, self.owner = stack, owner

@@ -130,7 +130,7 @@ def lines(
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
-    """Return at most about `most` points of a curve, by x: the first, the last, and the extremes of each stretch between them."""
+    """Thin a curve to about `most` points, sorted by x: the first, the last, and the lowest and highest of each stretch."""
     if len(points) <= most:
         return list(points)
     size = math.ceil(2 * len(points) / most)

@@ -48,7 +48,7 @@ class BlockSpec(Spec):
 
     def _problems(self) -> Iterator[str]:
         if self.norm is None and self.norm_position == "after":
-            yield "a block without 'norm' has no 'norm_position'"
+            yield "'norm_position' needs 'norm': set 'norm', or leave 'norm_position' out"
 
     @property
     def reads_raw(self) -> bool:

@@ -206,8 +206,8 @@ class Grid(Spec):
                     layers, units = map(int, row.split("x"))
                     if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):
                         raise fault(
-                            f"{table.table}, {task}: the row {row!r} does not fit the grid; a row needs layers and units of "
-                            f"the grid and {len(self.cell)} figures, one for each cell, not {len(figures)}"
+                            f"{table.table}, {task}: the row {row!r} does not fit the grid: its layers and units must be "
+                            f"those of the grid, and it needs {len(self.cell)} figures, one for each cell, not {len(figures)}"
                         )
         return self
 

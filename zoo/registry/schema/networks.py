@@ -77,7 +77,7 @@ class Embedding(Spec):
 
 
 class ConvHead(Spec):
-    """Convolutions with rectifiers that read an image of states. The linear head reads the mean over the last image."""
+    """ReLU convolutions over the image of hidden states. The linear head reads the mean over the last one's output image."""
 
     filters: Some[Count]
     kernel: Kernel = 3
