@@ -119,7 +119,9 @@ class Guard:
         def watch(done: int) -> bool:
             seconds = time.monotonic() - began
             if seconds > self.timeout and (not file or done < MIN_RATE * seconds):
-                raise NetworkError(f"{self.endpoint} sends too slowly: {done:,} bytes in {seconds:.0f} s. Try again later, or raise --timeout.")
+                raise NetworkError(
+                    f"{self.endpoint} sends too slowly: {done:,} bytes in {seconds:.0f} s. Try again later, or raise --timeout."
+                )
             if not refused and not file and done > MAX_ANSWER:
                 raise HubError(
                     f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused."
