@@ -1,6 +1,7 @@
 """Every cell against its equations (tests/reference.py), against torch's own layers, and under torch's transforms."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import reference
@@ -21,14 +22,18 @@ from helpers import (
 )
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.overrides import TorchFunctionMode
 
 from zoo.cells import CELLS
+from zoo.cells.projections import Projection
 from zoo.networks.network import Network
 
 each_case = each("case", CASES)
 each_case_in_each_form = in_each_form("case", CASES)
 REGULARISERS = {"none": {}, "zoneout": {"zoneout": 0.3}, "norm": {"layer_norm": True}}
 REGULARISED = [(case, name) for case in CASES for name, fields in REGULARISERS.items() if can(case, *fields)]
+# sines of angles, and periods, which need the precision of a state
+PARAMETERS_IN_A_STEP = {"eunn", "goru", "lstm-phased", "urnn"}
 SMOOTH = [case for case in CASES if "skip" not in case]  # a straight-through gradient is not that of the function
 
 
@@ -64,6 +69,49 @@ def test_every_cell_has_a_reference() -> None:
 def test_outputs_states_and_gradients_equal_the_reference(case: str, kernel: int | None) -> None:
     net = one_layer(case, kernel)
     compare_with_reference(case, net, sequence(net))
+
+
+class ParametersAlone(TorchFunctionMode):
+    """Collects the functions that make something new of a parameter and of nothing that depends on input or state."""
+
+    def __init__(self, parameters: Iterable[Tensor]):
+        super().__init__()
+        self.parameters = {p.untyped_storage().data_ptr() for p in parameters}
+        self.names: list[str] = []
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        sources = {a.untyped_storage().data_ptr() for a in args if isinstance(a, Tensor)}
+        if isinstance(result, Tensor) and not result.requires_grad and sources & self.parameters:
+            is_view = result.untyped_storage().data_ptr() in sources
+            self.names.extend([] if is_view else [function.__name__])
+        return result
+
+
+@each_case
+def test_a_step_computes_only_what_depends_on_the_state(case: str) -> None:
+    """No product of the input alone is left to the steps, which `prepare` could compute for all of them at once.
+
+    Nor is a function of parameters alone, such as the sigmoid of one, but in PARAMETERS_IN_A_STEP.
+    """
+    net = one_layer(case).requires_grad_(False)
+    direction, x = net.layers[0].forward_direction, sequence(net)[:, 0]
+    prepared, state = direction.cell.prepare(direction.input(x)), random_state(net, len(x))[0]
+    late: list[str] = []
+    for name, module in direction.cell.named_modules():
+        if isinstance(module, Projection):
+            module.register_forward_pre_hook(
+                lambda _, args, name=name: None if args[0].requires_grad else late.append(name)
+            )
+    with direction.hold_projections(x):
+        direction.cell.step(prepared, state)
+        inputs = tuple(p.clone().requires_grad_() for p in prepared)
+        with ParametersAlone(direction.cell.parameters()) as alone:
+            direction.cell.step(inputs, state)
+    assert not late
+    assert bool(alone.names) == (CASES[case][0] in PARAMETERS_IN_A_STEP)
 
 
 @each_case_in_each_form

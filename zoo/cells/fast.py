@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, State
-from .projections import Projection, ProjectionFactory, along
+from .projections import Projection, ProjectionFactory, along, at_every_step
 
 
 class LowRank(Cell):
@@ -28,10 +28,6 @@ class LowRank(Cell):
         """Return U h + plus."""
         return self.recurrent(h if self.down is None else self.down(h), plus)
 
-    def gate(self, logit: Tensor, h: Tensor) -> Tensor:
-        """Return the sigmoid of a parameter, shaped and in the precision to multiply h with."""
-        return torch.sigmoid(along(logit, self.axis).to(h.dtype))
-
 
 class FastRNN(LowRank):
     """h_t = alpha tanh(W x_t + U h_{t-1} + b) + beta h_{t-1}, where alpha and beta are numbers between 0 and 1.
@@ -45,10 +41,12 @@ class FastRNN(LowRank):
         super().__init__(projection, recurrent_rank)
         self.alpha, self.beta = (nn.Parameter(torch.empty(1)) for _ in range(2))
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x, *(at_every_step(torch.sigmoid(p), x, self.axis) for p in (self.alpha, self.beta))
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (h,) = state
-        alpha, beta = (self.gate(p, h) for p in (self.alpha, self.beta))
-        return (alpha * torch.tanh(self.moved(h, x[0])) + beta * h,)
+        (new, alpha, beta), (h,) = x, state
+        return (alpha * torch.tanh(self.moved(h, new)) + beta * h,)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         nn.init.constant_(self.alpha, -3.0)
@@ -69,10 +67,13 @@ class FastGRNN(LowRank):
         self.zeta, self.nu = (nn.Parameter(torch.empty(1)) for _ in range(2))
         self.offset = nn.Parameter(torch.empty(projection.units))
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x, *(at_every_step(torch.sigmoid(p), x, self.axis) for p in (self.zeta, self.nu))
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (h,) = state
-        a = self.moved(h, x[0])
-        z, zeta, nu = torch.sigmoid(a), self.gate(self.zeta, h), self.gate(self.nu, h)
+        (u, zeta, nu), (h,) = x, state
+        a = self.moved(h, u)
+        z = torch.sigmoid(a)
         new = torch.tanh(a + along(self.offset, self.axis).to(a.dtype))
         return ((zeta * (1 - z) + nu) * new + z * h,)
 

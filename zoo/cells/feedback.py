@@ -28,15 +28,19 @@ class GatedFeedback(Cell):
         self.present = nn.ModuleList(projection.scalars(depth) for _ in range(depth))  # w of one j
         self.up = nn.ModuleList(projection(bias=True) for _ in range(depth - 1))  # W of j = 2..depth
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        below, seen = self.split(x)
+        return below, self.present[0](seen)
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        below, seen = self.split(x[0])
-        old = state[::-1]
+        (below, present), old = x, state[::-1]
         moved = [self.split(u(h), self.depth) for u, h in zip(self.recurrent, old, strict=True)]
         past = self.split(sum(u(h) for u, h in zip(self.past, old, strict=True)), self.depth)
         new: list[Tensor] = []
         for j in range(self.depth):
-            gates = self.split(torch.sigmoid(self.present[j](seen, past[j])), self.depth)
+            gates = self.split(torch.sigmoid(present + past[j]), self.depth)
             seen = torch.tanh(below + sum(g * u[j] for g, u in zip(gates, moved, strict=True)))
-            below = self.up[j](seen) if j + 1 < self.depth else seen
             new.insert(0, seen)
+            if j + 1 < self.depth:
+                below, present = self.up[j](seen), self.present[j + 1](seen)
         return tuple(new)

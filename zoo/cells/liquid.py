@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .base import Cell, State
-from .projections import ProjectionFactory, along
+from .projections import ProjectionFactory, at_every_step
 
 
 class LTC(Cell):
@@ -26,12 +26,14 @@ class LTC(Cell):
         self.rate, self.reversal = (nn.Parameter(torch.empty(projection.units)) for _ in range(2))
         self.size, self.unfolds = dt / unfolds, unfolds
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x, *(at_every_step(p, x, self.axis) for p in (1 + self.size * F.softplus(self.rate), self.reversal))
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (h,) = state
-        rate, reversal = (along(p, self.axis).to(h.dtype) for p in (F.softplus(self.rate), self.reversal))
+        (u, leak, reversal), (h,) = x, state
         for _ in range(self.unfolds):
-            f = self.size * torch.sigmoid(self.recurrent(h, x[0]))
-            h = (h + f * reversal) / (1 + self.size * rate + f)
+            f = self.size * torch.sigmoid(self.recurrent(h, u))
+            h = (h + f * reversal) / (leak + f)
         return (h,)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, State
-from .projections import ProjectionFactory, along
+from .projections import ProjectionFactory, at_every_step
 
 
 class MinimalGated(Cell):
@@ -70,6 +70,9 @@ class MGU3(MinimalGated):
         super().__init__(projection)
         self.gate = nn.Parameter(torch.empty(projection.units))
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x, at_every_step(torch.sigmoid(self.gate), x, self.axis)
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (h,) = state
-        return self.updated(torch.sigmoid(along(self.gate, self.axis).to(h.dtype)), x[0], h)
+        (new, f), (h,) = x, state
+        return self.updated(f, new, h)

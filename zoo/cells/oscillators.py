@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, State
-from .projections import ProjectionFactory, along
+from .projections import ProjectionFactory, at_every_step
 
 
 class CoRNN(Cell):
@@ -47,10 +47,12 @@ class UnICORNN(Cell):
         self.scale = nn.Parameter(torch.empty(projection.units))
         self.dt, self.alpha = dt, alpha
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x, at_every_step(self.dt * torch.sigmoid(self.scale), x, self.axis)
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        y, z = state
-        dt = self.dt * torch.sigmoid(along(self.scale, self.axis).to(y.dtype))
-        z = z - dt * (torch.tanh(self.recurrent(y, x[0])) + self.alpha * y)
+        (u, dt), (y, z) = x, state
+        z = z - dt * (torch.tanh(self.recurrent(y, u)) + self.alpha * y)
         return y + dt * z, z
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:

@@ -16,6 +16,13 @@ def along(vector: Tensor, axis: int) -> Tensor:
     return vector.unsqueeze(-2) if axis == -1 else vector[..., None, None]
 
 
+def at_every_step(vector: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Return a (channels,) vector as a part of what `Cell.prepare` makes of x, in the precision of x and not copied."""
+    shape = list(x.shape)
+    shape[axis] = vector.shape[-1]
+    return along(vector, axis).to(x.dtype).expand(shape)
+
+
 def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
     """Return the matrix in the precision of the weight, also under autocast, where rounding would cost the matrix its property."""
     device = weight.device.type

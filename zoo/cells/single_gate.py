@@ -78,11 +78,12 @@ class MinimalRNN(Cell):
         self.latent = projection()
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        return (torch.tanh(x),)
+        z = torch.tanh(x)
+        return z, self.latent(z)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        (z,), (h,) = x, state
-        return (torch.lerp(z, h, torch.sigmoid(self.recurrent(h, self.latent(z)))),)
+        (z, u), (h,) = x, state
+        return (torch.lerp(z, h, torch.sigmoid(self.recurrent(h, u))),)
 
 
 class ATR(Cell):
