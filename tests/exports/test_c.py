@@ -154,6 +154,14 @@ def test_a_step_goes_on_from_any_state(tmp_path: Path) -> None:
         assert torch.equal(again, logits)  # the state that was passed is unchanged
 
 
+@pytest.mark.parametrize("out", [".", "here"])
+def test_the_folder_may_be_relative(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for format in ("c", "wasm"):
+        (written,) = export(small("lstm"), format, out=out)
+        assert (tmp_path / written.path).is_file()
+
+
 def test_matrices_are_stored_as_their_integers(tmp_path: Path) -> None:
     net = small("star", layers=1, units=16)
     text = one(net, "c", tmp_path, "int8").path.read_text()

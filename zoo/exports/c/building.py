@@ -47,7 +47,7 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
     tokens = ["-DTOKENS"] if "int32_t token" in text else []
     names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
     with as_file(files(__package__) / "native" / "glue.c") as glue:
-        command = [compiler, *flags, *names, *tokens, f'-DHEADER="{source}"', str(glue), "-o", str(target)]
+        command = [compiler, *flags, *names, *tokens, f'-DHEADER="{source.resolve()}"', str(glue), "-o", str(target)]
         if flags is not WASM:
             command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True)
