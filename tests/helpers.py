@@ -1,11 +1,14 @@
 """Small networks with random weights, and gradients as plain dicts, for the tests of cells and of networks."""
 
 import copy
+import io
+import wave
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, product
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -183,3 +186,14 @@ def flip(path: Path) -> None:
     """Flip the last bit of a file."""
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def wav(samples: numpy.ndarray, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
+    """Return the content of a WAV file."""
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(width)
+        file.setframerate(rate)
+        file.writeframes(samples.tobytes())
+    return buffer.getvalue()

@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-import wave
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import torch
+from helpers import wav
 
 from zoo import load
 from zoo.data import inputs
@@ -24,17 +24,6 @@ SILENCE = numpy.zeros(3200, "int16")
 def tone(hertz: float) -> numpy.ndarray:
     """Return 0.3 s of a tone, int16."""
     return (8000 * numpy.sin(2 * numpy.pi * hertz * numpy.arange(2400) / 8000)).astype("int16")
-
-
-def wav(samples: numpy.ndarray, rate: int = 8000, channels: int = 1, width: int = 2) -> bytes:
-    """Return the content of a WAV file."""
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(channels)
-        file.setsampwidth(width)
-        file.setframerate(rate)
-        file.writeframes(samples.tobytes())
-    return buffer.getvalue()
 
 
 TWO = numpy.concatenate([SILENCE, tone(500), SILENCE, tone(1500)])

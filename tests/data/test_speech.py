@@ -4,11 +4,11 @@ import hashlib
 import io
 import math
 import os
-import wave
 
 import numpy
 import pytest
 import torch
+from helpers import wav
 
 from zoo import registry
 from zoo.data import speech, task_data
@@ -143,16 +143,6 @@ def part_of(task: str, speaker: str, index: int) -> str:
 def test_other_recordings_are_a_data_error(small, changes):
     with pytest.raises(DataError, match="the recordings are not those"):
         small(packed(**changes)[0]).split("test")
-
-
-def wav(samples, rate=8000, channels=1, width=2) -> bytes:
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(channels)
-        file.setsampwidth(width)
-        file.setframerate(rate)
-        file.writeframes(samples.tobytes())
-    return buffer.getvalue()
 
 
 def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():

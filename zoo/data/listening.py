@@ -17,7 +17,7 @@ from .speech import FFT, HOP, RATE, WINDOW, LogMel
 QUIET, PAUSE = -53.0, 20
 """The level, in dB, below which a frame is quiet, and the quiet frames in a row that end a word, since stops are quiet, too.
 
-Of -40 to -58 dB and 0.2 to 0.3 s, these had the fewest errors on the validation recordings at the shorter pause.
+`python -m benchmarks.listening` measures levels and pauses; these were chosen on the validation recordings.
 """
 FULL_SCALE = FFT / 2 * WINDOW * 3 / 8 / 2
 """The energy of a sine of full scale in a frame: FFT / 2 times that of its windowed samples, by Parseval's theorem."""
@@ -48,9 +48,10 @@ class Listener:
     frame before a pause. The answer is that of the whole word to rounding: `network(log_mel(recording)[None, first:last + 1])`.
     """
 
-    def __init__(self, network: Network, quiet: float = QUIET):
-        """Take a network in eval mode, as `load` returns it, and the level in dB below which a frame is quiet.
+    def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE):
+        """Take a network in eval mode, as `load` returns it.
 
+        quiet: the level in dB below which a frame is quiet. pause: the number of quiet frames in a row that end a word.
         Raises RequestError for a network that does not read speech or needs the whole recording, and for a level that is
         not finite.
         """
@@ -60,7 +61,7 @@ class Listener:
             )
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames is a finite number of dB; got {quiet}.")
-        self.network, self.quiet, self.stepper = network, quiet, stepper(network)
+        self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
         self.log_mel, self.frame = LogMel(), 0  # the number of frames so far
         self.state: Any = None
         self.first: int | None = None  # the first frame of the present word
@@ -91,7 +92,7 @@ class Listener:
             logits, self.state = self.stepper.step(frame[None].to(self.network.device, self.network.dtype), self.state)
         if is_loud:
             self.last, self.logits = at, logits[0].float().cpu()
-        return self._answer(self.first) if at - self.last == PAUSE else None
+        return self._answer(self.first) if at - self.last == self.pause else None
 
     def _answer(self, first: int) -> Word:
         """Return the word that began with frame `first`, and wait for the next."""

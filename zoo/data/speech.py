@@ -83,7 +83,8 @@ class FSDD(TaskData):
 
     layouts = ("official", "speakers")
 
-    def read(self, name: SplitName) -> Split:
+    def recordings(self, name: SplitName) -> tuple[list[Tensor], Tensor]:
+        """Return the samples of each recording of a split, (samples,), int16, and the digits, (n,). Raises DataError."""
         audio, offsets, digits, speakers, indices = read_arrays(
             self.dataset, "audio", "offsets", "digit", "speaker", "index"
         )
@@ -95,8 +96,12 @@ class FSDD(TaskData):
         chosen = numpy.flatnonzero(parts[name])
         if not len(chosen) or audio.dtype != "int16" or offsets[-1] != len(audio):
             raise DataError(f"{self.dataset.title}: the recordings are not those of {self.task.title}.")
-        frames = [log_mel(torch.from_numpy(audio[offsets[i] : offsets[i + 1]])) for i in chosen]
+        samples = [torch.from_numpy(audio[offsets[i] : offsets[i + 1]]) for i in chosen]
+        return samples, torch.from_numpy(digits[chosen].astype("int64"))
+
+    def read(self, name: SplitName) -> Split:
+        recordings, targets = self.recordings(name)
+        frames = [log_mel(samples) for samples in recordings]
         lengths = torch.tensor([len(each) for each in frames])
         padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
-        targets = torch.from_numpy(digits[chosen].astype("int64"))
         return Split(padded, targets, dict(self.dataset.sha256), lengths=lengths)

@@ -1,7 +1,8 @@
 """What one step does to an error: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
 
-The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues are those of the
-matrix W in h_t = W^T h_{t-1} (Pascanu, Mikolov & Bengio 2013).
+The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues have two
+sources: Pascanu, Mikolov & Bengio 2013 as "Recurrent neural networks (RNNs): for steering through time" retells it (section
+3.1, eq. 17 and 18), and Yoon's lecture "Recurrent neural nets (part 2)", 2019, on h_t = W^T h_{t-1}.
 """
 
 from collections.abc import Iterator, Mapping

@@ -111,7 +111,7 @@ class Stack:
         if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
             raise RequestError(
                 f"{self.config.name} cannot have checkpoint_every={every}: the network must have one direction, no recurrent "
-                f"dropout and no batch norm, and the number must be a multiple of tbptt_steps ({tbptt_steps or 'not set'})."
+                "dropout and no batch norm, and any tbptt_steps must divide the number."
             )
         parts = []
         for begin in range(0, x.shape[1], every):

@@ -22,7 +22,8 @@ def page() -> str:
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
         "matrix are left out. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
-        "--cell CELL` reproduces one row.",
+        "--cell CELL` reproduces one row. Seconds are those of the clock, on cores that other work may have shared; microseconds "
+        "are those of the processor.",
         f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
@@ -34,7 +35,7 @@ def page() -> str:
         order = "higher" if first.unit.higher_is_better else "lower"
         parts.append(
             f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{first.unit.title.capitalize()}, {order} is better; "
-            f"{first.updates:,} updates; {first.cpu}, one thread.\n\n{markdown(header, table)}"
+            f"{first.updates:,} updates; {len(rows)} cells so far; {first.cpu}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
 

@@ -120,7 +120,7 @@ class Guard:
             seconds = time.monotonic() - began
             if seconds > self.timeout and (not file or done < MIN_RATE * seconds):
                 raise NetworkError(
-                    f"{self.endpoint} sends too slowly: {done:,} bytes in {seconds:.0f} s. Try again later, or raise --timeout."
+                    f"{self.endpoint} sends too slowly: {done:,} bytes in {seconds:.0f} s. Try later, or with a longer --timeout."
                 )
             if not refused and not file and done > MAX_ANSWER:
                 raise HubError(

@@ -77,7 +77,7 @@ class Embedding(Spec):
 
 
 class ConvHead(Spec):
-    """ReLU convolutions over the image of hidden states. The linear head reads the mean over the last one's output image."""
+    """ReLU convolutions over the image of hidden states. The linear head reads the spatial mean of the last one's output."""
 
     filters: Some[Count]
     kernel: Kernel = 3

@@ -1,0 +1,81 @@
+"""Count what networks of spoken digits hear wrongly in recordings that they listen to, by level of quiet and pause.
+
+`RNNZOO_DATA=DIR python -m benchmarks.listening NAME [--split validation] [--quiet -53 ...] [--pause 20 ...]` prints, for each
+level and pause: the recordings of a split in which the network hears one word, the right one; and the wrong, missing and
+superfluous words where the recordings are joined by tens in a random order, each followed by half a second of faint noise.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cli.output import columns, say
+from zoo import load, registry
+from zoo.data import task_data
+from zoo.data.listening import PAUSE, QUIET, Listener
+from zoo.data.speech import FSDD, RATE
+from zoo.networks.network import Network
+
+JOINED, GAP, NOISE, CHUNK = 10, RATE // 2, 3.0, RATE // 10
+"""Recordings in one, samples after each, their standard deviation in units of int16, and samples that arrive together."""
+
+
+def heard(network: Network, samples: Tensor, quiet: float, pause: int) -> list[str]:
+    """Return the words that a network hears in a recording, (samples,), int16."""
+    listener = Listener(network, quiet, pause)
+    return [word.answer for part in samples.split(CHUNK) for word in listener(part)] + [
+        word.answer for word in listener.finish()
+    ]
+
+
+def errors(words: Sequence[str], truth: Sequence[str]) -> int:
+    """Return the edit distance: the least number of words to replace, add and remove."""
+    row = list(range(len(truth) + 1))
+    for i, word in enumerate(words, 1):
+        new = [i]
+        for j, true in enumerate(truth, 1):
+            new.append(min(row[j] + 1, new[-1] + 1, row[j - 1] + (word != true)))
+        row = new
+    return row[-1]
+
+
+def joined(recordings: Sequence[Tensor]) -> Tensor:
+    """Return recordings end to end, each followed by a gap."""
+    gaps = (NOISE * torch.randn(len(recordings), GAP, generator=torch.Generator().manual_seed(0))).to(torch.int16)
+    return torch.cat([part for pair in zip(recordings, gaps, strict=True) for part in pair])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="a model of the task fsdd")
+    parser.add_argument("--split", default="validation", choices=("validation", "test"))
+    parser.add_argument("--quiet", type=float, nargs="+", default=[QUIET], help="levels, in dB")
+    parser.add_argument("--pause", type=int, nargs="+", default=[PAUSE], help="frames of 10 ms")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    known = registry.load_registry()
+    task = known.all_tasks["fsdd"]
+    data = task_data(task, known.datasets[task.dataset])
+    assert isinstance(data, FSDD)
+    recordings, digits = data.recordings(given.split)
+    truth = [str(digit) for digit in digits.tolist()]
+    network = load(given.name, device="cpu")
+    order = torch.randperm(len(truth), generator=torch.Generator().manual_seed(0)).split(JOINED)
+    rows = []
+    for quiet in given.quiet:
+        for pause in given.pause:
+            right = sum(
+                heard(network, samples, quiet, pause) == [true] for samples, true in zip(recordings, truth, strict=True)
+            )
+            wrong = sum(
+                errors(heard(network, joined([recordings[i] for i in group]), quiet, pause), [truth[i] for i in group])
+                for group in order
+            )
+            rows.append((f"{quiet:g} dB", f"{pause / 100:g} s", f"{right} of {len(truth)}", f"{wrong} of {len(truth)}"))
+    say(columns(("QUIET", "PAUSE", "ONE WORD, RIGHT", "ERRORS WHEN JOINED"), rows))
+
+
+if __name__ == "__main__":
+    main()
