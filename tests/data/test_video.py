@@ -17,7 +17,7 @@ from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.networks.sizes import counts, multiply_adds, parameters
 from zoo.registry.schema import Architecture, Config, ConvHead, Interface
-from zoo.training import loop, trainer
+from zoo.training import step as training_step, trainer
 from zoo.training.evaluation import measure
 
 FILE = "nmnist_small_events.npz"
@@ -111,7 +111,7 @@ def test_figures_of_table_5():
         for layers, figures in printed.items() for cell, figure in zip(("lstm", "lstm-f", "star"), figures, strict=True)
     }  # fmt: skip
     recipe = registry.find("convstar-12x64-jester").recipe
-    first, last = (recipe.optimizer.lr * loop.schedule(recipe.schedule, step, 1000) for step in (0, 1000))
+    first, last = (recipe.optimizer.lr * training_step.schedule(recipe.schedule, step, 1000) for step in (0, 1000))
     assert (first, last) == (1e-3, pytest.approx(1e-6))
     assert (recipe.batch_size, recipe.epochs) == (8, 30)
     assert (recipe.optimizer.momentum, recipe.optimizer.weight_decay) == (0.9, 5e-5)

@@ -28,7 +28,7 @@ from zoo.diagnostics.outputs import estimation, saturation
 from zoo.errors import RequestError, StorageError
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.registry.schema.blocks import BlockSpec
-from zoo.training.loop import make_optimizer
+from zoo.training.step import make_optimizer
 from zoo.utils import paths
 from zoo.utils.figures import add_caption, cell_colour
 

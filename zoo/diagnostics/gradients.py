@@ -19,7 +19,7 @@ from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from ..training.evaluation import score
-from ..training.loop import Updater
+from ..training.step import Updater
 from .base import Array, Axis, Result, histograms
 from .subject import Inputs, Lengths, Targets, describe, requires_recurrent
 

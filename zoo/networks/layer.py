@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..cells.base import Cell, State
 from ..cells.projections import Projection, ProjectionFactory
 from .block import Block, CausalConvolution
-from .loop import loop, while_running
+from .graph_scan import loop, while_running
 
 Outputs = Sequence[Tensor] | Tensor
 """The outputs of a layer: a (batch, units, ...) tensor per time step, or one (time, batch, units, ...) tensor."""

@@ -21,7 +21,7 @@ from . import (
     atlas,
     cards,
     comparison,
-    depth,
+    depth_page,
     equations,
     exported,
     lattices,
@@ -59,8 +59,8 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     texts[paths.path(*literature.PAGE)] = literature.page(models)
     if leaderboard.read():
         texts[paths.path(*ranking.PAGE)] = ranking.page()
-    if depth.rows():  # another zoo has none
-        texts[paths.path(*depth.PAGE)] = depth.page()
+    if depth_page.rows():  # another zoo has none
+        texts[paths.path(*depth_page.PAGE)] = depth_page.page()
     texts |= analysis_pages.pages()
     pretrained = [row for row in models if row[0].weights]
     for name in TEMPLATES:
@@ -120,8 +120,8 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
         paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()
     }
     rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
-    if depth.rows():  # another zoo has none
-        rows[paths.path(*depth.PICTURE)] = depth.rows()
+    if depth_page.rows():  # another zoo has none
+        rows[paths.path(*depth_page.PICTURE)] = depth_page.rows()
     return rows
 
 

@@ -31,7 +31,7 @@ from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
-from .loop import Updater, make_accelerator, schedule, seed_of
+from .step import Updater, make_accelerator, schedule, seed_of
 from .state import State
 
 SAVE_SECONDS = 60.0
