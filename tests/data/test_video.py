@@ -17,7 +17,8 @@ from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.networks.sizes import counts, multiply_adds, parameters
 from zoo.registry.schema import Architecture, Config, ConvHead, Interface
-from zoo.training import step as training_step, trainer
+from zoo.training import step as training_step
+from zoo.training import trainer
 from zoo.training.evaluation import measure
 
 FILE = "nmnist_small_events.npz"

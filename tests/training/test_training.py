@@ -31,9 +31,9 @@ from zoo.publishing import release
 from zoo.registry.schema import Augmentation, Config, Optimizer, Recipe, Schedule
 from zoo.training import state
 from zoo.training.evaluation import evaluate, record
-from zoo.training.step import Updater, make_optimizer, schedule
 from zoo.training.regularisers import gradient_flow_penalty
 from zoo.training.state import FILE as STATE
+from zoo.training.step import Updater, make_optimizer, schedule
 from zoo.training.trainer import Progress, train
 from zoo.utils import files
 from zoo.utils.files import sha256

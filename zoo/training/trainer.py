@@ -31,8 +31,8 @@ from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
-from .step import Updater, make_accelerator, schedule, seed_of
 from .state import State
+from .step import Updater, make_accelerator, schedule, seed_of
 
 SAVE_SECONDS = 60.0
 RECORDED_EXAMPLES = 64
