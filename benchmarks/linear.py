@@ -2,7 +2,7 @@
 
 `python -m benchmarks.linear [--rounds N] [--out FILE]` measures a training step without its optimizer on sequences of one
 feature: of 784 steps in batches of 100, and of 196 to 16,384 steps in batches of 4. The contenders take turns in one run:
-- rnnzoo's minGRU and LRU by the compiled scans;
+- rnnzoo's minGRU and LRU by the compiled scans, and their matrix products alone, which no scan can save;
 - torch.nn.GRU;
 - a minGRU in log space, as its paper computes it (Feng et al. 2024, appendix B): a cumulative sum and a logcumsumexp;
 - a minGRU by torch's associative_scan, which is not public in torch 2.13.
@@ -21,17 +21,16 @@ from torch.nn import functional as F
 
 from cli.output import say
 from zoo.diagnostics.benchmark import TRAINING, Contender, Workload, machine, stack
-from zoo.diagnostics.benchmark.passes import network_passes
+from zoo.diagnostics.benchmark.passes import passes_of
 
 from .stacks import FOLDER, arguments, write_rows
 
-LAYERS, UNITS = 4, 128
+STACK = {"layers": 4, "units": 128}
+LAYERS, UNITS = STACK.values()
 TASK = {"steps": 784, "batch": 100}
 LENGTHS = (196, 784, 3136, 16384)
 SHORT = 4
 """Sequences of a batch where the number of steps varies."""
-FEW_STEPS = 3136
-"""Steps up to which torch's scans are measured in that series: longer ones take minutes, and gigabytes of memory."""
 
 
 def in_log_space(gate: Tensor, candidate: Tensor) -> Tensor:
@@ -81,20 +80,18 @@ def training_step(network: nn.Module, steps: int, batch: int) -> Callable[[], ob
     return run
 
 
-def contenders(steps: int, batch: int, with_torch_scans: bool) -> dict[str, Callable[[], object]]:
+def contenders(steps: int, batch: int) -> dict[str, Callable[[], object]]:
     """Return the training step of each contender."""
     work = Workload(steps, batch, 1)
-    libraries = {
-        "rnnzoo mingru": ("rnnzoo", "mingru"), "rnnzoo lru": ("rnnzoo", "lru"), "torch.nn.GRU": ("torch", "gru"),
-    }  # fmt: skip
-    functions: dict[str, Callable[[], object]] = {
-        name: network_passes(Contender(library, stack(cell, LAYERS, UNITS, steps)), work)[TRAINING]
-        for name, (library, cell) in libraries.items()
+    stacks = (
+        ("rnnzoo", "mingru"), ("rnnzoo", "lru"), ("torch", "gru"), ("products", "mingru"), ("products", "lru")
+    )  # fmt: skip
+    measured = [Contender(library, stack(cell, LAYERS, UNITS, steps)) for library, cell in stacks]
+    return {
+        **{contender.name: passes_of(contender, work)[TRAINING] for contender in measured},
+        "minGRU in log space": training_step(MinGRUs(in_log_space), steps, batch),
+        "minGRU by associative_scan": training_step(MinGRUs(by_associative_scan), steps, batch),
     }
-    if with_torch_scans:
-        functions["minGRU in log space"] = training_step(MinGRUs(in_log_space), steps, batch)
-        functions["minGRU by associative_scan"] = training_step(MinGRUs(by_associative_scan), steps, batch)
-    return functions
 
 
 def least(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
@@ -116,10 +113,10 @@ def main() -> None:
     rows = []
     series = [("task", TASK), *(("length", {"steps": steps, "batch": SHORT}) for steps in LENGTHS)]
     for name, size in series:
-        functions = contenders(**size, with_torch_scans=name == "task" or size["steps"] <= FEW_STEPS)
+        functions = contenders(**size)
         for contender, seconds in least(functions, options.rounds).items():
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
-            rows.append({"series": name, "contender": contender, **size, "seconds": seconds})
+            rows.append({"series": name, "contender": contender, **STACK, **size, "seconds": seconds})
     setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
     write_rows(options.out, setting, options.rounds, "rows", rows, "least")
 

@@ -86,7 +86,7 @@ def linear(data: dict[str, Any]) -> Figure:
     """Plot a training step of each stack against the number of steps, both axes logarithmic; grey: cost linear in it."""
     figure, axis = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
     rows = [row for row in data["rows"] if row["series"] == "length"]
-    for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), "os^Dv", strict=False):
+    for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), "os^DvPX", strict=False):
         line = sorted((row["steps"], row["seconds"]) for row in rows if row["contender"] == name)
         axis.plot(*zip(*line, strict=True), marker=marker, linestyle="-" if "rnnzoo" in name else "--", label=name)
     lengths = sorted({row["steps"] for row in rows})
@@ -99,7 +99,7 @@ def linear(data: dict[str, Any]) -> Figure:
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    add_caption(figure, f"4 x 128, {rows[0]['batch']} sequences in a batch. {_machine(data)}")
+    add_caption(figure, "{layers} x {units}, {batch} sequences in a batch. ".format(**rows[0]) + _machine(data))
     return figure
 
 

@@ -57,7 +57,7 @@ def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stacks.json").write_text(json.dumps({**head, "contenders": rows(sizes)}))
     (tmp_path / "scaling.json").write_text(json.dumps({**head, "contenders": rows(scaling.points())}))
     linear = [
-        {"series": name, "contender": contender, "steps": steps, "batch": 4, "seconds": 0.01 * steps}
+        {"series": name, "contender": contender, **sizes[0], "steps": steps, "seconds": 0.01 * steps}
         for name, steps in (("task", 784), ("length", 196), ("length", 784)) for contender in ("rnnzoo mingru", "peer")
     ]  # fmt: skip
     (tmp_path / "linear.json").write_text(json.dumps({**head, "rows": linear}))
@@ -70,10 +70,12 @@ def test_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_linear_recurrences_are_compared_with_each_of_ours() -> None:
     def row(series: str, contender: str, steps: int, seconds: float) -> dict[str, object]:
-        return {"series": series, "contender": contender, "steps": steps, "batch": 4, "seconds": seconds}
+        size = {"layers": 2, "units": 8, "steps": steps, "batch": 4}
+        return {"series": series, "contender": contender, **size, "seconds": seconds}
 
     rows = [row("task", "rnnzoo lru", 8, 0.5), row("task", "peer", 8, 2.0), row("length", "rnnzoo lru", 16, 1.0)]
     text = speed.linear_tables({"rows": [*rows, row("length", "peer", 4, 0.25), row("length", "rnnzoo lru", 4, 0.125)]})
+    assert "| 2 x 8 | training step |" in text
     assert "| peer | 2.00 s | 4.0 |" in text
     assert "| peer | 0.250 s | - |" in text
     assert "| rnnzoo lru | 0.125 s | 1.00 s |" in text

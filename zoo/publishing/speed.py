@@ -63,7 +63,8 @@ def linear_tables(data: dict[str, Any]) -> str:
     task = [row for row in data["rows"] if row["series"] == "task"]
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]
-    header = ("4 x 128", "training step", *(f"beside {name}" for name in ours))
+    size = "{layers} x {units}".format(**task[0])
+    header = (size, "training step", *(f"beside {name}" for name in ours))
     rows = [(n, f"{significant(s)} s", *(f"{s / seconds[name]:.1f}" for name in ours)) for n, s in seconds.items()]
     by_length = {(row["contender"], row["steps"]): row["seconds"] for row in data["rows"] if row["series"] == "length"}
     lengths = sorted({steps for _, steps in by_length})
@@ -78,7 +79,7 @@ def linear_tables(data: dict[str, Any]) -> str:
             f"Sequences of {task[0]['steps']} steps of one feature, {task[0]['batch']} in a batch:",
             markdown(header, rows),
             f"The same with {few} in a batch, by the number of steps:",
-            markdown(("4 x 128", *(f"{t:,} steps" for t in lengths)), costs),
+            markdown((size, *(f"{t:,} steps" for t in lengths)), costs),
         )
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...cells.linear import LinearRecurrence
 from ...cells.projections import Dense
 from ...errors import first_line
 from ...networks import builder
@@ -109,7 +110,7 @@ class PeerNetwork(nn.Module):
 def product_passes(contender: Contender, work: Workload) -> Passes:
     """Return passes that compute all products by torch.mm: an input map's once for all steps, a recurrent map's every step.
 
-    The backward pass has twice as many products, so a training step takes three times as many as the forward pass.
+    A cell that is linear in its state reads its states of all steps at once, so its maps have one product each. The backward pass has twice as many products, so a training step takes three times as many as the forward pass.
     """
     network = builder.build(contender.config, device="meta", allow_large=True)
 
@@ -121,8 +122,8 @@ def product_passes(contender: Contender, work: Workload) -> Passes:
     for direction in (module for module in network.modules() if isinstance(module, Direction)):
         for projection in (module for module in direction.modules() if isinstance(module, Dense)):
             outputs, inputs = projection.matrix.shape
-            is_input = projection is direction.input
-            rows, repeats = (work.steps * work.batch, 1) if is_input else (work.batch, work.steps)
+            at_once = projection is direction.input or isinstance(direction.cell, LinearRecurrence)
+            rows, repeats = (work.steps * work.batch, 1) if at_once else (work.batch, work.steps)
             weight = torch.rand(inputs, outputs, device=work.device)
             products.append((repeats, buffer("in", rows, inputs), weight, buffer("out", rows, outputs)))
 
