@@ -91,6 +91,11 @@ def reads(step: Entrywise | Call) -> tuple[Ref, ...]:
     return step.reads if isinstance(step, Call) else tuple(a for a in step.arguments if isinstance(a, Ref))
 
 
+def total(value: Value) -> int:
+    """Return how many numbers a value has."""
+    return sum(ref.size for ref in value)
+
+
 def cut(value: Value, start: int, length: int) -> Value:
     """Return `length` numbers of a value from `start` on."""
     parts, offset = [], 0
