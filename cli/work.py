@@ -78,12 +78,14 @@ def evaluate(
 
 def predict(
     name: Address,
-    file: Annotated[str, Argument(help="An image, a text or comma-separated numbers; - reads standard input.")],
+    file: Annotated[
+        str, Argument(help="An image, a text, a WAV file or comma-separated numbers; - reads standard input.")
+    ],
     top: Annotated[int, number("Show the N most likely classes.")] = 5,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on a file of yours: a drawn digit, a text, or a table with a line for each time step."""
+    """Run a model on a file of yours: a drawn digit, a text, a spoken word, or a table with a line for each time step."""
     import torch
 
     from zoo import load
