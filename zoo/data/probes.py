@@ -1,4 +1,4 @@
-"""Probes of memory, generated: what a network must keep, for how long, and how it is asked for it.
+"""Generated tasks that probe memory: copying, selective copying, parity and recall.
 
 Symbols stand one-hot in the input. numpy's RandomState, whose stream is frozen, generates the same examples on every
 machine. The lock has their digests.

@@ -1,4 +1,4 @@
-"""From the graph of a layer's step to a C function: products by calls, everything else in loops over the entries."""
+"""Translates the graph of a layer's step to a C function: calls for matrix products, loops over entries for the rest."""
 
 import re
 from collections.abc import Sequence

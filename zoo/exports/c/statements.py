@@ -1,4 +1,4 @@
-"""What a step's C is made of: places in memory, loops over entries, and other statements.
+"""The parts of a step's C code: places in memory, loops over entries, and other statements.
 
 A value of the graph is a tuple of Refs, the places of its parts in memory; concatenating and cutting move no numbers.
 """
