@@ -13,6 +13,7 @@ from ..cells.base import State
 from ..cells.projections import ProjectionFactory
 from ..errors import RequestError
 from ..registry.schema import Architecture, Config
+from ..utils import torch_internals
 from . import kernels
 from .block import Block
 from .kernels import wavefront
@@ -99,9 +100,7 @@ class Stack:
         x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
         needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
         """
-        if (
-            torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
-        ):  # dynamo would unroll every step of every layer of the plain scan
+        if torch_internals.compiling_to_run():  # dynamo would unroll every step of every layer of the plain scan
             return torch.compiler.disable(self.run)(x, state, lengths, last_only)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
@@ -150,7 +149,7 @@ class Stack:
 
     @property
     def _only_layers(self) -> bool:
-        """True if each layer reads what the layer below puts out as it is, without a block or active dropout between."""
+        """True if each layer reads the unchanged output of the layer below: no block and no active dropout lie between."""
         return self.config.architecture.block is None and not (self.dropout.training and self.dropout.p > 0)
 
     def _scan_together(
@@ -297,5 +296,5 @@ class SequenceNetwork(Network):
         return self._flat(mean_of_sum(*sum_over_time(mask(steps, lengths), lengths)).to(steps.dtype))
 
     def _flat(self, h: Tensor) -> Tensor:
-        """Return h, (..., width), as it is, and images, (..., channels, height, width of the image), through the neck."""
+        """Return h, (..., width), or the neck's output for images, (..., channels, height, width of the image)."""
         return h if self.config.architecture.kernel is None else self.neck(h)
