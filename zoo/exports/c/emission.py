@@ -129,7 +129,7 @@ class LayerCode:
         raise ExportError(f"C has no form of the operation {target}")
 
     def _entrywise(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an operation on entries, in as many parts as needed for each part of an argument to lie in one place.
+        """Add an operation on entries, cut into parts so that each part of an argument lies in one place.
 
         An argument is a number, or has one entry, or as many as the result; those of other shapes are broadcast.
         """
@@ -266,7 +266,7 @@ class LayerCode:
         return (out,)
 
     def _reduced(self, node: fx.Node, start: str, text: str) -> Value:
-        """Add a sum, or the like, over some dimensions. start: C for it before the first entry; text: C for one entry more."""
+        """Add a sum or a maximum over some dimensions. start: its value before the first entry, text: the step for an entry, in C."""
         x = cast(fx.Node, node.args[0])
         source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
         summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
