@@ -7,7 +7,6 @@ a step, since other programs only ever add time, and each file's bytes.
 """
 
 import base64
-import json
 import math
 import shutil
 import subprocess
@@ -25,9 +24,8 @@ from zoo.diagnostics.benchmark import Contender, Workload, machine
 from zoo.exports.c import CRuntime
 from zoo.exports.formats import FORMATS
 from zoo.networks.recurrent import RecurrentNetwork
-from zoo.utils import files
 
-from .stacks import FOLDER, arguments
+from .stacks import FOLDER, arguments, write_rows
 
 MODELS = ("star-16x64-pmnist", "lstm-4x128-pmnist", "gru-1x128-mnist-rows")
 STEPS = 784
@@ -146,10 +144,7 @@ def main() -> None:
             rows.append({"network": name, "pass": label, "bytes": size, "seconds": seconds[label] / STEPS})
             say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs a step, {size or 0:,} bytes")
     about = machine(Workload(1, 1, options.threads), [Contender("torch", load(MODELS[0], device="cpu").config)])
-    head = json.dumps({"machine": about, "rounds": options.rounds, "statistic": "least"}, indent=1)
-    lines = ",\n".join(map(json.dumps, rows))
-    files.atomic_write(options.out, (head[: -len("\n}")] + ',\n "rows": [\n' + lines + "\n ]\n}\n").encode())
-    say(f"Wrote {options.out}")
+    write_rows(options.out, about, options.rounds, "rows", rows, "least")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Conten
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
     """Parse the command line of a benchmark."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=rounds, help="passes after a warm-up; the median is reported")
+    parser.add_argument("--rounds", type=int, default=rounds, help="passes after a warm-up")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=out)
     return parser.parse_args()
@@ -59,8 +59,7 @@ def write_rows(
     statistic: str = "median",
 ) -> None:
     """Write the machine and the list `name` as JSON, one line a row, so that differences are readable."""
-    other = {} if statistic == "median" else {"statistic": statistic}
-    head = json.dumps({"machine": setting, "rounds": rounds, **other}, indent=1).removesuffix("\n}")
+    head = json.dumps({"machine": setting, "rounds": rounds, "statistic": statistic}, indent=1).removesuffix("\n}")
     lines = ",\n".join(map(json.dumps, rows))
     files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())
     say(f"Wrote {path}")

@@ -38,7 +38,8 @@ def list_(
     sort: Annotated[Sorting, Option(help="Best, smallest or fastest (fewest multiply-adds) first.")] = Sorting.name,
     cells: Annotated[bool, Option("--cells", help="List the cells instead of the models.")] = False,
     properties: Annotated[
-        list[str] | None, Option("--property", help=f"Of --cells, only those that have it: {', '.join(PROPERTIES)}.")
+        list[str] | None,
+        Option("--property", help=f"With --cells, only cells with this property: {', '.join(PROPERTIES)}."),
     ] = None,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
     namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",

@@ -15,9 +15,9 @@ from .output import emit, progress, say
 def site(
     out: Annotated[Path, Option(help="Folder of the site: new, empty, or of an earlier build.")] = Path("site"),
     serve: Annotated[
-        bool, Option("--serve", help="Then serve it to browsers of this machine, until interrupted.")
+        bool, Option("--serve", help="Serve the site to browsers on this machine until interrupted.")
     ] = False,
-    port: Annotated[int, Option(help="Port of --serve; 0 for any that is free.", min=0, max=65535)] = 8000,
+    port: Annotated[int, Option(help="Port of --serve; 0 takes any free port.", min=0, max=65535)] = 8000,
     live: Annotated[
         bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang).")
     ] = True,

@@ -19,7 +19,9 @@ def generate(
         str, Option(help='What to continue: text, or keys such as "C3 E4 G4" with "|" between frames.')
     ] = "",
     length: Annotated[int | None, number("Characters (default: 500) or frames (default: 64) to generate.")] = None,
-    temperature: Annotated[float, Option(min=0.0, help="Below 1: more predictable; 0: no chance at all.")] = 1.0,
+    temperature: Annotated[
+        float, Option(min=0.0, help="Below 1: more predictable; 0: always the most probable.")
+    ] = 1.0,
     top_k: Annotated[int | None, number("Draw only from the N most probable characters or keys.")] = None,
     seed: Annotated[int, number("Seed of the random draws.", 0)] = 0,
     out: Annotated[

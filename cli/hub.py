@@ -22,7 +22,7 @@ app = Typer(help="List and clean rnnzoo's models in the Hub cache.", no_args_is_
 def pull(
     names: Annotated[list[str], model_argument("Models' names, patterns, hf://org/name or hf://org/name@revision.")],
     revision: Annotated[str | None, Option(help="Branch, tag or commit, unverified (default: the pinned one).")] = None,
-    sha256: Annotated[str | None, Option(metavar="HEX", help="Refuse weights without this SHA-256 digest.")] = None,
+    sha256: Annotated[str | None, Option(metavar="HEX", help="Refuse weights with another SHA-256 digest.")] = None,
     force: Annotated[bool, Option("--force", help="Download again; overwrite files in the --to folder.")] = False,
     to: Annotated[Path | None, Option(help="Also copy the files to this folder; several models go to TO/NAME.")] = None,
     offline: Annotated[bool, Option("--offline", help="Make no request, as with HF_HUB_OFFLINE=1.")] = False,

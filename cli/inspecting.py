@@ -25,7 +25,7 @@ OPTIONS: dict[Needs, tuple[str, ...]] = {
 def inspect(
     name: Subject,
     analysis: Analysis = "lattice",
-    what: Annotated[str | None, Option(hidden=True, help="The former name of --analysis.")] = None,
+    former_name: Annotated[str | None, Option("--what", hidden=True, help="The former name of --analysis.")] = None,
     plot: Plot = None,
     runs: Annotated[int | None, number("Random networks of a lattice (default: 200).", 2)] = None,
     steps: Annotated[int | None, number("Time steps of a lattice (default: 10) or of data (default: all).")] = None,
@@ -35,7 +35,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Analyse a model: gradients over layers and steps, Jacobians, saturation and more; see --analysis."""
-    chosen = what or analysis
+    chosen = former_name or analysis
     row = find_analysis(chosen)
     given = {"--runs": runs, "--steps": steps, "--examples": examples, "--untrained": untrained or None}
     allowed = ("--runs", "--steps") if chosen == "lattice" else OPTIONS[row.needs]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def bench(
     name: Name,
     against: Annotated[str | None, Option(help="torch,torchrecurrent or none (default: those installed).")] = None,
-    unflushed: Annotated[bool, Option("--unflushed", help="Also time them with denormal numbers kept; slow.")] = False,
+    unflushed: Annotated[bool, Option("--unflushed", help="Also time with denormal numbers kept; slow.")] = False,
     bf16: Annotated[bool, Option("--bf16", help="Also time all but the plain scan in bfloat16 autocast.")] = False,
     batch_size: Annotated[int, number("Sequences per batch.")] = 100,
     rounds: Annotated[int, number("Rounds after a warm-up. Times are medians over them.")] = 3,

@@ -42,7 +42,7 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 
 
 def stream(beginning: str, parts: Iterable[str]) -> None:
-    """Print a text on stdout part by part, each as soon as it is there."""
+    """Print a text on stdout part by part, as the parts arrive."""
     sys.stdout.write(beginning)
     for part in parts:
         sys.stdout.write(part)
@@ -57,7 +57,7 @@ def emit_error(error: Exception, text: str) -> None:
 
 
 def _finite(data: Any) -> Any:
-    """Return data in which None stands for every NaN and infinity, which JSON does not have."""
+    """Replace every NaN and infinity by None, because JSON has neither."""
     if isinstance(data, Mapping):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -78,12 +78,14 @@ def evaluate(
 
 def predict(
     name: Address,
-    file: Annotated[str, Argument(help="An image, a text or comma-separated numbers; - reads standard input.")],
+    file: Annotated[
+        str, Argument(help="An image, a text, a WAV file or comma-separated numbers; - reads standard input.")
+    ],
     top: Annotated[int, number("Show the N most likely classes.")] = 5,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on a file of yours: a drawn digit, a text, or a table with a line for each time step."""
+    """Run a model on a file of yours: a drawn digit, a text, a spoken word, or a table with a line for each time step."""
     import torch
 
     from zoo import load
@@ -110,13 +112,13 @@ def predict(
 
 def train(
     name: Annotated[str, model_argument("A model's name, or a pattern such as 'star-*'.")],
-    out: Annotated[Path | None, Option(help="Folder of the run (default: runs/NAME); many go to OUT/NAME.")] = None,
+    out: Annotated[Path | None, Option(help="Folder of the run (default: runs/NAME); several use OUT/NAME.")] = None,
     device: Device = None,
     epochs: Annotated[int | None, number("Epochs to train (default: the recipe's).")] = None,
     batch_size: Annotated[int | None, number("Examples per batch (default: the recipe's).")] = None,
     seed: Annotated[int | None, number("Seed of the run (default: the recipe's).", 0)] = None,
     seeds: Annotated[str | None, Option(help="Train once for each seed, such as 0-4, into OUT/NAME/seed-N.")] = None,
-    stop_after: Annotated[int | None, number("Stop after epoch N. Without this option, the command continues.")] = None,
+    stop_after: Annotated[int | None, number("Stop after epoch N. The command without this option goes on.")] = None,
     jobs: Annotated[int | None, number("Models of a pattern to train at once (default: 1; with --ray, all).")] = None,
     threads_per_job: Annotated[int | None, number("CPU threads per model (default: an equal share; --ray: 1).")] = None,
     ray: Annotated[str | None, Option(help="Ray cluster: its address, `auto`, or `local` to start one.")] = None,

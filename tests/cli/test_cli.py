@@ -352,6 +352,11 @@ def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
     assert "--json" in out
 
 
+def test_the_help_of_predict_names_every_kind_of_file(run: Run) -> None:
+    shown = run("predict", "--help")[1]
+    assert all(kind in shown for kind in ("image", "text", "WAV", "comma-separated"))
+
+
 def test_former_verbs_and_options_work_but_are_not_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

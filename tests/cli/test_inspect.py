@@ -35,7 +35,7 @@ def test_inspect_draws_prints_and_says(run: Run, tmp_path: Path, ending: str) ->
 
 
 def test_inspect_json_has_named_axes(run: Run) -> None:
-    code, out, _ = run("inspect", "gru-2x4", "--what", "noh", "--examples", "3", "--json")
+    code, out, _ = run("inspect", "gru-2x4", "--analysis", "noh", "--examples", "3", "--json")
     assert code == 0
     data = json.loads(out)
     assert data["indicator"]["axes"] == {"layer": [1, 2], "step": list(range(1, 11))}
@@ -44,11 +44,11 @@ def test_inspect_json_has_named_axes(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["lstm-2x4", "--what", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
+    [["lstm-2x4", "--analysis", "nho"], ["lstn-2x4"], ["bilstm-2x4"], ["lstm-2x4", "--plot", "a.doc"], ["lstm-2x4", "--runs", "1"],
      ["lstm-2x4", "--seed", "2147483648"],
-     ["lstm-2x4", "--what", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--what", "noh"],
-     ["lstm-2x4", "--what", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
-     ["lstm-2x4", "--what", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--what", "jacobian", "--untrained"]],
+     ["lstm-2x4", "--analysis", "feedforward"], ["mlp-3x8-pima.tanh"], ["mlp-3x8-pima.tanh", "--analysis", "noh"],
+     ["lstm-2x4", "--analysis", "jacobian", "--runs", "5"], ["lstm-2x4", "--examples", "3"],
+     ["lstm-2x4", "--analysis", "eigenvalues", "--steps", "3"], ["lstm-2x4", "--analysis", "jacobian", "--untrained"]],
 )  # fmt: skip
 def test_inspect_refuses(run: Run, arguments: list[str]) -> None:
     code, out, err = run("inspect", *arguments)
@@ -85,7 +85,7 @@ def test_training_records_what_it_is_asked_to(run: Run, small_zoo: Callable[...,
 def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "picture.svg"
-    code, _, err = run("inspect", "gru-2x4", "--what", what, "--examples", "3", "--plot", str(path))
+    code, _, err = run("inspect", "gru-2x4", "--analysis", what, "--examples", "3", "--plot", str(path))
     assert code == 0, err
     assert 3000 < path.stat().st_size < 300_000
 
@@ -93,40 +93,40 @@ def test_what_is_drawn_of_a_network(run: Run, tmp_path: Path, what: str) -> None
 def test_one_layer_has_a_picture_too(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     code, _, err = run(
-        "inspect", "gru-1x4", "--what", "gradients", "--examples", "3", "--plot", str(tmp_path / "a.svg")
+        "inspect", "gru-1x4", "--analysis", "gradients", "--examples", "3", "--plot", str(tmp_path / "a.svg")
     )
     assert code == 0, err
     assert (tmp_path / "a.svg").stat().st_size > 3000
 
 
 def test_where_nothing_saturates_that_is_said(run: Run) -> None:
-    code, out, err = run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3")
+    code, out, err = run("inspect", "irnn-2x4", "--analysis", "saturation", "--examples", "3")
     assert code == 0, err
     assert "Nothing in its steps saturates." in out
-    assert json.loads(run("inspect", "irnn-2x4", "--what", "saturation", "--examples", "3", "--json")[1])
+    assert json.loads(run("inspect", "irnn-2x4", "--analysis", "saturation", "--examples", "3", "--json")[1])
 
 
 def test_networks_that_an_analysis_is_not_of_are_refused(run: Run, tmp_path: Path) -> None:
-    code, _, err = run("inspect", "mlp-3x8-circles.sigmoid", "--what", "evolution")
+    code, _, err = run("inspect", "mlp-3x8-circles.sigmoid", "--analysis", "evolution")
     assert code == 2
     assert "does not read one sequence" in err
     tuned = build("gru-1x128-mnist-rows", device="cpu")
     tuned.reset_head(3)
     tuned.save_pretrained(tmp_path)
-    code, _, err = run("inspect", str(tmp_path), "--what", "gradients", "--examples", "4")
+    code, _, err = run("inspect", str(tmp_path), "--analysis", "gradients", "--examples", "4")
     assert code == 2
     assert "does not fit mnist-rows, which has steps of 28 and 10 outputs" in err
     every = tuned.interface.model_copy(update={"readout": "every"})
     build(tuned.config.model_copy(update={"interface": every}), device="cpu").save_pretrained(tmp_path / "every")
     for folder in (tmp_path, tmp_path / "every"):
-        code, out, err = run("inspect", str(folder), "--what", "saturation", "--examples", "4", "--steps", "5")
+        code, out, err = run("inspect", str(folder), "--analysis", "saturation", "--examples", "4", "--steps", "5")
         assert code == 0, err  # it is of no targets
         assert "sequences 4" in out
 
 
 @pytest.mark.parametrize("what", ["lattice", "jacobian"])
 def test_a_slip_in_a_size_takes_no_memory(run: Run, what: str) -> None:
-    code, _, err = run("inspect", "lstm-8x16000", "--what", what)
+    code, _, err = run("inspect", "lstm-8x16000", "--analysis", what)
     assert code == 2
     assert re.search(r"lstm-8x16000 has [\d,]{12,} parameters, more than 200,000,000", err)
 
@@ -153,7 +153,7 @@ def test_a_heat_map_on_a_terminal(monkeypatch: pytest.MonkeyPatch, environment: 
     assert "layer 2" in shown
 
 
-@pytest.mark.parametrize("arguments", [["--runs", "4"], ["--what", "noh", "--examples", "3"]])
+@pytest.mark.parametrize("arguments", [["--runs", "4"], ["--analysis", "noh", "--examples", "3"]])
 def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) -> None:
     result = []
     for seed in ("0", "0", "1"):
@@ -168,5 +168,5 @@ def test_inspect_takes_its_seed_and_its_steps(run: Run, arguments: list[str]) ->
 
 def test_inspect_takes_the_weights_or_leaves_them(run: Run) -> None:
     for flags, word in (((), "trained; "), (("--untrained",), "untrained; ")):
-        code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--what", "eigenvalues", *flags)
+        code, _, err = run("inspect", "rnn-1x128-mnist-rows", "--analysis", "eigenvalues", *flags)
         assert (code, err.startswith(word)) == (0, True)

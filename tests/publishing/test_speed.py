@@ -32,8 +32,12 @@ def test_the_readme_compares_with_the_products() -> None:
     rows = [row("rnnzoo", "star", 2, 0.3), row("products", "star", 2, 0.2), row("rnnzoo", "star", 4, 0.5)]
     rows.append(row("rnnzoo", "star", 2, 0.1, "bf16"))  # not compared: the products are of float32
     text = speed.stack_tables({"machine": machine, "rounds": 1, "contenders": rows})
-    assert speed.provenance("stacks", {"machine": machine, "rounds": 1}) == (
-        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; `python -m benchmarks.stacks`."
+    assert speed.provenance("stacks", {"machine": machine, "rounds": 1, "statistic": "median"}) == (
+        "a processor, cpu (AVX2), 1 thread, torch 2, 2025-01-01, once; "
+        "`python -m benchmarks.stacks --rounds 1 --threads 1`."
+    )
+    assert "least of 9; `python -m benchmarks.linear --rounds 9 --threads 1`" in speed.provenance(
+        "linear", {"machine": machine, "rounds": 9, "statistic": "least"}
     )
     assert "| products star | 0.200 s (0.7) | 0.600 s (0.7) | - |" in text
     assert text.count("bare matrix products, forward and forward + backward: rnnzoo star 1.5 and 1.5.") == 1

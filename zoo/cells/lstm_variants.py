@@ -1,4 +1,4 @@
-"""The LSTM before its forget gate, and later ones whose inputs, gates or memory are of another kind."""
+"""Variants of the LSTM: the original without a forget gate, and later ones with other inputs, gates or memory."""
 
 from collections.abc import Callable
 from typing import Any

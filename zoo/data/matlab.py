@@ -37,7 +37,7 @@ def cell_arrays(content: bytes) -> dict[str, list[NDArray[Any]]]:
 
 
 def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and content of each element; of a compressed element, those of the elements inside."""
+    """Yield type and content of each element; a compressed element yields the elements inside."""
     at = 0
     while at < len(content):
         kind, size = struct.unpack_from("<II", content, at)

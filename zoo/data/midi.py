@@ -13,12 +13,12 @@ from .music import LOWEST
 TICKS = 480
 """Ticks of a quarter note."""
 VELOCITY = 72
+BEATS_PER_MINUTE = 120
 
 
 def midi(
     roll: Tensor,  # (frames, 88), 0 and 1
     frame_ticks: int = TICKS // 2,
-    beats_per_minute: int = 120,
 ) -> bytes:
     """Return the MIDI file of a piano roll; a key that sounds in frames one after another is one long note.
 
@@ -28,7 +28,7 @@ def midi(
         import mido
     except ImportError as error:
         raise MissingExtraError("mido", "music") from error
-    track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(beats_per_minute))])
+    track = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(BEATS_PER_MINUTE))])
     silence = torch.zeros(1, roll.shape[1])
     changes = torch.diff(torch.cat([silence, roll.float().cpu(), silence]), dim=0)
     waited = 0

@@ -1,4 +1,4 @@
-"""Probes of memory, generated: what a network must keep, for how long, and how it is asked for it.
+"""Generated tasks that probe memory: copying, selective copying, parity and recall.
 
 Symbols stand one-hot in the input. numpy's RandomState, whose stream is frozen, generates the same examples on every
 machine. The lock has their digests.
@@ -26,7 +26,7 @@ Symbols = NDArray[numpy.uint8]
 
 
 class Probes(TaskData):
-    """Four layouts, each a task of which chance and perfection are known.
+    """Four layouts of a task whose accuracies by chance and at best are known.
 
     `copying`: ten symbols, a delay, a sign, and ten steps to give them back in order (Hochreiter & Schmidhuber 1997; the
     lengths as in Arjovsky et al. 2016, section 5.1, who count the blank answers before, too).

@@ -43,7 +43,7 @@ class Text(TaskData):
         return examples
 
     def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return `tokens`, (n, time), in which the neutral token replaces those that the layout hides. lengths: (n,)."""
+        """Replace the tokens that the layout hides, in `tokens`, (n, time), by the neutral token. lengths: (n,)."""
         return tokens
 
     @cached_property
@@ -163,5 +163,5 @@ class Jigsaw(Text):
 
 
 def _distinct(examples: list[Example]) -> list[Example]:
-    """Return the examples without later ones of the same words and without those that have no words."""
+    """Drop examples without words, and repeats of an earlier example's words."""
     return list({" ".join(e.words): e for e in reversed(examples) if e.words}.values())

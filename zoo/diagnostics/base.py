@@ -1,4 +1,4 @@
-"""What every analysis returns: arrays with named axes, and the setting in which they were computed. No torch."""
+"""Result, which every analysis returns: arrays with named axes, and the setting of the computation. No torch."""
 
 import json
 from collections.abc import Mapping, Sequence

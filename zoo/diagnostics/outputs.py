@@ -20,7 +20,8 @@ from ..networks.recurrent import RecurrentNetwork
 from .base import Array, Axis, Result, histograms
 from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, sequence_lengths, valid_steps
 
-AGAINST = ("last", "previous")
+AGAINST = {"last": "h_t - h_T", "previous": "h_t - h_{t-1}"}
+"""The outputs that an output is compared with, and the difference."""
 SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 """Functions that saturate, and the two values at which they saturate."""
 NEAR = 0.05
@@ -44,11 +45,11 @@ def estimation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) ->
         last = h[torch.arange(len(h)), ends].unsqueeze(1)
         previous = torch.cat([torch.zeros_like(h[:, :1]), h[:, :-1]], 1)
         moments.append([_moments(h - other, valid) for other in (last, previous)])
-    axes = (Axis("against", AGAINST), Axis.counted("layer", len(moments)), Axis.counted("step", x.shape[1]))
+    axes = (Axis("against", tuple(AGAINST)), Axis.counted("layer", len(moments)), Axis.counted("step", x.shape[1]))
     mean, variance = np.array(moments).transpose(2, 1, 0, 3)
     lines = tuple(
         f"E[{text}] is within {np.nanmax(np.abs(m)):.3g} of zero; its variance is at most {np.nanmax(v):.3g}."
-        for text, m, v in zip(("h_t - h_T", "h_t - h_{t-1}"), mean, variance, strict=True)
+        for text, m, v in zip(AGAINST.values(), mean, variance, strict=True)
     )
     setting = {"of": describe(network.config), "sequences": len(x)}
     return Result(setting, {"mean": Array(mean, axes), "variance": Array(variance, axes)}, lines)

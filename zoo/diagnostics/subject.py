@@ -67,7 +67,7 @@ def _parse(name: str) -> Reference | Architecture:
 
 
 def without_task(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:
-    """Return a config of an architecture without a task, in which the first layer has as many inputs as the other layers.
+    """Return the config of an architecture without a task; its first layer has as many inputs as the other layers.
 
     All nodes of its lattice are then alike. Embedding, standardisation and convolutional head are left out. Raises
     RequestError for a feed-forward architecture.

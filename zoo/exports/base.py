@@ -1,4 +1,4 @@
-"""What the formats share: where a file comes from, and the one protocol in which files are run."""
+"""Types that all formats share: the provenance of a file, the job that writes it, and the protocol that runs it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ MOST_STEPS = 1000
 
 
 def write(job: Job) -> None:
-    """Write the graph that a job describes, for one sequence of as many steps as the task's, or of MOST_STEPS."""
+    """Write the graph of a job for one sequence, of the task's number of steps or of MOST_STEPS."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
     most = max(job.network.interface.steps, MOST_STEPS)

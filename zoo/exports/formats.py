@@ -1,4 +1,4 @@
-"""The table FORMATS: what networks can be written as, and what each format cannot hold. It needs no torch."""
+"""The table FORMATS: the formats of exported files, and what each of them cannot hold. It needs no torch."""
 
 import shutil
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs exported graphs, whichever runtime computes them: full lengths and zero states where none are given."""
+"""Runs exported graphs in any runtime; lengths and states that are not given are full lengths and zeros."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

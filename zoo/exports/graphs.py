@@ -1,4 +1,4 @@
-"""What is exported of a network: a graph of a whole sequence or of one step, with every state by its name."""
+"""The graphs that an export writes: a network over a whole sequence or over one step, with every state by its name."""
 
 from dataclasses import dataclass
 

@@ -35,7 +35,7 @@ def write(job: Job, optional: bool = True) -> None:
 
 
 def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
-    """Write `graph` in place of the one that the job describes; the rest is the job's."""
+    """Write `graph` instead of the job's graph, with the rest of the job."""
     import onnx_ir
 
     program = torch.onnx.export(
@@ -99,7 +99,7 @@ def _make_optional(onnx_graph: Any, value: Any, example: Tensor) -> None:
 
 
 def _store_integers(onnx_graph: Any) -> None:
-    """Store each matrix whose rows are 8-bit integers times a scale as such, and let nodes multiply the two."""
+    """Store each matrix that was rounded to 8 bits as integers and scales, and add nodes that multiply the two."""
     import onnx_ir
 
     for name, value in list(onnx_graph.initializers.items()):

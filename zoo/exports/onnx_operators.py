@@ -12,7 +12,7 @@ from ..networks.network import Network
 
 
 class Operator(Direction):
-    """A direction whose scan is one operator of ONNX: `kind` with these attributes."""
+    """One operator of ONNX that computes the scan of a direction: `kind` with these attributes."""
 
     weight: Tensor
     recurrence: Tensor

@@ -64,26 +64,18 @@ def export(
     kinds = _check_request(format, config, graph, opset, quantize)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=".export-", dir=folder
-    ) as name:  # also finds out whether it can be written to
+    # a folder that cannot be written to fails here, before any work
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
         network = model if isinstance(model, Network) else assemble(checkpoint, device="cpu", allow_large=True)  # type: ignore[arg-type]
         sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
-        written = [
-            _write(
-                format,
-                fixed,
-                reference,
-                kind,
-                Path(name),
-                _provenance(config, sha256, quantize, origin),
-                opset,
-                quantize,
-            )
-            for kind in kinds
-        ]
+        provenance = _provenance(config, sha256, quantize, origin)
+        written = []
+        for kind in kinds:
+            path = Path(name) / _file_name(format, kind, config)
+            job = Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize)
+            written.append(_write(format, job, reference))
         if network.tokenizer is not None:
             (Path(name) / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
         for path in sorted(Path(name).iterdir()):
@@ -115,28 +107,32 @@ def _check_request(
     return kinds
 
 
-def _write(
-    format: str, fixed: Network, reference: Network, kind: str, folder: Path, provenance: Provenance, opset: int | None,
-    quantize: str | None,
-) -> Exported:  # fmt: skip
-    """Write one file into a folder and check it. Raises ExportError."""
+def _file_name(format: str, kind: str, config: Config) -> str:
+    """Return the name of a graph's file: NAME.EXTENSION, or NAME.step.EXTENSION if the format has both graphs."""
     row = FORMATS[format]
     step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
-    path = folder / f"{fixed.config.name}{step}.{row.extension}"
+    return f"{config.name}{step}.{row.extension}"
+
+
+def _write(format: str, job: Job, reference: Network) -> Exported:
+    """Write one file and check it. Raises ExportError."""
+    row, path = FORMATS[format], job.path
     try:
         with _quiet():
-            row.write(Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize))
+            row.write(job)
     except (OSError, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever an exporter raises
-        raise ExportError(f"{fixed.config.name} could not be written as {row.title}: {first_line(error)}") from error
+        raise ExportError(
+            f"{job.network.config.name} could not be written as {row.title}: {first_line(error)}"
+        ) from error
     try:
         with _quiet():
-            checked = check(row.open(path, fixed, kind), reference, kind)
+            checked = check(row.open(path, job.network, job.kind), reference, job.kind)
     except ExportError as error:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
-    size = sum(part.stat().st_size for part in folder.glob(f"{path.stem}.*"))
-    return Exported(path, format, kind, size, files.sha256(path), checked)
+    size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))
+    return Exported(path, format, job.kind, size, files.sha256(path), checked)
 
 
 def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:

@@ -1,4 +1,4 @@
-"""What building, loading and saving share: the base class of networks, the table of classes, devices and dtypes."""
+"""The base class of networks, the table of network classes, and the choice of devices and dtypes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What surrounds a recurrent layer in a deep network: normalisation, residual connections, gate and feed-forward network.
+"""The block around a recurrent layer in a deep network: normalisation, residual connections, gate, feed-forward network.
 
 Sequences are (time, batch, channels, ...) here, as in layer.py. Everything acts on each time step by itself, so a readout
 that needs one step computes one step. Only the short convolution of a direction (CausalConvolution) looks back in time.

@@ -1,4 +1,4 @@
-"""Networks with fixed weights: every linear map as the plain matrix that it is, for other runtimes and for rounding."""
+"""Freezes networks: replaces every parametrized linear map by its matrix, for other runtimes and for rounding."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Golden outputs: check.safetensors of a checkpoint, a small input and what the network must make of it on any machine.
+"""Golden outputs: check.safetensors of a checkpoint, a small input with the logits that any machine must compute from it.
 
 The outputs are computed in float64 by the plain scan, so they are those of the equations to the last digit that float32
 has. What a network computes in float32, by any scan and on any device, must be within `tolerance` of them.

@@ -146,7 +146,7 @@ def _fill_by_fans(block: Tensor, name: str, generator: torch.Generator, leading:
 
 
 def _fill_identity(block: Tensor, leading: int) -> None:
-    """Make each matrix an identity, and each convolution one that returns its input."""
+    """Make each matrix an identity, and each convolution the one that returns its input."""
     image = block.shape[leading + 2 :]
     nn.init.zeros_(block)
     centre: Any = (..., *(side // 2 for side in image))

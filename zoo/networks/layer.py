@@ -155,16 +155,21 @@ class Direction(nn.Module):
     ) -> Iterator[None]:
         """Fix every recurrent map for one sequence: compute its matrix once, and draw its mask for recurrent dropout."""
         projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
-        dropping, keep = self.training and self.recurrent_dropout > 0, 1 - self.recurrent_dropout
-        batch, _, *image = x.shape
         try:
             for projection in projections:
-                shape = (batch, projection.channels, *image) if dropping else ()
-                projection.hold(self.input.weight.new_empty(shape).bernoulli_(keep) / keep if dropping else None)
+                projection.hold(self._mask(projection.channels, x))
             yield
         finally:
             for projection in projections:
                 projection.release()
+
+    def _mask(self, channels: int, x: Tensor) -> Tensor | None:
+        """Draw a mask of recurrent dropout, (batch, channels, ...), with a mean of 1; None if nothing is dropped."""
+        if not self.training or self.recurrent_dropout == 0:
+            return None
+        batch, _, *image = x.shape
+        keep = 1 - self.recurrent_dropout
+        return self.input.weight.new_empty(batch, channels, *image).bernoulli_(keep) / keep
 
 
 class _Step(nn.Module):

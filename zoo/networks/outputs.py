@@ -12,7 +12,7 @@ from .layer import Layer, Outputs, stacked
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """The outputs of a layer's scan, and what its block needs to write all steps, or only those that a readout reads."""
+    """The outputs of a layer's scan, with what the block needs to write all steps or only the steps that a readout reads."""
 
     layer: Layer
     outputs: Outputs
@@ -20,9 +20,7 @@ class LayerOutputs:
     lengths: Tensor | None = None  # (batch,)
     residual: Tensor | None = None  # (time, batch, channels, ...), None without a block
     read: Tensor | None = None  # as `residual`: what the layer read
-    _steps: dict[str, Outputs] = field(
-        init=False, repr=False, default_factory=dict
-    )  # of `steps`, once it was asked for
+    _steps: dict[str, Outputs] = field(init=False, repr=False, default_factory=dict)  # keeps what `steps` computed
 
     def of_last_step(self) -> "LayerOutputs":
         """Return the same for each sequence's own last step, from a scan that computed no other step."""

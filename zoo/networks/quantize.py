@@ -1,4 +1,4 @@
-"""Weights as 8-bit integers: one scale for each row of a matrix, the numbers that every exported int8 file has."""
+"""Rounds weights to 8-bit integers with one scale for each row of a matrix, as exported int8 files store them."""
 
 import torch
 from torch import Tensor

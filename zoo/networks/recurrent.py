@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
-from ..utils.torch_internals import children
+from ..utils.torch_internals import children, compiling_to_run
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
@@ -174,7 +174,7 @@ class RecurrentNetwork(SequenceNetwork):
         here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
         arguments that do not fit.
         """
-        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+        if compiling_to_run():
             # one call of the compiled code is faster than what dynamo makes of it
             return torch.compiler.disable(self.step)(x, state, resets)
         if resets is not None:

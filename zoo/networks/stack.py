@@ -13,6 +13,7 @@ from ..cells.base import State
 from ..cells.projections import ProjectionFactory
 from ..errors import RequestError
 from ..registry.schema import Architecture, Config
+from ..utils import torch_internals
 from . import kernels
 from .block import Block
 from .kernels import wavefront
@@ -99,9 +100,7 @@ class Stack:
         x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
         needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
         """
-        if (
-            torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
-        ):  # dynamo would unroll every step of every layer of the plain scan
+        if torch_internals.compiling_to_run():  # dynamo would unroll every step of every layer of the plain scan
             return torch.compiler.disable(self.run)(x, state, lengths, last_only)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
@@ -132,31 +131,55 @@ class Stack:
     def _scan(
         self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
     ) -> tuple[LayerOutputs, NetworkState]:
-        """Return what `run` returns, computed by the scan that `backend` asks for."""
-        backend, tbptt_steps = self.settings.backend, self.settings.tbptt_steps
-        if torch.compiler.is_exporting():  # a graph has no use for code of ours
-            backend = "plain"
-        blocks = self.config.architecture.block is not None
+        """Return what `run` returns, by the fastest scan that `backend` allows and that can run these layers on x now."""
+        backend = self.settings.backend
+        if backend == "plain" or torch.compiler.is_exporting():  # a graph has no use for code of ours
+            x = x.vectors() if isinstance(x, LazyEmbedding) else x
+            return self.scan_layers(x, state, lengths, Direction.scan)
         if isinstance(x, LazyEmbedding):
-            fused_scan = None if backend == "plain" or blocks else kernels.layer_scan(self.layers, x)
-            if fused_scan is not None:
-                return self.scan_layers(x, state, lengths, fused_scan)
+            if (result := self._scan_by_layer(x, state, lengths, last_only)) is not None:
+                return result
             x = x.vectors()
-        if backend != "plain":
-            more_between = blocks or (self.dropout.training and self.dropout.p > 0)
-            stack_scan = None if more_between else kernels.stack_scan(self.layers, x)
-            if stack_scan is not None:
-                return self._top(stack_scan(x.transpose(0, 1), state, lengths, tbptt_steps), lengths)
-            fused_scan = kernels.layer_scan(self.layers, x)
-            if fused_scan is not None:
-                last = kernels.last_step_scan(fused_scan) if last_only and self.layers[-1].merge is None else None
-                return self.scan_layers(x, state, lengths, fused_scan, scan_top=last)
-            every_step_counts = lengths is None and tbptt_steps is None and not more_between
-            if every_step_counts and not intercepted() and wavefront.supports(self.layers):
-                return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
-            if backend == "fused":
-                raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
+        for scan in (self._scan_together, self._scan_by_layer, self._scan_waves):
+            if (result := scan(x, state, lengths, last_only)) is not None:
+                return result
+        if backend == "fused":
+            raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
         return self.scan_layers(x, state, lengths, Direction.scan)
+
+    @property
+    def _only_layers(self) -> bool:
+        """True if each layer reads the unchanged output of the layer below: no block and no active dropout lie between."""
+        return self.config.architecture.block is None and not (self.dropout.training and self.dropout.p > 0)
+
+    def _scan_together(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, last_only: bool
+    ) -> tuple[LayerOutputs, NetworkState] | None:
+        """Run all layers in one call of a fused scan; None if none can."""
+        scan = kernels.stack_scan(self.layers, x) if self._only_layers else None
+        if scan is None:
+            return None
+        return self._top(scan(x.transpose(0, 1), state, lengths, self.settings.tbptt_steps), lengths)
+
+    def _scan_by_layer(
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool
+    ) -> tuple[LayerOutputs, NetworkState] | None:
+        """Run layer after layer by a fused scan; None if none can. A block reads vectors, so it does without a lookup."""
+        block_needs_vectors = isinstance(x, LazyEmbedding) and self.config.architecture.block is not None
+        scan = None if block_needs_vectors else kernels.layer_scan(self.layers, x)
+        if scan is None:
+            return None
+        last = kernels.last_step_scan(scan) if last_only and self.layers[-1].merge is None else None
+        return self.scan_layers(x, state, lengths, scan, scan_top=last)
+
+    def _scan_waves(
+        self, x: Tensor, state: NetworkState, lengths: Tensor | None, last_only: bool
+    ) -> tuple[LayerOutputs, NetworkState] | None:
+        """Run all layers at once as a wavefront; None if that cannot be done. It takes whole sequences and gradients only."""
+        is_whole = lengths is None and self.settings.tbptt_steps is None
+        if not (is_whole and self._only_layers and not intercepted() and wavefront.supports(self.layers)):
+            return None
+        return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
 
     def _top(self, scanned: tuple[Outputs, NetworkState], lengths: Tensor | None) -> tuple[LayerOutputs, NetworkState]:
         """Return what `run` returns of a scan of all layers at once."""
@@ -273,5 +296,5 @@ class SequenceNetwork(Network):
         return self._flat(mean_of_sum(*sum_over_time(mask(steps, lengths), lengths)).to(steps.dtype))
 
     def _flat(self, h: Tensor) -> Tensor:
-        """Return h, (..., width), as it is, and images, (..., channels, height, width of the image), through the neck."""
+        """Return h, (..., width), or the neck's output for images, (..., channels, height, width of the image)."""
         return h if self.config.architecture.kernel is None else self.neck(h)

@@ -1,4 +1,4 @@
-"""Writes docs/depth.md: accuracy against depth over several seeds, and what a paper claims of depth. No torch.
+"""Writes docs/depth.md: accuracy against depth over several seeds, and what a paper claims of depth. Does not import torch.
 
 Turkoglu et al. 2019 train each cell at 784 steps and average over the runs that succeeded; here a quarter of the pixels
 lets every run of the grid be trained on a CPU, and failed runs count.

@@ -25,6 +25,6 @@ def _values(allowed: tuple[str, ...] | Number) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text whose asterisks, underscores and tildes are not Markdown's, but whose words in backticks are its code."""
+    """Escape asterisks, underscores and tildes for Markdown; words in backticks stay code."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_~])", r"\\\1", part) for part in parts)

@@ -1,4 +1,4 @@
-"""Figures that papers report of networks without an entry, beside those measured here. No torch."""
+"""Figures that papers report of networks without an entry, beside those measured here. Does not import torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

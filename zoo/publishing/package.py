@@ -96,7 +96,7 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """Return in words what is wrong with a model's results or card, or None if nothing is.
+    """Return the fault of a model's results or card in words, or None if there is none.
 
     All recorded figures must be of the pinned weights, and the card must equal the rendered card byte for byte.
     """

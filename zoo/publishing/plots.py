@@ -78,7 +78,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
 
 
 def _panels(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each panel: those of a table, task and width with a curve, then the others of a table and task."""
+    """Return the rows of each panel: first rows of a table, task and width that make a curve, then the other rows of a table and task."""
 
     def table_key(r: Row) -> tuple[str, str, str]:
         return r.paper or "", r.table or "", r.task

@@ -1,4 +1,4 @@
-"""Writes docs/leaderboard.md: what each cell reached on each task under one protocol. No torch."""
+"""Writes docs/leaderboard.md: what each cell reached on each task under one protocol. Does not import torch."""
 
 from itertools import groupby
 

@@ -101,10 +101,10 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     """Return the machine, date and rounds of a program's numbers, and the command that measures them again."""
     machine, rounds = data["machine"], data["rounds"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
-    repeats = f"{data.get('statistic', 'median')} of {rounds}" if rounds > 1 else "once"
+    repeats = f"{data['statistic']} of {rounds}" if rounds > 1 else "once"
     return (
         f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; "
-        f"`python -m benchmarks.{program}`."
+        f"`python -m benchmarks.{program} --rounds {rounds} --threads {machine['threads']}`."
     )
 
 

@@ -36,8 +36,6 @@ CELLS = ("rnn", "lstm", "gru")
 """The cells that Chen 2022 compares."""
 BESIDE_LRU = ("rnn", "lstm", "gru", "mingru", "rg-lru", "lru")
 SMNIST = ("lstm-1x128", "gru-4x128", "mingru-4x128", "blockrg-lru-2x64", "blocklru-1x196")
-LONG_MEMORY = {"min_radius": 0.995, "max_radius": 0.99995}
-"""Of the networks of LRU that read MNIST pixel by pixel."""
 RUNS = 10_000
 """Number of random networks in a lattice."""
 DIGITS = 16
@@ -89,7 +87,7 @@ def _run_without_pin(folder: Path | None, name: str) -> Path | None:
 
 
 def _digest(run: Path | None, name: str) -> str:
-    """Return the first digits of the SHA-256 of the analysed weights, by which a test finds numbers of replaced weights."""
+    """Return the first digits of the analysed weights' SHA-256; with them a test finds numbers of weights that were replaced."""
     pin = registry.find(name).weights
     sha256 = pin.files[tensors.FILE].sha256 if pin else files.sha256((run or Path()) / tensors.FILE)
     return sha256[:DIGITS]
@@ -146,8 +144,10 @@ def _eigenvalues(folder: Path | None) -> Parts:
 
 
 def _linear_eigenvalues(folder: Path | None) -> Parts:
-    """Yield spectra, at the start and trained, and what they do to an error over the 784 steps of pixel-by-pixel MNIST."""
-    for cell, options in (("mingru", {}), ("rg-lru", {}), ("lru", {}), ("lru", LONG_MEMORY)):
+    """Yield spectra, untrained and trained, and their effect on an error over the 784 steps of pixel-by-pixel MNIST."""
+    trained = registry.find(f"{SMNIST[-1]}-smnist").config.architecture.options
+    near_one = {key: trained[key] for key in ("min_radius", "max_radius")}
+    for cell, options in (("mingru", {}), ("rg-lru", {}), ("lru", {}), ("lru", near_one)):
         config = _with(subject.config_of(f"{cell}-1x128"), options=options)
         title = f"{cell}, ring near 1" if options else cell
         yield title, "eigenvalues", ANALYSES["eigenvalues"].function(build(config, device="cpu"), steps=784)

@@ -29,7 +29,7 @@ def size_text(count: int) -> str:
 
 
 def refuse_repeats(content: bytes) -> None:
-    """Raise ValueError if an object in JSON `content` has the same name twice, of which a reader would silently take one."""
+    """Raise ValueError if an object in JSON `content` has a name twice; a reader would silently drop one of the values."""
     json.loads(content, object_pairs_hook=_without_repeats)
 
 
@@ -57,7 +57,7 @@ def has_secret(text: str) -> bool:
 
 
 def _secrets() -> list[str]:
-    """Return the tokens that a request could carry: those of the environment, and the one that `hf auth login` stored."""
+    """Return the tokens that a request could carry: from the environment, and from `hf auth login`."""
     client = sys.modules.get("huggingface_hub")  # only this module reads the stored token
     tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")]
     with suppress(OSError, ValueError):  # the request, not its message, reports a token file that cannot be read

@@ -1,6 +1,6 @@
-"""Every private name of torch that rnnzoo uses, tried with torch 2.13.0. torch may change any of them without notice.
+"""What rnnzoo asks of torch's inside. Every private name that it uses is here, tried with torch 2.13.0.
 
-No public name of torch does the same. When a new torch breaks a private name, only this file has to change.
+torch may change a private name without notice, and has no public one that does the same. Then only this file has to change.
 """
 
 import copy
@@ -27,6 +27,11 @@ transforms_active = torch._C._are_functorch_transforms_active
 """Return whether a transform of torch.func (grad, vmap, jvp, ...) is running."""
 global_module_hooks_active = nn.modules.module._has_any_global_hook
 """Return a true value if torch.nn.modules.module holds hooks that run for every module."""
+
+
+def compiling_to_run() -> bool:
+    """Return whether torch.compile traces the code, and not torch.export, during which dynamo may run as well."""
+    return torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
 
 
 def forward_mode_active() -> bool:

@@ -1,9 +1,9 @@
-"""From the graph of a layer's step to a C function: products by calls, everything else in loops over the entries."""
+"""Translates the graph of a layer's step to a C function: calls for matrix products, loops over entries for the rest."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import cast
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from ...errors import ExportError
 from .nests import INDICES, broadcast, contiguous, nest
 from .operations import formula, number
-from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, zeros
+from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, total, zeros
 from .tracing import ATEN, VIEWS, Trace, is_item, size
 
 
@@ -87,7 +87,7 @@ class LayerCode:
 
     def _copied(self, value: Value) -> Ref:
         """Return a buffer with a value's parts one behind the other."""
-        out = self._buffer(sum(ref.size for ref in value))
+        out = self._buffer(total(value))
         offset = 0
         for ref in value:
             self.steps.append(Entrywise(Ref(out.buffer, offset, ref.size), "{}", (ref,)))
@@ -129,30 +129,34 @@ class LayerCode:
         raise ExportError(f"C has no form of the operation {target}")
 
     def _entrywise(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an entrywise operation, part by part where an argument lies in several places."""
-        length = size(node)
-        if any(isinstance(a, fx.Node) and size(a) not in (1, length) for a in arguments):
-            shape, out = node.meta["val"].shape, self._buffer(length)
-            operands = [
-                (self._whole(self._value(a)), broadcast(a.meta["val"].shape, len(shape)))
-                if isinstance(a, fx.Node)
-                else float(a)  # type: ignore[arg-type]
-                for a in arguments
-            ]
-            self._nest(shape, (out, contiguous(shape)), f"= {text}", operands)
-            return (out,)
-        values = [self._value(a) if isinstance(a, fx.Node) else a for a in arguments]
-        full = [v for v in values if isinstance(v, tuple) and sum(r.size for r in v) == length]
-        ends = sorted({end for value in full for end in accumulate(ref.size for ref in value)} | {length})
+        """Add an operation on entries, cut into parts so that each part of an argument lies in one place.
+
+        An argument is a number, or has one entry, or as many as the result; those of other shapes are broadcast.
+        """
+        if any(isinstance(a, fx.Node) and size(a) not in (1, size(node)) for a in arguments):
+            return self._broadcast(text, arguments, node)
+        operands = [self._value(a) if isinstance(a, fx.Node) else float(a) for a in arguments]  # type: ignore[arg-type]
+        cuts = {0, size(node)}
+        for operand in operands:
+            if isinstance(operand, tuple) and total(operand) > 1:
+                cuts.update(accumulate(ref.size for ref in operand))
         parts: list[Ref] = []
-        for begin, end in zip([0, *ends], ends, strict=False):
-            refs = tuple(
-                float(v) if not isinstance(v, tuple) else v[0] if v not in full else cut(v, begin, end - begin)[0]  # type: ignore[arg-type]
-                for v in values
-            )
+        for begin, end in pairwise(sorted(cuts)):
             parts.append(self._buffer(end - begin))
-            self.steps.append(Entrywise(parts[-1], text, refs))
+            self.steps.append(Entrywise(parts[-1], text, tuple(_entries(each, begin, end) for each in operands)))
         return tuple(parts)
+
+    def _broadcast(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
+        """Add an operation on entries whose arguments have other shapes than the result, as loops over its dimensions."""
+        shape, out = node.meta["val"].shape, self._buffer(size(node))
+        operands: list[tuple[Ref, Sequence[int]] | float] = []
+        for a in arguments:
+            if isinstance(a, fx.Node):
+                operands.append((self._whole(self._value(a)), broadcast(a.meta["val"].shape, len(shape))))
+            else:
+                operands.append(float(a))  # type: ignore[arg-type]
+        self._nest(shape, (out, contiguous(shape)), f"= {text}", operands)
+        return (out,)
 
     def _nest(
         self, shape: Sequence[int], out: tuple[Ref, Sequence[int]], text: str,
@@ -262,7 +266,7 @@ class LayerCode:
         return (out,)
 
     def _reduced(self, node: fx.Node, start: str, text: str) -> Value:
-        """Add a sum, or the like, over some dimensions. start: C for it before the first entry; text: C for one entry more."""
+        """Add a sum or a maximum over some dimensions. start: its value before the first entry, text: the step for an entry, in C."""
         x = cast(fx.Node, node.args[0])
         source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
         summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
@@ -303,6 +307,13 @@ class LayerCode:
                 break
             loop.append(step)
         return loop
+
+
+def _entries(operand: Value | float, begin: int, end: int) -> Ref | float:
+    """Return the entries of an operand that lie in one place; a number, or the only entry, stands for all."""
+    if not isinstance(operand, tuple):
+        return operand
+    return operand[0] if total(operand) == 1 else cut(operand, begin, end - begin)[0]
 
 
 _REDUCTIONS: dict[object, tuple[str, str]] = {

@@ -13,7 +13,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast(shape: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the strides by which such a tensor is read where it is expanded to `rank` dimensions of other sizes."""
+    """Return the strides that expand a contiguous tensor of this shape to `rank` dimensions, 0 where an entry repeats."""
     strides = tuple(0 if n == 1 else stride for n, stride in zip(shape, contiguous(shape), strict=True))
     return (0,) * (rank - len(shape)) + strides
 

@@ -1,4 +1,4 @@
-"""What a step's C is made of: places in memory, loops over entries, and other statements.
+"""The parts of a step's C code: places in memory, loops over entries, and other statements.
 
 A value of the graph is a tuple of Refs, the places of its parts in memory; concatenating and cutting move no numbers.
 """
@@ -89,6 +89,11 @@ def at(ref: Ref, place: str) -> str:
 def reads(step: Entrywise | Call) -> tuple[Ref, ...]:
     """Return the places that a step reads."""
     return step.reads if isinstance(step, Call) else tuple(a for a in step.arguments if isinstance(a, Ref))
+
+
+def total(value: Value) -> int:
+    """Return how many numbers a value has."""
+    return sum(ref.size for ref in value)
 
 
 def cut(value: Value, start: int, length: int) -> Value:

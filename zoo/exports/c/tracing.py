@@ -1,4 +1,4 @@
-"""The equations of one layer as a graph: what torch records of one step, with everything that no input changes computed."""
+"""Traces one step of a layer with torch as a graph, in which everything that no input changes is computed already."""
 
 import operator
 from dataclasses import dataclass

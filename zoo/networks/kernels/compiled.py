@@ -51,7 +51,7 @@ def _is_plain_lookup(x: LazyEmbedding) -> bool:
 
 
 def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
-    """Return whether types and shapes are those that native/scan.cpp expects. x: the input, or the table it is read from."""
+    """Return whether native/scan.cpp takes these types and shapes. x: the input, or the table of vectors that tokens choose from."""
     direction, units, blocks = layer.direction, layer.direction.units, layer.plan.blocks
     return (
         layer.is_dense_equations(x)

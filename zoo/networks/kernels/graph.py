@@ -63,7 +63,7 @@ class Recording:
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Run after everything that has used the recording's memory before, on whatever stream."""
+        """Wait for all earlier work that uses the recording's memory, on any stream."""
         if self.done is not None:
             torch.cuda.current_stream().wait_event(self.done)
         try:
@@ -107,9 +107,8 @@ def _recorded(work: Callable[[], Result], cuda: bool) -> Callable[[], Result]:
     if not cuda:
         return work
     recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(
-        recorded, capture_error_mode="thread_local"
-    ):  # other threads go on, such as one that pins memory
+    # other threads go on meanwhile, such as one that pins memory
+    with torch.cuda.graph(recorded, capture_error_mode="thread_local"):
         result = work()
 
     def play() -> Result:

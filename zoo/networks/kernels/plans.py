@@ -125,7 +125,7 @@ PLANS: dict[type[Cell], Callable[[Any], Plan]] = {
     GatedAntisymmetric: _gated_antisymmetric,
     MinGRU: lambda cell: _candidate(cell, "mingru"),
     MinLSTM: lambda cell: _candidate(cell, "minlstm"),
-    GILR: lambda cell: _plan(cell, "gilr"),
+    GILR: lambda cell: _plan(cell, "ugrnn"),  # UGRNN without its recurrent products
     QRNN: lambda cell: _plan(cell, "qrnn"),
     RGLRU: _rg_lru,
     SLSTM: _slstm,

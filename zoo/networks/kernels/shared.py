@@ -67,7 +67,7 @@ def in_memory(tensor: Tensor) -> bool:
 
 
 def intercepted() -> bool:
-    """Return whether something has to see every single operation: compilation, tracing, torch.func, forward-mode
+    """Return whether something must see every operation: compilation, tracing, torch.func, forward-mode
     differentiation, or a TorchDispatchMode such as one that counts operations."""
     return (
         torch.compiler.is_compiling()

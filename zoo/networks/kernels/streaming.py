@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 
 
 class CompiledStack:
-    """Layers of one width and a head in the form in which the compiled code runs them, on the input (x - mean) / std.
+    """Layers of one width and a head, in the form that the compiled code reads; they take the input (x - mean) / std.
 
     frozen: True to read transposed copies of the weights, which is fastest; False to read the weights themselves, with
     their values at each call. Threads may share the object.
@@ -151,7 +151,7 @@ class Stepper:
         self.states_of_layers = [self.compiled.states] * len(layers)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copy and pickle as None, because the addresses are those of one network in this process."""
+        """Copy and pickle as None, because the addresses are valid for one network in this process only."""
         return type(None), ()
 
     def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
@@ -222,7 +222,7 @@ def is_plain_linear(module: nn.Module | None) -> bool:
 
 
 def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
-    """Return whether the compiled code may take a step on x: a plain (batch, features) of which nobody wants a gradient."""
+    """Return whether the compiled code may take a step on x: a plain tensor, (batch, features), that needs no gradient."""
     if type(x) is not Tensor or not is_float(x) or x.dim() != 2 or torch.is_autocast_enabled("cpu") or intercepted():
         return False
     if not torch.is_grad_enabled():

@@ -9,9 +9,9 @@ The kernels' arguments come in this order:
 - the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
 - the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS, blocks
   of the input projection; TAPE, blocks that a step writes for the backward pass;
-- the products: PHASE, the phase of every block of pre-activations; FIRST, the first block of every phase; WEIGHT, the place
-  of every block's matrix in `weight`, or -1; MATRICES, how many there are;
-- how to run: RESIDENT, whether the matrices stay on the chip; PRECISION, of tl.dot;
+- the products: FIRST, the first block of pre-activations of every phase, and the number of blocks; WEIGHT, the place of every
+  block's matrix in `weight`, or -1;
+- how to run: RESIDENT, how many matrices stay on the chip, all or 0; PRECISION, of tl.dot;
 - sizes: UNITS; PAD, units padded to what tl.dot takes; ROWS, sequences of a program.
 """
 
@@ -30,6 +30,15 @@ def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, 
     for i in tl.static_range(COUNT):
         tiles = tiles + (tl.load(pointer + place + i * UNITS, mask=inside, other=0.0).to(tl.float32),)
     return tiles
+
+
+@triton.jit
+def _read_if_given(pointer, begin, row, unit, inside, UNITS: tl.constexpr):
+    """Return one tile of a tensor from `begin` on, and none of a tensor that is None."""
+    if pointer is not None:
+        return _read(pointer + begin, row, unit, inside, 1, 1, UNITS)
+    else:
+        return ()
 
 
 INTERPRETED = tl.constexpr(not isinstance(_read, triton.JITFunction))
@@ -61,7 +70,7 @@ def _cleared(condition, values):
 
 
 @triton.jit
-def _matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _load_matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
     """Return one block of recurrent weights, (out, in) or transposed."""
     if TRANSPOSED:
         return tl.load(weight + place * PAD * PAD + unit[None, :] * PAD + unit[:, None])
@@ -70,11 +79,20 @@ def _matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl
 
 
 @triton.jit
-def _matrices(weight, unit, COUNT: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _load_matrices(weight, unit, COUNT: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
     blocks = ()
     for i in tl.static_range(COUNT):
-        blocks = blocks + (_matrix(weight, unit, i, PAD, TRANSPOSED),)
+        blocks = blocks + (_load_matrix(weight, unit, i, PAD, TRANSPOSED),)
     return blocks
+
+
+@triton.jit
+def _matrix(resident, weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
+    """Return one block of recurrent weights, from the `resident` ones if there are any."""
+    if len(resident) > 0:
+        return resident[place]
+    else:
+        return _load_matrix(weight, unit, place, PAD, TRANSPOSED)
 
 
 @triton.jit
@@ -122,10 +140,8 @@ def scan_forward(
     INPUTS: tl.constexpr,
     ONE_FEATURE: tl.constexpr,
     TAPE: tl.constexpr,  # 0: none is written
-    PHASE: tl.constexpr,
     FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
-    MATRICES: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
     UNITS: tl.constexpr,
@@ -133,12 +149,11 @@ def scan_forward(
     ROWS: tl.constexpr,
 ):
     """Run `steps` time steps; write y, the tape and the states."""
-    PHASES: tl.constexpr = len(FIRST)
+    PHASES: tl.constexpr = len(FIRST) - 1
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
     state = _read(carry, row, unit, inside, STATES, STATES, UNITS)
-    if RESIDENT:
-        matrices = _matrices(weight, unit, MATRICES, PAD, True)
+    resident = _load_matrices(weight, unit, RESIDENT, PAD, True)
     if ONE_FEATURE:
         by_feature = _read(input_weight, 0 * row, unit, inside, INPUTS, INPUTS, UNITS)
         x_next = (tl.load(x + row, mask=row < batch, other=0.0).to(tl.float32),)
@@ -158,20 +173,16 @@ def scan_forward(
         kept_at = tape
         for phase in tl.static_range(PHASES):
             operand = now[0]
-            for b in tl.static_range(len(PHASE)):
-                if PHASE[b] == phase:
-                    s = tl.zeros([ROWS, PAD], tl.float32) + tl.load(bias + b * PAD + unit)[None, :]
-                    if b < INPUTS:
-                        if ONE_FEATURE:
-                            s += x_now[0][:, None] * by_feature[b]
-                        else:
-                            s += x_now[b]
-                    if WEIGHT[b] >= 0:
-                        if RESIDENT:
-                            s = _product(operand, matrices[WEIGHT[b]], s, PRECISION)
-                        else:
-                            s = _product(operand, _matrix(weight, unit, WEIGHT[b], PAD, True), s, PRECISION)
-                    a = a + (s,)
+            for b in tl.static_range(FIRST[phase], FIRST[phase + 1]):
+                s = tl.zeros([ROWS, PAD], tl.float32) + tl.load(bias + b * PAD + unit)[None, :]
+                if b < INPUTS:
+                    if ONE_FEATURE:
+                        s += x_now[0][:, None] * by_feature[b]
+                    else:
+                        s += x_now[b]
+                if WEIGHT[b] >= 0:
+                    s = _product(operand, _matrix(resident, weight, unit, WEIGHT[b], PAD, True), s, PRECISION)
+                a = a + (s,)
             now, kept = CELL(phase, a, old, now, OPTION)
             if UNITS < PAD:  # a product of infinity and the padding's zeros is NaN
                 now = _cleared(unit[None, :] < UNITS, now)
@@ -205,10 +216,8 @@ def scan_backward(
     STATES: tl.constexpr,
     TAPE: tl.constexpr,
     TAPE_PER_PHASE: tl.constexpr,
-    PHASE: tl.constexpr,
     FIRST: tl.constexpr,
     WEIGHT: tl.constexpr,
-    MATRICES: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
     UNITS: tl.constexpr,
@@ -216,70 +225,58 @@ def scan_backward(
     ROWS: tl.constexpr,
 ):
     """Run the same steps from the last to the first; write the gradients of the pre-activations and of the states."""
-    BLOCKS: tl.constexpr = len(PHASE)
-    PHASES: tl.constexpr = len(FIRST)
+    PHASES: tl.constexpr = len(FIRST) - 1
+    BLOCKS: tl.constexpr = FIRST[PHASES]
+    SHARE: tl.constexpr = TAPE // PHASES  # of one phase, where every phase reads its own
     AHEAD: tl.constexpr = 0 if TAPE_PER_PHASE else TAPE
     row, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     inside = (row < batch)[:, None] & (unit < UNITS)[None, :]
     g = _read(carry, row, unit, inside, STATES, STATES, UNITS)
-    if RESIDENT:
-        matrices = _matrices(weight, unit, MATRICES, PAD, False)
+    resident = _load_matrices(weight, unit, RESIDENT, PAD, False)
     if lengths is not None:
         left = tl.load(lengths + row, mask=row < batch, other=0) - begin
-    last = (steps - 1).to(tl.int64) * batch * UNITS
-    y += last
-    tape += last * TAPE
-    gradient += last * BLOCKS
-    new = _read(y + batch * UNITS, row, unit, inside, 1, 1, UNITS)
-    old_ahead = _read(y, row, unit, inside, 1, 1, UNITS)
-    kept_ahead = _read(tape, row, unit, inside, AHEAD, TAPE, UNITS)
-    if y_gradient is not None:
-        y_gradient += last
-        g_ahead = _read(y_gradient, row, unit, inside, 1, 1, UNITS)
+    at = (steps - 1).to(tl.int64) * batch * UNITS  # where the step begins in a tensor of one block
+    new = _read(y + at + batch * UNITS, row, unit, inside, 1, 1, UNITS)
+    next_old = _read(y + at, row, unit, inside, 1, 1, UNITS)
+    next_kept = _read(tape + at * TAPE, row, unit, inside, AHEAD, TAPE, UNITS)
+    next_dy = _read_if_given(y_gradient, at, row, unit, inside, UNITS)
     for back in range(_count(steps)):
         t = steps - 1 - back
-        kept, old = kept_ahead, old_ahead
-        if y_gradient is not None:
-            g = (g[0] + g_ahead[0],) + g[1:]
+
+        # take what was read for this step, and read for the step before
+        old, kept, dy = next_old, next_kept, next_dy
         more = inside & _while(t > 0, row, batch)[:, None]
-        tape_now = tape
-        y -= batch * UNITS
-        tape -= batch * TAPE * UNITS
-        old_ahead = _read(y, row, unit, more, 1, 1, UNITS)
-        kept_ahead = _read(tape, row, unit, more, AHEAD, TAPE, UNITS)
+        before = at - batch * UNITS
+        next_old = _read(y + before, row, unit, more, 1, 1, UNITS)
+        next_kept = _read(tape + before * TAPE, row, unit, more, AHEAD, TAPE, UNITS)
+        next_dy = _read_if_given(y_gradient, before, row, unit, more, UNITS)
+
+        # go back through the phases
         if y_gradient is not None:
-            y_gradient -= batch * UNITS
-            g_ahead = _read(y_gradient, row, unit, more, 1, 1, UNITS)
+            g = (g[0] + dy[0],) + g[1:]
         top = g
         for phase in tl.static_range(PHASES - 1, -1, -1):
             if TAPE_PER_PHASE:
-                kept = _read(
-                    tape_now + phase * (TAPE // PHASES) * UNITS, row, unit, inside, TAPE // PHASES, TAPE, UNITS
-                )
+                kept = _read(tape + at * TAPE + phase * SHARE * UNITS, row, unit, inside, SHARE, TAPE, UNITS)
             da, g = CELL(phase, g, top, old[0], new[0], kept, OPTION)
             if lengths is not None:
                 da = _cleared((t < left)[:, None], da)
             if UNITS < PAD:
                 da = _cleared(unit[None, :] < UNITS, da)
-            sum = g[0]
-            _write(gradient + FIRST[phase] * UNITS, row, unit, inside, da, BLOCKS, UNITS)
-            for b in tl.static_range(len(PHASE)):
-                if PHASE[b] == phase:
-                    if WEIGHT[b] >= 0:
-                        if RESIDENT:
-                            sum = _product(da[b - FIRST[phase]], matrices[WEIGHT[b]], sum, PRECISION)
-                        else:
-                            sum = _product(
-                                da[b - FIRST[phase]], _matrix(weight, unit, WEIGHT[b], PAD, False), sum, PRECISION
-                            )
-            g = (sum,) + g[1:]
+            _write(gradient + at * BLOCKS + FIRST[phase] * UNITS, row, unit, inside, da, BLOCKS, UNITS)
+            by_operand = g[0]
+            for b in tl.static_range(FIRST[phase], FIRST[phase + 1]):
+                if WEIGHT[b] >= 0:
+                    matrix = _matrix(resident, weight, unit, WEIGHT[b], PAD, False)
+                    by_operand = _product(da[b - FIRST[phase]], matrix, by_operand, PRECISION)
+            g = (by_operand,) + g[1:]
             if UNITS < PAD:
                 g = _cleared(unit[None, :] < UNITS, g)
+
+        # a sequence that has ended passes its gradients on, and truncation cuts them
         if lengths is not None:
             g = _where((t < left)[:, None], g, top)
         if truncate is not None:
-            whole = (begin + t == 0) | ((begin + t) % truncate != 0)
-            g = _cleared(whole, g)
-        new = old
-        gradient -= batch * BLOCKS * UNITS
+            g = _cleared((begin + t == 0) | ((begin + t) % truncate != 0), g)
+        new, at = old, before
     _write(carry, row, unit, inside, g, STATES, UNITS)

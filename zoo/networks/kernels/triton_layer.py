@@ -99,16 +99,16 @@ class TritonLayer:
             for i in range(product.projection.weight.shape[0] // self.units)
         ]
         phases, places = dict(blocks), {block: place for place, (block, _) in enumerate(blocks)}
+        block_phases = [phases.get(block, 0) for block in range(plan.blocks)]
         pad, count = padded(self.units), len(blocks)
         self.weight = x.new_empty(count, pad, pad)
         self.bias = x.new_empty(plan.blocks, pad, dtype=torch.float32)
         precision = multiplication(x.dtype, pad, count)
-        block_phases = tuple(phases.get(block, 0) for block in range(plan.blocks))
         self.constants: dict[str, Any] = {
-            "OPTION": plan.option, "STATES": self.states, "PHASE": block_phases,
-            "FIRST": tuple(block_phases.index(phase) for phase in range(plan.phases)),
-            "WEIGHT": tuple(places.get(block, -1) for block in range(plan.blocks)), "MATRICES": count,
-            "PRECISION": precision, "RESIDENT": resident(self.weight.nbytes, precision, x.device),
+            "OPTION": plan.option, "STATES": self.states,
+            "FIRST": (*(block_phases.index(phase) for phase in range(plan.phases)), plan.blocks),
+            "WEIGHT": tuple(places.get(block, -1) for block in range(plan.blocks)),
+            "PRECISION": precision, "RESIDENT": count if resident(self.weight.nbytes, precision, x.device) else 0,
             "UNITS": self.units, "PAD": pad, "ROWS": ROWS,
             "num_warps": min(8, pad // (16 if x.dtype == torch.bfloat16 else 8)), "num_stages": 1,
         }  # fmt: skip

@@ -67,18 +67,6 @@ def _positive_minlstm_backward(phase: tl.constexpr, g, top, old, new, kept, opti
     return (da[0], da[1], positive_gradient(kept[2], da[2])), g
 
 
-@triton.jit
-def _gilr_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
-    f, i = sigmoid(a[0]), tanh(a[1])
-    return (i + f * (old[0] - i),), (f, i)
-
-
-@triton.jit
-def _gilr_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.constexpr):
-    f, i = kept
-    return (g[0] * (old - i) * f * (1.0 - f), g[0] * (1.0 - f) * (1.0 - i * i)), (g[0] * f,)
-
-
 LEAST_REST = tl.constexpr(1e-12)  # of 1 - a^2: the slope of its root at 0 is infinite
 
 
@@ -158,7 +146,6 @@ LINEAR = {
     "positive-mingru": Pointwise(_positive_mingru_forward, _positive_mingru_backward, 2),
     "minlstm": Pointwise(_minlstm_forward, _minlstm_backward, 3),
     "positive-minlstm": Pointwise(_positive_minlstm_forward, _positive_minlstm_backward, 3),
-    "gilr": Pointwise(_gilr_forward, _gilr_backward, 2),
     "rg-lru": Pointwise(_rg_lru_forward, _rg_lru_backward, 4),
     "qrnn": Pointwise(_qrnn_forward, _qrnn_backward, 4),
     "sru": Pointwise(_sru_forward, _sru_backward, 5),

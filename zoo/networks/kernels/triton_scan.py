@@ -56,7 +56,7 @@ def _is_capable(device: torch.device) -> bool:
 
 
 def _precision(x: Tensor, weight: Tensor) -> torch.dtype | None:
-    """Return the type to compute in: autocast's, or that of input and weights; None if those differ."""
+    """Return the dtype to compute in: autocast's, or the dtype of input and weights; None if the two differ."""
     if torch.is_autocast_enabled(x.device.type):
         return torch.get_autocast_dtype(x.device.type)
     return x.dtype if x.dtype == weight.dtype else None

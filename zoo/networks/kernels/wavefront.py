@@ -68,7 +68,7 @@ def _signature(module: nn.Module) -> tuple[object, ...]:
 
 
 def _comparable(value: object) -> object:
-    """Return a value that is equal for layers whose attribute means the same. A tensor equals none, as nothing here stacks it."""
+    """Return a value that is equal for attributes of the same meaning. A tensor equals nothing, because nothing here stacks it."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     return object() if isinstance(value, Tensor) else value

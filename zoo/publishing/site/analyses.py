@@ -126,7 +126,7 @@ def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
 
 
 def _short(where: str) -> str:
-    """Return the ticks of a slice without an axis of which there is only the first layer or matrix."""
+    """Return the ticks of a slice, without an axis that has only one layer or matrix."""
     return ", ".join(part for part in where.split(", ") if part not in ("layer 1", "matrix 1"))
 
 

@@ -88,7 +88,7 @@ def _earlier(out: Path) -> set[str]:
 
 
 def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
-    """Write what differs and remove what is gone.
+    """Write the files that differ, and remove files that only an earlier build has.
 
     Until all is done, the manifest lists the files of the earlier build too, so that the next build can finish a broken one.
     """

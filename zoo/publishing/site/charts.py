@@ -71,15 +71,14 @@ def label(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _scale(values: Iterable[float], start: float, end: float, log: bool, zero: bool = False) -> Scale:
+def _scale(values: Iterable[float], start: float, end: float, log: bool) -> Scale:
     finite = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
     low, high = (min(finite), max(finite)) if finite else (0.1, 1.0)
     if log:
         low, high = (low / 1.3, high * 1.3) if high / low < 30 else (low / 1.6, high * 1.6)
     else:
-        low = min(low, 0.0) if zero else low
         margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-        low, high = (low if zero and low == 0 else low - margin), high + margin
+        low, high = low - margin, high + margin
     return Scale(low, high, start, end, log)
 
 
@@ -129,11 +128,11 @@ def lines(
     return svg("".join(parts), summary)
 
 
-def thinned(points: Sequence[tuple[float, float]], most: int = MOST_POINTS) -> list[tuple[float, float]]:
-    """Thin a curve to about `most` points, sorted by x: the first, the last, and the lowest and highest of each stretch."""
-    if len(points) <= most:
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Thin a curve to about MOST_POINTS points, sorted by x: the first, the last, and the lowest and highest of each stretch."""
+    if len(points) <= MOST_POINTS:
         return list(points)
-    size = math.ceil(2 * len(points) / most)
+    size = math.ceil(2 * len(points) / MOST_POINTS)
     kept = {points[0], points[-1]}
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
@@ -177,13 +176,13 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, s
     return svg(_frame(x, y, x_title, y_title) + f'<g class="dots">{dots}</g>', summary)
 
 
-def shade(value: float, reference: float, decades: float = DECADES) -> int:
+def shade(value: float, reference: float) -> int:
     """Return the level of a value beside a reference, from -LEVELS (far below) through 0 (equal) to LEVELS (far above)."""
     if not (math.isfinite(value) and reference > 0):
         return 0
     if value <= 0:
         return -LEVELS
-    return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / decades)))
+    return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / DECADES)))
 
 
 def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str) -> Markup:

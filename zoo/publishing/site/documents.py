@@ -66,7 +66,7 @@ def read() -> Documents:
 
 
 def size(picture: bytes) -> tuple[int, int]:
-    """Return the width and the height of a PNG, or those of an SVG's viewBox, so that a page can keep the place free."""
+    """Return width and height of a PNG or of an SVG's viewBox, so that a page can reserve the space."""
     if picture.startswith(b"\x89PNG"):
         return int.from_bytes(picture[16:20], "big"), int.from_bytes(picture[20:24], "big")
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture)

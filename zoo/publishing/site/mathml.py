@@ -36,30 +36,38 @@ def equations(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _equations_of(text: str) -> Iterator[str]:
-    start: int | None = None
-    depth, last = 0, 0
-    for match in [*_TOKEN.finditer(text), None]:
-        word = match and match["name"]
-        symbol = match is not None and (
-            match["number"] or match["op"] or (word and (len(word.rstrip("0123456789")) == 1 or word in _WORDS))
-        )
-        if match is not None and match["end"] == "," and depth > 0:
-            symbol = True
-        if match is not None and match["op"] == "(" and (first := re.match(r"[A-Z]?[a-z]{2,}", text[match.end() :])):
-            symbol = first[0] in _WORDS  # else a remark in parentheses
-        if symbol:
-            assert match is not None
-            start = match.start() if start is None else start
-            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(match["op"] or "", 0)
-            last = match.end()
+def _equations_of(sentence: str) -> Iterator[str]:
+    """Yield the equations of a sentence: runs of symbols with closed parentheses, up to a mark of punctuation or a known word."""
+    run: list[re.Match[str]] = []
+    for token in [*_TOKEN.finditer(sentence), None]:
+        if token is not None and _is_symbol(token, sentence[token.end() :], depth=_depth(run)):
+            run.append(token)
             continue
-        if start is not None:
-            ended = match is None or bool(match["end"]) or match["op"] == "(" or word in _ENDS
-            piece = text[start:last].strip()
-            if ended and depth == 0 and _WHOLE.match(piece):
-                yield piece
-        start, depth = None, 0
+        if run and _depth(run) == 0 and _may_end(token):
+            equation = sentence[run[0].start() : run[-1].end()].strip()
+            if _WHOLE.match(equation):
+                yield equation
+        run = []
+
+
+def _is_symbol(token: re.Match[str], rest: str, depth: int) -> bool:
+    """Return whether a token may belong to an equation. rest: the text behind it. depth: of open parentheses before it."""
+    if token["name"]:
+        return len(token["name"].rstrip("0123456789")) == 1 or token["name"] in _WORDS
+    if token["op"] == "(":  # a remark in parentheses begins with a word of prose
+        word = re.match(r"[A-Z]?[a-z]{2,}", rest)
+        return word is None or word[0] in _WORDS
+    return bool(token["number"] or token["op"]) or (token["end"] == "," and depth > 0)
+
+
+def _depth(tokens: Sequence[re.Match[str]]) -> int:
+    """Return how many parentheses and brackets are open after some tokens."""
+    return sum({"(": 1, "[": 1, ")": -1, "]": -1}.get(token["op"] or "", 0) for token in tokens)
+
+
+def _may_end(token: re.Match[str] | None) -> bool:
+    """Return whether an equation may end before a token that is no symbol. None: the end of the sentence."""
+    return token is None or bool(token["end"]) or token["op"] == "(" or token["name"] in _ENDS
 
 
 def prose(text: str) -> list[Markup]:
@@ -82,22 +90,23 @@ def mathml(equation: str) -> Markup:
     return Markup(f'<math display="block" aria-label="{words}"><mrow>{row}</mrow></math>')
 
 
+_AROUND = {"sqrt": "<msqrt><mrow>{}</mrow></msqrt>", "^": "<msup><mi></mi><mrow>{}</mrow></msup>"}
+"""What stands around the parenthesis behind a root or a power."""
+
+
 def _elements(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
     position = 0
     while position < len(tokens):
         token = tokens[position]
         position += 1
-        if token["name"] == "sqrt" and position < len(tokens) and tokens[position]["op"] == "(":
+        followed = tokens[position]["op"] if position < len(tokens) else None
+        around = _AROUND.get(token["name"] or token["op"] or "") if followed == "(" else None
+        if around is not None:
             end = _closing(tokens, position)
-            yield f"<msqrt><mrow>{''.join(_elements(tokens[position + 1 : end]))}</mrow></msqrt>"
-            position = end + 1
-        elif token["op"] == "^" and position < len(tokens) and tokens[position]["op"] == "(":
-            end = _closing(tokens, position)
-            yield f"<msup><mi></mi><mrow>{''.join(_elements(tokens[position + 1 : end]))}</mrow></msup>"
+            yield around.format("".join(_elements(tokens[position + 1 : end])))
             position = end + 1
         elif token["name"]:
-            following = tokens[position]["op"] if position < len(tokens) else None
-            yield _symbol(token, following == "(")
+            yield _symbol(token, followed == "(")
         elif token["number"]:
             number = f"<mn>{token['number']}</mn>"
             yield f"<msup>{number}{_script(token['power'])}</msup>" if token["power"] else number
@@ -120,20 +129,12 @@ def _closing(tokens: Sequence[re.Match[str]], start: int) -> int:
 def _symbol(token: re.Match[str], called: bool) -> str:
     name = token["name"]
     letter = GREEK.get(name, name) + (token["mark"] or "").replace("'", "′").replace("~", "̃")
-    upright = name in FUNCTIONS or len(letter) > 2
-    base = (
-        f'<mi mathvariant="normal">{letter}</mi>'
-        if upright or (name[0].isupper() and name not in ("C", "S"))
-        else f"<mi>{letter}</mi>"
-    )
-    if token["sub"] and token["sup"]:
-        element = f"<msubsup>{base}{_script(token['sub'])}{_script(token['sup'])}</msubsup>"
-    elif token["sub"]:
-        element = f"<msub>{base}{_script(token['sub'])}</msub>"
-    elif token["sup"]:
-        element = f"<msup>{base}{_script(token['sup'])}</msup>"
-    else:
-        element = base
+    upright = name in FUNCTIONS or len(letter) > 2 or (name[0].isupper() and name not in ("C", "S"))
+    element = f'<mi mathvariant="normal">{letter}</mi>' if upright else f"<mi>{letter}</mi>"
+    if token["sub"] or token["sup"]:
+        tag = "m" + ("sub" if token["sub"] else "") + ("sup" if token["sup"] else "")
+        scripts = "".join(_script(text) for text in (token["sub"], token["sup"]) if text)
+        element = f"<{tag}>{element}{scripts}</{tag}>"
     return element if called else f'{element}<mspace width="0.14em"/>'
 
 

@@ -3,7 +3,7 @@
 import base64
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     model_page.add(site, models, live, link)
     _cells(site, models)
     _papers(site, link)
-    _speed(site, models)
+    _speed(site)
     _why(site, gradients)
     leaderboard.add(site, models)
     documents.add(site, library)
@@ -162,72 +162,55 @@ def _papers(site: Site, link: markup.LinkMap) -> None:
         site.page("papers/index.html", "papers.html", papers=rows)
 
 
-def _speed(site: Site, models: Sequence[ModelFacts]) -> None:
+def _speed(site: Site) -> None:
     """Add the page of speed: the benchmarks' tables, and what a step of each exported model takes."""
-    parts: list[tuple[str, Any, Markup]] = []
-    if (stacks := speed.measurements("stacks")) is not None:
-        for size, group in groupby(stacks["contenders"], key=lambda row: (row["layers"], row["units"])):
-            rows = [row for row in group if row["seconds"]["forward"] is not None]
-            most = max(row["seconds"]["forward"] for row in rows)
-            drawn = [
-                (
-                    row["contender"],
-                    row["seconds"]["forward"],
-                    f"{speed.significant(row['seconds']['forward'])} s",
-                    facts.colour(row["cell"]),
-                    row["library"] != "rnnzoo",
-                )
-                for row in rows
-            ]
-            title = f"A forward pass of {size[0]} layers of {size[1]} units"
-            header, table = speed.speed_rows(rows)
-            numbers = charts.table(("contender", *header), table)
-            parts.append(
-                (
-                    title,
-                    charts.bars(drawn, most, summary=f"{title}, seconds by contender"),
-                    numbers + _note(speed.provenance("stacks", stacks)),
-                )
-            )
-    for program, title in (
-        ("streams", "One step of a stream, in Python"),
-        ("export_steps", "One step of a stream outside Python"),
-    ):
-        if (data := speed.measurements(program)) is not None:
-            for network, group in groupby(
-                sorted(data["rows"], key=lambda row: row["network"]), key=lambda row: row["network"]
-            ):
-                rows = sorted(group, key=lambda row: row["seconds"])
-                drawn = [
-                    (
-                        _plain(row["pass"]),
-                        row["seconds"],
-                        f"{speed.significant(1e6 * row['seconds'])} µs",
-                        facts.colour(network),
-                        "rnnzoo" not in row["pass"] and "`" not in row["pass"] and program == "streams",
-                    )
-                    for row in rows
-                ]
-                numbers = charts.table(
-                    ("pass", "µs a step"),
-                    [(_plain(row["pass"]), speed.significant(1e6 * row["seconds"])) for row in rows],
-                )
-                parts.append(
-                    (
-                        f"{title}: {network}",
-                        charts.bars(drawn, max(row["seconds"] for row in rows), summary=f"{title}, {network}"),
-                        numbers + _note(speed.provenance(program, data)),
-                    )
-                )
+    parts = [*_stack_charts(), *_step_charts("streams", "One step of a stream, in Python")]
+    parts += _step_charts("export_steps", "One step of a stream outside Python")
     if parts:
         site.page("speed.html", "speed.html", parts=parts)
 
 
+def _stack_charts() -> Iterator[tuple[str, Markup, Markup]]:
+    """Yield title, chart and table of each size of stack that the benchmark `stacks` measured."""
+    if (data := speed.measurements("stacks")) is None:
+        return
+    for (layers, units), group in groupby(data["contenders"], key=lambda row: (row["layers"], row["units"])):
+        rows = [row for row in group if row["seconds"]["forward"] is not None]
+        bars = []
+        for row in rows:
+            seconds, is_reference = row["seconds"]["forward"], row["library"] != "rnnzoo"
+            text, colour = f"{speed.significant(seconds)} s", facts.colour(row["cell"])
+            bars.append((row["contender"], seconds, text, colour, is_reference))
+        title = f"A forward pass of {layers} layers of {units} units"
+        chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, seconds by contender")
+        header, cells = speed.speed_rows(rows)
+        table = charts.table(("contender", *header), cells)
+        yield title, chart, table + _note(speed.provenance("stacks", data))
+
+
+def _step_charts(program: str, title: str) -> Iterator[tuple[str, Markup, Markup]]:
+    """Yield title, chart and table of each network whose steps a benchmark measured."""
+    if (data := speed.measurements(program)) is None:
+        return
+    by_network = sorted(data["rows"], key=lambda row: row["network"])
+    for network, group in groupby(by_network, key=lambda row: row["network"]):
+        bars, cells = [], []
+        for row in sorted(group, key=lambda row: row["seconds"]):
+            name, seconds, text = _plain(row["pass"]), row["seconds"], speed.significant(1e6 * row["seconds"])
+            is_reference = program == "streams" and "rnnzoo" not in name and name == row["pass"]
+            bars.append((name, seconds, f"{text} µs", facts.colour(network), is_reference))
+            cells.append((name, text))
+        chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, {network}")
+        table = charts.table(("pass", "µs a step"), cells)
+        yield f"{title}: {network}", chart, table + _note(speed.provenance(program, data))
+
+
 def _note(text: str) -> Markup:
-    return Markup('<p class="note">{}</p>').format(text.replace("`", ""))
+    return Markup('<p class="note">{}</p>').format(_plain(text))
 
 
 def _plain(text: str) -> str:
+    """Return a text without the marks of code; the names of rnnzoo's passes have them."""
     return text.replace("`", "")
 
 

@@ -1,4 +1,4 @@
-// The pointwise part of cells with one gate, as in cells.h: UGRNN and LiGRU, JANET, ATR, MGU.
+// The pointwise part of cells with one gate, as in cells.h: UGRNN (and GILR) and LiGRU, JANET, ATR, MGU.
 #pragma once
 
 #include "cells.h"

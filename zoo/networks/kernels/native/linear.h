@@ -1,4 +1,4 @@
-// The pointwise part of the cells that are linear in their state, as cells.h describes it. They have no products.
+// The pointwise part of the cells that are linear in their state, as cells.h describes it. They have no products. GILR is in gated.h.
 #pragma once
 
 #include "cells.h"
@@ -52,22 +52,6 @@ struct MinLSTM {  // tape: f, i, the candidate
         p.a(1) = -g * (1.0f - i);
         p.a(2) = p.g() * (1.0f - k) * Candidate::slope(n);
         p.g() = p.g() * k;
-    }
-};
-
-struct GILR {  // tape: g, i
-    static constexpr int states = 1, tape = 2;
-    static constexpr bool tape_per_phase = false;
-    static void forward(int, const Point& p) {
-        const vec g = sigmoid(p.a(0)), i = tanh(p.a(1));
-        p.keep(0, g), p.keep(1, i);
-        p.now() = i + g * (p.old() - i);
-    }
-    static void backward(int, const Point& p) {
-        const vec g = p.kept(0), i = p.kept(1);
-        p.a(0) = p.g() * (p.old() - i) * g * (1.0f - g);
-        p.a(1) = p.g() * (1.0f - g) * (1.0f - i * i);
-        p.g() = p.g() * g;
     }
 };
 

@@ -390,7 +390,7 @@ const CellRow CELLS[] = {
     row<OneGate<false>>("ugrnn"), row<OneGate<true>>("ligru"), row<JANET>("janet"), row<ATR>("atr"), row<MGU>("mgu"),
     row<GRU>("gru"), row<GRUAfter>("gru-after"), row<RHN>("rhn"), row<Antisymmetric>("antisymmetric"),
     row<GatedAntisymmetric>("antisymmetric-gated"), row<MinGRU<Linear>>("mingru"), row<MinGRU<Positive>>("positive-mingru"),
-    row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<GILR>("gilr"), row<QRNN>("qrnn"),
+    row<MinLSTM<Linear>>("minlstm"), row<MinLSTM<Positive>>("positive-minlstm"), row<QRNN>("qrnn"),
     row<SRU<Linear>>("sru"), row<SRU<Tanh>>("tanh-sru"), row<RGLRU>("rg-lru"), row<SLSTM<Sigmoid>>("slstm"),
     row<SLSTM<Exponential>>("exp-slstm"),
 };
