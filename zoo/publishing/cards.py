@@ -149,7 +149,7 @@ def _usage(entry: Entry) -> str:
 
 def _call(entry: Entry) -> str:
     """Return Python code that calls the network: on real input where everybody has some."""
-    task, outputs = entry.task, "values" if entry.task.target == "value" else "logits"
+    task, outputs = entry.task, "values" if entry.task.target in ("value", "forecast") else "logits"
     shape = ", ".join(map(str, (8, *task.example)))
     if task.vocabulary and not entry.weights:  # the words come with the weights
         lengths = f", torch.tensor([[{task.steps - 1}, 1]] * 8)" if task.form == "question" else ""
@@ -225,6 +225,9 @@ def _figures(entry: Entry, recorded: Results) -> str:
     for e in recorded.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))
+        rows += [
+            (f"measured, {e.split}, {h} steps ahead", METRICS[e.metric].text(v), "") for h, v in e.by_horizon.items()
+        ]
         rows += [
             (f"measured, {e.split}, {runtime_text(r)}", value_text(r), _beside(r, e))
             for r in recorded.runtimes

@@ -15,6 +15,7 @@ TASKS: dict[str, str] = {
     "babi": "babi.Babi",
     "characters": "characters.Characters",
     "circles": "tables.Circles",
+    "forecast": "forecast.Forecast",
     "fsdd": "speech.FSDD",
     "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
@@ -25,6 +26,7 @@ TASKS: dict[str, str] = {
     "probes": "probes.Probes",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
+    "uea": "uea.UEA",
 }
 """By task family: `module.Class` in zoo.data, a subclass of zoo.data.base.TaskData."""
 
@@ -143,6 +145,10 @@ class Task(Shapes):
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
+    horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
+    persistence: Seq[
+        Positive
+    ] = ()  # for target `forecast`: the test error of repeating the last value, at each horizon
     pipeline_tag: Literal[
         "image-classification", "text-classification", "text-generation", "question-answering", "other"
     ]
@@ -150,7 +156,9 @@ class Task(Shapes):
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
-        if self.classes and self.target == "value":
+        if {len(self.horizons), len(self.persistence)} != {self.outputs if self.target == "forecast" else 0}:
+            yield "target 'forecast' needs 'horizons' and 'persistence', one for each output, and no other target has any"
+        if self.classes and self.target in ("value", "forecast"):
             yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
@@ -165,6 +173,9 @@ class Task(Shapes):
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        kind = {"class": "classes", "token": "tokens", "value": "values", "binary": "probabilities"}[self.target]
+        kinds = {"class": "classes", "token": "tokens", "binary": "probabilities"}
+        kind = kinds.get(self.target, "values")
+        if self.horizons:
+            kind = f"{kind}, {', '.join(map(str, self.horizons))} steps ahead"
         outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"
