@@ -76,6 +76,7 @@ class Dataset(Spec):
     test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split
     proxy_for: Text | None = None  # the paper's data that this dataset replaces; figures on the two do not compare
     caveat: Text | None = None  # a limit of every figure on this dataset
+    test_in_package: bool = False  # whether the files of the test split come with the package
     files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
     """Digest of each file, from cards/lock.json. sources.yaml must not contain digests."""
@@ -143,6 +144,7 @@ class Task(Shapes):
     dataset: Key
     layout: Key  # how the family makes a sequence of an example; each family has its own words
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
+    caveat: Text | None = None  # a limit of every figure on this task, beside that of its dataset
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
     horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
