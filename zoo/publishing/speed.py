@@ -103,7 +103,7 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     repeats = f"{data.get('statistic', 'median')} of {rounds}" if rounds > 1 else "once"
     return (
         f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; "
-        f"`python -m benchmarks.{program}`."
+        f"`{machine.get('command', f'python -m benchmarks.{program}')}`."
     )
 
 
