@@ -1,12 +1,16 @@
-"""Count what networks of spoken digits hear wrongly in recordings that they listen to, by level of quiet and pause.
+"""Count what networks of spoken digits hear wrongly in recordings that they listen to, and how long they take to answer.
 
 `RNNZOO_DATA=DIR python -m benchmarks.listening NAME [--split validation] [--quiet -53 ...] [--pause 20 ...]` prints, for each
 level and pause: the recordings of a split in which the network hears one word, the right one; and the wrong, missing and
 superfluous words where the recordings are joined by tens in a random order, each followed by half a second of faint noise.
+
+`RNNZOO_DATA=DIR python -m benchmarks.listening NAME ... --stream` measures `fsdd-stream` (benchmarks.stream) on one thread, and
+stores it in benchmarks/listening.json. `python -m zoo.publishing.generated` writes it into docs/tasks.md.
 """
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,7 +20,11 @@ from zoo import load, registry
 from zoo.data import task_data
 from zoo.data.listening import PAUSE, QUIET, Listener
 from zoo.data.speech import FSDD, RATE
+from zoo.diagnostics.benchmark import Contender, Workload, machine, stack
 from zoo.networks.network import Network
+
+from .stacks import FOLDER, write_rows
+from .stream import fsdd_stream
 
 JOINED, GAP, NOISE, CHUNK = 10, RATE // 2, 3.0, RATE // 10
 """Recordings in one, samples after each, their standard deviation in units of int16, and samples that arrive together."""
@@ -47,21 +55,9 @@ def joined(recordings: Sequence[Tensor]) -> Tensor:
     return torch.cat([part for pair in zip(recordings, gaps, strict=True) for part in pair])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="a model of the task fsdd")
-    parser.add_argument("--split", default="validation", choices=("validation", "test"))
-    parser.add_argument("--quiet", type=float, nargs="+", default=[QUIET], help="levels, in dB")
-    parser.add_argument("--pause", type=int, nargs="+", default=[PAUSE], help="frames of 10 ms")
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    known = registry.load_registry()
-    task = known.all_tasks["fsdd"]
-    data = task_data(task, known.datasets[task.dataset])
-    assert isinstance(data, FSDD)
-    recordings, digits = data.recordings(given.split)
-    truth = [str(digit) for digit in digits.tolist()]
-    network = load(given.name, device="cpu")
+def counts(name: str, given: argparse.Namespace, recordings: Sequence[Tensor], truth: Sequence[str]) -> str:
+    """Return the table of what a network hears wrongly, by level of quiet and pause."""
+    network = load(name, device="cpu")
     order = torch.randperm(len(truth), generator=torch.Generator().manual_seed(0)).split(JOINED)
     rows = []
     for quiet in given.quiet:
@@ -74,7 +70,33 @@ def main() -> None:
                 for group in order
             )
             rows.append((f"{quiet:g} dB", f"{pause / 100:g} s", f"{right} of {len(truth)}", f"{wrong} of {len(truth)}"))
-    say(columns(("QUIET", "PAUSE", "ONE WORD, RIGHT", "ERRORS WHEN JOINED"), rows))
+    return columns(("QUIET", "PAUSE", "ONE WORD, RIGHT", "ERRORS WHEN JOINED"), rows)
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="models of the task fsdd")
+    parser.add_argument("--split", default="validation", choices=("validation", "test"))
+    parser.add_argument("--quiet", type=float, nargs="+", default=[QUIET], help="levels, in dB")
+    parser.add_argument("--pause", type=int, nargs="+", default=[PAUSE], help="frames of 10 ms")
+    parser.add_argument("--stream", action="store_true", help="measure fsdd-stream, whose split is test")
+    parser.add_argument("--out", type=Path, default=FOLDER / "listening.json")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    known = registry.load_registry()
+    task = known.all_tasks["fsdd"]
+    data = task_data(task, known.datasets[task.dataset])
+    assert isinstance(data, FSDD)
+    recordings, digits = data.recordings("test" if given.stream else given.split)
+    truth = [str(digit) for digit in digits.tolist()]
+    if not given.stream:
+        say("\n\n".join(counts(name, given, recordings, truth) for name in given.names))
+        return
+    rows = [row for name in given.names for row in fsdd_stream(load(name, device="cpu"), recordings, truth)]
+    setting = machine(Workload(1, 1, 1), [Contender("torch", stack("gru", 1, 128, 1))])
+    command = f"python -m benchmarks.listening {' '.join(given.names)} --stream"
+    write_rows(given.out, {**setting, "command": command}, 1, "rows", rows)
 
 
 if __name__ == "__main__":

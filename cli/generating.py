@@ -33,12 +33,19 @@ def generate(
 
     Text appears as it is drawn. Music becomes a MIDI file, and a picture of its piano roll.
     """
-    from zoo import load
+    from zoo import registry
+    from zoo.checkpoints.references import Reference
+    from zoo.checkpoints.sources import resolve
     from zoo.data import generation, midi
     from zoo.errors import MissingExtraError, RequestError
+    from zoo.networks import loading
     from zoo.utils import files
 
-    network = load(name, device="cpu")
+    checkpoint = resolve(Reference.parse(name))
+    task = registry.load_registry().all_tasks.get(checkpoint.config.task)
+    if task is not None and task.family == "music" and find_spec("mido") is None:  # said before the work, not after
+        raise MissingExtraError("mido", "music")
+    network = loading.assemble(checkpoint, device="cpu")
     if generation.writes(network):
         if out is not None:
             raise RequestError("--out is for music; text goes to the terminal. Leave it out.")
@@ -51,8 +58,6 @@ def generate(
     path = out or Path(f"{network.config.name}.mid")
     if path.suffix.lower() not in (".mid", ".midi"):
         raise RequestError(f"--out must end in .mid or .midi, but is {path}.")
-    if find_spec("mido") is None:  # said before the work, not after
-        raise MissingExtraError("mido", "music")
     with progress(f"generate {name}") as bar:
         roll = cast("Tensor", generation.generate(
             network, prompt=prompt, length=length or 64, temperature=temperature, top_k=top_k, seed=seed, report=bar

@@ -28,14 +28,13 @@ def listen(
     It answers 0.2 s after each word, and at the end.
     """
     from zoo import load
-    from zoo.data.inputs import read_samples
     from zoo.data.listening import QUIET, Listener
-    from zoo.data.speech import RATE
+    from zoo.data.speech import RATE, read_samples
 
     content = content_of(file)
     network = load(name, device="cpu")
     listener = Listener(network, QUIET if quiet is None else quiet)
-    samples = read_samples(network, content)
+    samples = read_samples(network.config.name, content)
     words = [word for part in samples.split(CHUNK) for word in listener(part)] + listener.finish()
     rows = [
         (f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.answered:.2f} s", word.answer, f"{100 * word.probability:.2f} %")

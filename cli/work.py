@@ -65,6 +65,8 @@ def evaluate(
     where = f"{runtime or 'torch'}{f', {quantize}' if quantize else ''}, " if runtime or quantize else ""
     details = f"n = {result.n:,}, {where}{result.device}, {result.seconds:g} s"
     rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
+    metric = METRICS[result.metric]
+    rows += [(f"{horizon} steps ahead", metric.text(value), "") for horizon, value in result.by_horizon.items()]
     rows += [("reported", figure.text, cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**result.model_dump(mode="json"), "reported": dumped(reported)}
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))
@@ -98,7 +100,7 @@ def predict(
         logits = network(x.to(network.device), lengths).float().cpu()[0]
     last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
     task = registry.load_registry().all_tasks.get(network.config.task)  # None for a network of the user's own
-    if task is not None and task.target == "value":
+    if task is not None and task.target in ("value", "forecast"):
         emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
         return
     is_binary = task is not None and task.target == "binary"

@@ -58,6 +58,7 @@ METADATA = [
     "zoo.publishing.lattices",
     "zoo.publishing.pages",
     "zoo.publishing.plots",
+    "zoo.publishing.tasks_page",
     "zoo.training.jobs",
     "zoo.utils.files",
     "zoo.utils.paths",

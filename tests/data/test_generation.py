@@ -108,3 +108,12 @@ def test_a_folder_that_cannot_be_written_and_keys_that_do_not_exist(run, tmp_pat
 def test_every_music_network_names_its_keys():
     tasks = registry.load_registry().all_tasks
     assert all(len(task.classes) == task.outputs == 88 for task in tasks.values() if task.family == "music")
+
+
+def test_a_missing_midi_library_is_told_before_weights_are_read(run, monkeypatch):
+    from zoo.networks import loading
+
+    monkeypatch.setattr("rnnzoo_cli.generating.find_spec", lambda name: None)
+    monkeypatch.setattr(loading, "assemble", lambda *_, **__: pytest.fail("the weights were read"))
+    code, _, err = run("generate", NAME)
+    assert (code, "mido" in err, "rnnzoo[music]" in err) == (2, True, True)

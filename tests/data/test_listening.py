@@ -112,3 +112,23 @@ def test_a_network_that_reads_backwards_is_refused() -> None:
     network.config = network.config.model_copy(update={"task": "fsdd"})
     with pytest.raises(RequestError, match="needs the whole recording"):
         Listener(network)
+
+
+def test_an_early_answer_is_replaced_only_if_the_word_goes_on() -> None:
+    network, recording = build(NAMES[0], device="cpu").eval(), three_sounds()[0]
+    listener = Listener(network, early=4)
+    words = [word for part in recording.split(80) for word in listener(part)] + listener.finish()
+    assert [word.final for word in words] == [False, False, True, False, True, True]  # the first sound has a gap
+    assert [word for word in words if word.final] == heard(network, recording, 80)
+    for early, final in ((words[1], words[2]), (words[3], words[4])):
+        assert (early.answer, early.probability, early.start, early.end) == (
+            final.answer, final.probability, final.start, final.end,
+        )  # fmt: skip
+        assert early.answered == pytest.approx(early.end + 4 * HOP / RATE)
+    assert words[0].end < words[1].start + 0.25
+
+
+@pytest.mark.parametrize(("early", "pause"), [(20, 20), (0, 20), (None, 0)])
+def test_numbers_of_frames_out_of_order_are_refused(early: int | None, pause: int) -> None:
+    with pytest.raises(RequestError, match="0 < early < pause"):
+        Listener(build(NAMES[0], device="cpu"), pause=pause, early=early)

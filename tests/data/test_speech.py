@@ -77,6 +77,14 @@ def test_a_network_that_listens_live_says_what_it_says_of_the_recording():
         torch.testing.assert_close(logits, network(speech.log_mel(samples)[None]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool])
+def test_samples_whose_full_scale_is_unknown_are_refused(dtype):
+    with pytest.raises(RequestError, match="Samples are int16, or float"):
+        speech.LogMel()(torch.ones(400).to(dtype))
+    for known in (torch.int16, torch.float16, torch.float64):
+        assert speech.LogMel()(torch.ones(400).to(known)).dtype == torch.float32
+
+
 def test_recordings_shorter_than_a_frame_and_none_at_all():
     short = torch.from_numpy(recording(0.01))
     torch.testing.assert_close(speech.log_mel(short), speech.log_mel(torch.cat([short, short.new_zeros(120)])))
@@ -150,6 +158,11 @@ def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():
     x, lengths = read_example(network, wav(samples))
     assert lengths is None
     assert torch.equal(x[0], speech.log_mel(torch.from_numpy(samples)))
+    known = registry.load_registry()
+    data = task_data(known.all_tasks["fsdd"], known.datasets["fsdd"])
+    assert torch.equal(data.read_file("any", wav(samples)), x)
+    pixels = known.all_tasks["mnist-rows"]
+    assert task_data(pixels, known.datasets["mnist"]).read_file("any", wav(samples)) is None
 
 
 @pytest.mark.parametrize(("content", "message"), [

@@ -34,6 +34,8 @@ class Evaluation(Spec):
     """Mean of the loss that training minimises, see zoo.registry.metrics."""
     n: Annotated[int, Field(ge=1)]
     """Number of examples."""
+    by_horizon: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]] = {}
+    """Of a forecast: the metric of each output by how many steps ahead it is."""
     dataset_sha256: dict[str, Sha256]
     checkpoint_sha256: Sha256
     seed: int | None = None

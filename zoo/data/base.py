@@ -120,6 +120,14 @@ class TaskData(ABC):
     def prepare_network(self, network: Network) -> None:  # noqa: B027
         """Give a new network what it takes from the data before training, such as a tokenizer and pretrained vectors."""
 
+    def read_file(self, name: str, content: bytes) -> Tensor | None:
+        """Return x, (1, time, *input), of a user's file with this content, for the network called `name`.
+
+        None if the task has no kind of file of its own: zoo.data.inputs then reads an image or a table. Raises RequestError
+        for content that is not such a file.
+        """
+        return None
+
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`, after reading and verifying its files.
 

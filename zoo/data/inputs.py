@@ -2,7 +2,6 @@
 
 import csv
 import io
-import wave
 
 import torch
 from torch import Tensor
@@ -11,8 +10,7 @@ from .. import registry
 from ..errors import MissingExtraError, RequestError
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
-from . import examples
-from .speech import RATE, log_mel
+from . import examples, task_data
 
 MAX_BYTES = 20_000_000
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
@@ -31,8 +29,12 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
-    if listens(network):
-        return log_mel(read_samples(network, content))[None], None
+    known = registry.load_registry()
+    task = known.all_tasks.get(network.config.task)
+    if task is not None:
+        x = task_data(task, known.datasets[task.dataset]).read_file(network.config.name, content)
+        if x is not None:
+            return x, None
     if content.startswith(IMAGES):
         return _image(network, content), None
     return _numbers(network, content), None
@@ -59,30 +61,6 @@ def listens(network: Network) -> bool:
     """Return whether a network reads log-mel frames of speech."""
     task = registry.load_registry().all_tasks.get(network.config.task)
     return task is not None and task.family == "fsdd"
-
-
-def read_samples(network: Network, content: bytes) -> Tensor:
-    """Return the samples of a WAV file that a network of speech reads, (samples,), int16.
-
-    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
-    """
-    name = network.config.name
-    try:
-        with wave.open(io.BytesIO(content)) as file:
-            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
-            frames = file.readframes(file.getnframes())
-    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
-        raise RequestError(
-            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
-        ) from error
-    if (channels, width, rate) != (1, 2, RATE):
-        raise RequestError(
-            f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
-            f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
-        )
-    if len(frames) < width:
-        raise RequestError(f"{name} listens to a recording; this one is empty.")
-    return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
 
 
 def _image(network: Network, content: bytes) -> Tensor:

@@ -32,6 +32,7 @@ class Word:
     start: float
     end: float
     answered: float  # when so much of the recording had arrived that the network answered
+    final: bool = True  # False for an early answer: the word may go on, and another answer then replaces this one
 
 
 def levels(
@@ -48,12 +49,15 @@ class Listener:
     frame before a pause. The answer is that of the whole word to rounding: `network(log_mel(recording)[None, first:last + 1])`.
     """
 
-    def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE):
+    def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
         """Take a network in eval mode, as `load` returns it.
 
         quiet: the level in dB below which a frame is quiet. pause: the number of quiet frames in a row that end a word.
-        Raises RequestError for a network that does not read speech or needs the whole recording, and for a level that is
-        not finite.
+        early: the number of quiet frames, less than `pause`, after which the listener gives an answer that is not final. If
+        the word ends there, the final answer is the same; None for final answers only.
+
+        Raises RequestError for a network that does not read speech or needs the whole recording, for a level that is not
+        finite, and for numbers of frames out of order.
         """
         if not listens(network):
             raise RequestError(
@@ -61,7 +65,10 @@ class Listener:
             )
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames is a finite number of dB; got {quiet}.")
+        if pause < 1 or (early is not None and not 0 < early < pause):
+            raise RequestError(f"early and pause are numbers of frames, 0 < early < pause; got {early} and {pause}.")
         self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
+        self.early = early
         self.log_mel, self.frame = LogMel(), 0  # the number of frames so far
         self.state: Any = None
         self.first: int | None = None  # the first frame of the present word
@@ -72,7 +79,7 @@ class Listener:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> list[Word]:
-        """Return the words that end in a pause within these samples; there may be none."""
+        """Return the words that end in a pause within these samples, and early answers; there may be none."""
         frames = self.log_mel(samples)
         loud = (levels(frames) >= self.quiet).tolist()
         return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
@@ -92,16 +99,19 @@ class Listener:
             logits, self.state = self.stepper.step(frame[None].to(self.network.device, self.network.dtype), self.state)
         if is_loud:
             self.last, self.logits = at, logits[0].float().cpu()
+        if at - self.last == self.early:
+            return self._answer(self.first, final=False)
         return self._answer(self.first) if at - self.last == self.pause else None
 
-    def _answer(self, first: int) -> Word:
-        """Return the word that began with frame `first`, and wait for the next."""
+    def _answer(self, first: int, final: bool = True) -> Word:
+        """Return the word that began with frame `first`, and wait for the next if the answer is final."""
         probability, best = self.logits.softmax(0).max(0)
-        self.first = self.state = None
+        if final:
+            self.first = self.state = None
         names = self.network.classes or tuple(map(str, range(len(self.logits))))
         return Word(
             names[int(best)], float(probability), start=first * HOP / RATE,
-            end=(self.last * HOP + WINDOW) / RATE, answered=((self.frame - 1) * HOP + WINDOW) / RATE,
+            end=(self.last * HOP + WINDOW) / RATE, answered=((self.frame - 1) * HOP + WINDOW) / RATE, final=final,
         )  # fmt: skip
 
 

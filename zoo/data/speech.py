@@ -4,7 +4,9 @@ A network reads frames of 32 log-mel energies, 25 ms long, one every 10 ms. Ever
 frames of a live stream are those of the whole recording.
 """
 
+import io
 import math
+import wave
 from functools import cache
 
 import numpy
@@ -52,7 +54,12 @@ class LogMel:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> Tensor:
-        """Return the frames that these samples complete, (frames, BANDS); there may be none."""
+        """Return the frames that these samples complete, (frames, BANDS), float32; there may be none.
+
+        Raises RequestError for samples of another type, since their full scale is not known.
+        """
+        if not (samples.dtype == torch.int16 or samples.is_floating_point()):
+            raise RequestError(f"Samples are int16, or float with full scale 1; got {samples.dtype}.")
         scaled = samples.float() / 32768 if samples.dtype == torch.int16 else samples.float()
         samples = torch.cat([self.waiting, scaled])
         count = max(0, (len(samples) - WINDOW) // HOP + 1)
@@ -72,6 +79,29 @@ def log_mel(
         raise RequestError(f"A recording is a row of samples; got {tuple(samples.shape)}.")
     silence = samples.new_zeros(max(0, WINDOW - len(samples)))
     return LogMel()(torch.cat([samples, silence]))
+
+
+def read_samples(name: str, content: bytes) -> Tensor:
+    """Return the samples of a WAV file, (samples,), int16, for the network of speech called `name`.
+
+    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
+    """
+    try:
+        with wave.open(io.BytesIO(content)) as file:
+            channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
+            frames = file.readframes(file.getnframes())
+    except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
+        raise RequestError(
+            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
+        ) from error
+    if (channels, width, rate) != (1, 2, RATE):
+        raise RequestError(
+            f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
+            f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
+        )
+    if len(frames) < width:
+        raise RequestError(f"{name} listens to a recording; this one is empty.")
+    return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
 
 
 class FSDD(TaskData):
@@ -98,6 +128,10 @@ class FSDD(TaskData):
             raise DataError(f"{self.dataset.title}: the recordings are not those of {self.task.title}.")
         samples = [torch.from_numpy(audio[offsets[i] : offsets[i + 1]]) for i in chosen]
         return samples, torch.from_numpy(digits[chosen].astype("int64"))
+
+    def read_file(self, name: str, content: bytes) -> Tensor:
+        """Return the frames of a WAV file, (1, frames, BANDS). See `read_samples`."""
+        return log_mel(read_samples(name, content))[None]
 
     def read(self, name: SplitName) -> Split:
         recordings, targets = self.recordings(name)

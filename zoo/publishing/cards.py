@@ -149,7 +149,7 @@ def _usage(entry: Entry) -> str:
 
 def _call(entry: Entry) -> str:
     """Return Python code that calls the network: on real input where everybody has some."""
-    task, outputs = entry.task, "values" if entry.task.target == "value" else "logits"
+    task, outputs = entry.task, "values" if entry.task.target in ("value", "forecast") else "logits"
     shape = ", ".join(map(str, (8, *task.example)))
     if task.vocabulary and not entry.weights:  # the words come with the weights
         lengths = f", torch.tensor([[{task.steps - 1}, 1]] * 8)" if task.form == "question" else ""
@@ -170,8 +170,11 @@ def _call(entry: Entry) -> str:
     test = f'x, y, lengths = examples("{entry.name}").batch(range(8), model.device)'
     if entry.dataset.folder is None or entry.dataset.hub:
         return f"{test}  # eight test examples\n{outputs} = model(x, lengths)\n"
-    hint = "" if task.absent else f"# with the data in $RNNZOO_DATA: {test}\n"
-    return f"x = torch.zeros({shape}, device=model.device)  # a batch of 8\n{hint}{outputs} = model(x)\n"
+    zeros = f"x = torch.zeros({shape}, device=model.device)"
+    if task.absent:
+        return f"{zeros}  # 8 examples of zeros: the data are not available\n{outputs} = model(x)\n"
+    real = f"# instead, eight test examples, if their data are in $RNNZOO_DATA:\n# {test}\n# {outputs} = model(x, lengths)\n"
+    return f"{zeros}  # 8 examples of zeros, which only show the shape\n{outputs} = model(x)\n{real}"
 
 
 def _inputs_and_classes(entry: Entry) -> str:
@@ -226,6 +229,9 @@ def _figures(entry: Entry, recorded: Results) -> str:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))
         rows += [
+            (f"measured, {e.split}, {h} steps ahead", METRICS[e.metric].text(v), "") for h, v in e.by_horizon.items()
+        ]
+        rows += [
             (f"measured, {e.split}, {runtime_text(r)}", value_text(r), _beside(r, e))
             for r in recorded.runtimes
             if (r.split, r.metric) == (e.split, e.metric)
@@ -270,7 +276,7 @@ def _limits(entry: Entry, recorded: Results) -> str:
     lines = _training_limits(entry, recorded) or ["The model is declared but not trained: there are no weights."]
     if entry.dataset.proxy_for:
         lines.append(f"The data stand in for {entry.dataset.proxy_for}, so figures on the two are not comparable.")
-    lines += filter(None, [entry.dataset.caveat, entry.model.notes])
+    lines += filter(None, [entry.dataset.caveat, entry.task.caveat, entry.model.notes])
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -30,6 +30,7 @@ from . import (
     plots,
     ranking,
     speed,
+    tasks_page,
 )
 
 TEMPLATES = ("README.md", "docs/cells.md", "docs/export.md", "docs/models.md", "docs/speed.md")
@@ -55,7 +56,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
     texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
-    texts[paths.path(*pages.TASKS)] = pages.tasks_page()
+    texts[paths.path(*tasks_page.PAGE)] = tasks_page.page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)
     if leaderboard.read():
         texts[paths.path(*ranking.PAGE)] = ranking.page()

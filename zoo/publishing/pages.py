@@ -1,4 +1,4 @@
-"""Writes the generated pages and tables of docs/ and of the README, except docs/diagnostics. Does not import torch."""
+"""Writes generated pages and tables of docs/ and of the README: models and figures. Does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -7,13 +7,12 @@ from ..checkpoints.results import Results
 from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
-from ..registry.schema import Dataset
 from ..utils.text import markdown
 from .cards import value_text
 from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
 
-MEASURED, DEPTHS, TASKS = ("docs", "measured.md"), ("docs", "measured.svg"), ("docs", "tasks.md")
+MEASURED, DEPTHS = ("docs", "measured.md"), ("docs", "measured.svg")
 
 ModelRow = tuple[Entry, Results, Counts]
 """A model with its recorded results and its size."""
@@ -41,32 +40,6 @@ def _model_cells(row: ModelRow, root: str) -> tuple[str, ...]:
         figure = f"{METRICS[evaluation.metric].title} {figure}"
     link = f"[`{entry.name}`]({root}cards/{entry.name}/README.md)"
     return link, entry.task.title, f"{count.parameters:,}", figure, examples, entry.model.reported_text or "-"
-
-
-def tasks_page() -> str:
-    """Return the text of docs/tasks.md, a table of every task's input, output and data."""
-    known, rows = load_registry(), []
-    for name, task in known.all_tasks.items():
-        data = known.datasets[task.dataset]
-        title = f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}"
-        source = "not available: reported figures only" if task.absent else _origin(data)
-        rows.append((f"`{name}`", task.title, task.example_text, task.output_text, title, data.license, source))
-    header = ("name", "task", "input", "output", "data", "licence", "source")
-    return (
-        "# Tasks\n\nIn a model's name, the task follows the number of units. rnnzoo reads data that it does not generate from a "
-        "folder of `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and checks each file against its sha256 in `cards/lock.json`. "
-        f"MNIST's test images come with the package.\n\n{markdown(header, rows)}\n"
-    )
-
-
-def _origin(data: Dataset) -> str:
-    """Return where a dataset's files come from."""
-    if data.folder is None:
-        return "generated"
-    if data.hub_files:
-        return f"`{data.folder}`, or the Hub's `{data.hub}`"
-    source = "derived from" if data.derived else "from"
-    return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
 
 
 def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:

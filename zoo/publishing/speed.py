@@ -102,9 +102,9 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     machine, rounds = data["machine"], data["rounds"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     repeats = f"{data['statistic']} of {rounds}" if rounds > 1 else "once"
+    command = machine.get("command", f"python -m benchmarks.{program} --rounds {rounds} --threads {machine['threads']}")
     return (
-        f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; "
-        f"`python -m benchmarks.{program} --rounds {rounds} --threads {machine['threads']}`."
+        f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; `{command}`."
     )
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Target = Literal["class", "token", "value", "binary"]
-"""A class; the next token of a text; real values; or several outputs of which each is on or off, such as a chord's notes."""
-Metric = Literal["accuracy", "cross_entropy", "mse", "nll"]
+Target = Literal["class", "token", "value", "binary", "forecast"]
+"""A class; the next token of a text; real values; several outputs of which each is on or off, such as a chord's notes; or the
+standardised values of a series some steps ahead."""
+Metric = Literal["accuracy", "cross_entropy", "mse", "nll", "nrmse"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class Measure:
     higher_is_better: bool = True
     in_bits: bool = False
     """Whether a text also gives the value in bits."""
+    is_root: bool = False
+    """Whether the metric is the square root of the mean over the targets, not the mean itself."""
+
+    def of_mean(self, mean: float) -> float:
+        """Return the metric, given the mean over the targets of what zoo.training.evaluation.score sums."""
+        return math.sqrt(mean) if self.is_root else mean
 
     @property
     def axis(self) -> str:
@@ -36,8 +43,8 @@ class Measure:
 
     @property
     def is_loss(self) -> bool:
-        """Whether the metric is what training minimises; only an accuracy is not."""
-        return self.metric != "accuracy"
+        """Whether the metric is what training minimises; an accuracy and a root are not."""
+        return self.metric != "accuracy" and not self.is_root
 
     def with_loss(self, loss: float, value: float) -> str:
         """Return a loss and the metric as text; the metric alone if it is the loss."""
@@ -80,6 +87,15 @@ TARGETS: dict[Target, Measure] = {
         ".3f",
         unit=" nats",
         higher_is_better=False,
+    ),
+    "forecast": Measure(
+        "nrmse",
+        "normalised RMSE",
+        "squared error",
+        lambda value: 0.01 * value,
+        ".3g",
+        higher_is_better=False,
+        is_root=True,
     ),
 }
 METRICS: dict[Metric, Measure] = {measure.metric: measure for measure in TARGETS.values()}

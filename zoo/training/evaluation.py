@@ -34,11 +34,13 @@ BATCH_SIZE = 500
 
 @dataclass(frozen=True)
 class Measured:
-    """The mean loss and the mean metric over `n` examples; zoo.registry.metrics defines both."""
+    """The mean loss and the metric over `n` examples; zoo.registry.metrics defines both."""
 
     loss: float
     metric: float
     n: int
+    by_output: tuple[float, ...] = ()
+    """Of a forecast: the metric of each output."""
 
 
 def evaluate(
@@ -82,6 +84,7 @@ def evaluate(
     return (results.RuntimeEvaluation if elsewhere else results.Evaluation)(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
+        by_horizon=dict(zip(map(str, task.horizons), measured.by_output, strict=True)),
         dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=_training_seed(checkpoint), versions=versions(),
         device=device_name(network.device), date=today(), seconds=round(seconds, 2), command=command(), **elsewhere,
     )  # fmt: skip
@@ -173,7 +176,8 @@ def measure(
     A stream is read window by window from its beginning, whatever `batch_size` says: the state goes on.
     """
     n = len(split) if limit is None else min(limit, len(split))
-    sums, state = torch.zeros(3, dtype=torch.float64), None
+    outputs = split.targets.shape[-1] if target == "forecast" else 1
+    sums, state = torch.zeros(outputs, 3, dtype=torch.float64), None
     with evaluating(network):
         for indices in torch.arange(n).split(1 if split.stream else batch_size):
             x, y, lengths = split.batch(indices, network.device)
@@ -182,10 +186,12 @@ def measure(
                 logits, state = cast(RecurrentNetwork, network).resume(x, state)
             else:
                 logits = network(x, lengths)
-            sums += torch.stack(score(target, logits, y)).cpu().double()
+            parts = zip(logits.split(1, -1), y.split(1, -1), strict=True) if outputs > 1 else [(logits, y)]
+            sums += torch.stack([torch.stack(score(target, *part)) for part in parts]).cpu().double()
             report(int(indices[-1]) + 1, n)
-    loss, metric, targets = sums.tolist()
-    return Measured(loss / targets, metric / targets, n)
+    finish, (loss, metric, targets) = TARGETS[target].of_mean, sums.sum(0).tolist()
+    by_output = tuple(finish(total / count) for _, total, count in sums.tolist()) if target == "forecast" else ()
+    return Measured(loss / targets, finish(metric / targets), n, by_output)
 
 
 def score(

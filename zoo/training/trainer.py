@@ -212,7 +212,8 @@ class TrainingRun:
     def _means(self) -> tuple[float, float, float]:
         """Return the mean loss, metric and gradient norm over the epoch so far."""
         loss, metric, targets, norms = self.sums.tolist()
-        return loss / targets, metric / targets, norms / ((self.step - 1) % self.steps_per_epoch + 1)
+        steps, metric = (self.step - 1) % self.steps_per_epoch + 1, TARGETS[self.target].of_mean(metric / targets)
+        return loss / targets, metric, norms / steps
 
     def _end_epoch(self, epoch: int) -> results.Epoch:
         """Validate, write the weights if they are the best yet, and add a row to the history; return that row."""

@@ -15,6 +15,7 @@ TASKS: dict[str, str] = {
     "babi": "babi.Babi",
     "characters": "characters.Characters",
     "circles": "tables.Circles",
+    "forecast": "forecast.Forecast",
     "fsdd": "speech.FSDD",
     "jester": "video.Jester",
     "jigsaw": "text.Jigsaw",
@@ -25,6 +26,7 @@ TASKS: dict[str, str] = {
     "probes": "probes.Probes",
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
+    "uea": "uea.UEA",
 }
 """By task family: `module.Class` in zoo.data, a subclass of zoo.data.base.TaskData."""
 
@@ -74,6 +76,7 @@ class Dataset(Spec):
     test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split
     proxy_for: Text | None = None  # the paper's data that this dataset replaces; figures on the two do not compare
     caveat: Text | None = None  # a limit of every figure on this dataset
+    test_in_package: bool = False  # whether the files of the test split come with the package
     files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
     """Digest of each file, from cards/lock.json. sources.yaml must not contain digests."""
@@ -141,8 +144,13 @@ class Task(Shapes):
     dataset: Key
     layout: Key  # how the family makes a sequence of an example; each family has its own words
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
+    caveat: Text | None = None  # a limit of every figure on this task, beside that of its dataset
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
     target: Target = "class"  # zoo.registry.metrics.TARGETS has the loss and the metric of each kind of target
+    horizons: Seq[Count] = ()  # for target `forecast`: how many steps after its window each output comes
+    persistence: Seq[
+        Positive
+    ] = ()  # for target `forecast`: the test error of repeating the last value, at each horizon
     pipeline_tag: Literal[
         "image-classification", "text-classification", "text-generation", "question-answering", "other"
     ]
@@ -150,7 +158,9 @@ class Task(Shapes):
 
     def _problems(self) -> Iterator[str]:
         yield from super()._problems()
-        if self.classes and self.target == "value":
+        if {len(self.horizons), len(self.persistence)} != {self.outputs if self.target == "forecast" else 0}:
+            yield "target 'forecast' needs 'horizons' and 'persistence', one for each output, and no other target has any"
+        if self.classes and self.target in ("value", "forecast"):
             yield "only a task with target 'class' or 'binary' can have 'classes'"
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
@@ -165,6 +175,9 @@ class Task(Shapes):
     @property
     def output_text(self) -> str:
         """Readout and outputs in words."""
-        kind = {"class": "classes", "token": "tokens", "value": "values", "binary": "probabilities"}[self.target]
+        kinds = {"class": "classes", "token": "tokens", "binary": "probabilities"}
+        kind = kinds.get(self.target, "values")
+        if self.horizons:
+            kind = f"{kind}, {', '.join(map(str, self.horizons))} steps ahead"
         outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"

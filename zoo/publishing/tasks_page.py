@@ -1,0 +1,103 @@
+"""Writes docs/tasks.md: every task, where its data come from, errors of forecasts by horizon, and `fsdd-stream`.
+
+Does not import torch.
+"""
+
+from typing import Any
+
+from ..checkpoints import results
+from ..registry import load_registry
+from ..registry.metrics import METRICS
+from ..registry.schema import Dataset, Task
+from ..utils.text import markdown
+from .speed import measurements, provenance
+
+PAGE = ("docs", "tasks.md")
+STREAM = """`fsdd-stream` is one long recording: the 300 test recordings of `fsdd` in a random order, a pause of 0.5 to 1.5 s after each.
+`zoo.data.listening.Listener` answers a sound after a pause of so many frames of 10 ms, or says before what its answer will be if
+the sound ends there (*early*), and replaces that answer if the sound goes on. A hit is a digit with the right final answer; any
+other final answer is a false alarm. Latency runs from the end of a digit, its last frame that is not quiet, to its answer: the
+time that the listener waits, and the processor time of one thread for the last 10 ms. `benchmarks/stream.py` has every
+definition."""
+
+
+def page() -> str:
+    """Return the text of docs/tasks.md."""
+    known, rows = load_registry(), []
+    for name, task in known.all_tasks.items():
+        data = known.datasets[task.dataset]
+        title = f"{data.title}{f', standing in for {data.proxy_for}' if data.proxy_for else ''}"
+        source = "not available: reported figures only" if task.absent else _origin(data)
+        licence, test = data.license, _test_data(task, data)
+        rows.append((f"`{name}`", task.title, task.example_text, task.output_text, title, licence, source, test))
+    header = ("name", "task", "input", "output", "data", "licence", "source", "test data")
+    parts = [
+        "# Tasks",
+        "In a model's name, the task follows the number of units. rnnzoo reads data that it does not generate from a folder of "
+        "`$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and checks each file against its sha256 in `cards/lock.json`. The last "
+        "column says whether the test data come with the package.",
+        markdown(header, rows),
+    ]
+    forecasts = {name: task for name, task in known.all_tasks.items() if task.horizons}
+    if forecasts:
+        parts += ["## Forecasts by horizon", *(_forecast(name, task) for name, task in forecasts.items())]
+    if (stream := measurements("listening")) is not None:
+        parts += ["## Digits in a stream", STREAM.replace("\n", " "), *_stream(stream), provenance("listening", stream)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _origin(data: Dataset) -> str:
+    """Return where a dataset's files come from."""
+    if data.folder is None:
+        return "generated"
+    if data.hub_files:
+        return f"`{data.folder}`, or the Hub's `{data.hub}`"
+    source = "derived from" if data.derived else "from"
+    return f"`{data.folder}`, to download by hand{f'; {source} {data.url}' if data.url else ''}"
+
+
+def _test_data(task: Task, data: Dataset) -> str:
+    """Return in words whether the test data of a task come with the package."""
+    if task.absent:
+        return "-"
+    if data.folder is None:
+        return "generated"
+    return "in the package" if data.test_in_package else "not in the package"
+
+
+def _forecast(name: str, task: Task) -> str:
+    """Return a table of the errors of every measured model of a forecast, the best first, under those of persistence."""
+    measured = {
+        model: results.for_model(model).measured() for model, m in load_registry().models.items() if m.task == name
+    }
+    figures = sorted(((m, e) for m, e in measured.items() if e), key=lambda pair: pair[1].value)
+    rows = [("repeating the last value", *(f"{error:.3g}" for error in task.persistence))]
+    for model, e in figures:
+        link = f"[`{model}`](../cards/{model}/README.md)"
+        rows.append((link, *(METRICS[e.metric].text(e.by_horizon[str(h)]) for h in task.horizons)))
+    header = (f"`{name}`, normalised RMSE", *(f"{h} step{'s' * (h > 1)}" for h in task.horizons))
+    return markdown(header, rows)
+
+
+def _stream(data: dict[str, Any]) -> list[str]:
+    """Return the tables of benchmarks/listening.json: digits in a stream, and hours without any."""
+    rows, hours = [], []
+    for row in data["rows"]:
+        answers = f"after {row['pause']} frames" + (f", early after {row['early']}" if row["early"] else "")
+        waited, latency, computed = (_spread(row[name]) for name in ("waited", "latency", "computed"))
+        share = f"{row['hits']} of {row['digits']}"
+        link = f"[`{row['network']}`](../cards/{row['network']}/README.md)"
+        rows.append((link, answers, share, f"{row['false_alarms_an_hour']:.0f}", waited, latency, computed))
+        if row["quiet_hours"]:
+            hours.append((link, answers, *map(str, row["quiet_hours"].values())))
+    header = (
+        "network", "answers", "hits", "false alarms an hour", "waited, median and 95 %", "latency, median and 95 %",
+        "computed per 10 ms, median and 95 %",
+    )  # fmt: skip
+    quiet = ("network", "answers", "noise of -76 dB", "noise of -58 dB", "and a knock every ten seconds")
+    return [markdown(header, rows), "False alarms in an hour without digits:", markdown(quiet, hours)]
+
+
+def _spread(seconds: dict[str, float]) -> str:
+    """Return a median and a 95th percentile in milliseconds."""
+    return " and ".join(f"{1000 * seconds[name]:.3g} ms" for name in ("median", "p95"))
