@@ -35,6 +35,9 @@ class Cell(nn.Module):
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
+    uses_time_gaps: ClassVar[bool] = False
+    """Whether `prepare` takes a second argument if one is given: `dt`, (..., 1), the time since the input before."""
+
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
         self.axis = projection.axis
@@ -51,9 +54,8 @@ class Cell(nn.Module):
 
     def matched(self, state: State, dtype: torch.dtype) -> State:
         """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
-        return tuple(
-            s if name in self.float32_states else s.to(dtype) for name, s in zip(self.states, state, strict=True)
-        )
+        pairs = zip(self.states, state, strict=True)
+        return tuple(s if name in self.float32_states else s.to(dtype) for name, s in pairs)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters that do not start as a specification's Init says.

@@ -14,6 +14,7 @@ deltanet gated-deltanet gilr gla hgrn lru mamba2 mingru minlstm mlstm qrnn reten
 """
 _ORTHOGONAL = "eunn exprnn goru rnn-soft-orthogonal urnn urnn-full"
 _CONTINUOUS = "antisymmetric antisymmetric-gated cfc cornn lem lipschitz lmu ltc mamba2 s4d s5 taugru unicornn"
+_TIME_GAPS = "cfc ltc"
 _INDEPENDENT = "brc gilr hgrn indrnn lru mingru minlstm qrnn rg-lru s4d sru tgru tlstm trnn unicornn"
 
 PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
@@ -24,6 +25,7 @@ PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "orthogonal": ("the recurrent matrix preserves norms, exactly or nearly", frozenset(_ORTHOGONAL.split())),
     "continuous-time": ("a step is one of a differential equation", frozenset(_CONTINUOUS.split())),
+    "time-gaps": ("a step may take the time since the step before, `dt`", frozenset(_TIME_GAPS.split())),
     "independent": ("a unit sees no other unit's past", frozenset(_INDEPENDENT.split())),
     "convolutional": (
         "the recurrent projection may be a convolution",

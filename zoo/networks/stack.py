@@ -92,20 +92,22 @@ class Stack:
         return tuple(layer.initial_state(x[:, 0]) for layer in self.layers)
 
     def run(
-        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
-    ) -> tuple[LayerOutputs, NetworkState]:
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False,
+        dt: Tensor | None = None,
+    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Return the top layer's outputs, and the final states of all layers.
 
         x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
-        needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
+        needed; the others may then be left out. dt: (batch, time), see Direction.prepare. Raises RequestError for settings
+        that the layers cannot have.
         """
         if (
             torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
         ):  # dynamo would unroll every step of every layer of the plain scan
-            return torch.compiler.disable(self.run)(x, state, lengths, last_only)
+            return torch.compiler.disable(self.run)(x, state, lengths, last_only, dt)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
-            return self._scan(x, state, lengths, last_only)
+            return self._scan(x, state, lengths, last_only, dt)
         spec = self.config.architecture
         batch_norm = spec.block is not None and spec.block.norm == "batch"  # its means are of all steps together
         if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
@@ -118,31 +120,32 @@ class Stack:
             if tbptt_steps and begin:
                 state = tuple(tuple(s.detach() for s in layer_state) for layer_state in state)
             rest = None if lengths is None else lengths - begin
-            part = x[:, begin : begin + every]
-            outputs, residual, read, state = checkpoint(self._part, part, state, rest, use_reentrant=False)
+            part, gaps = (None if whole is None else whole[:, begin : begin + every] for whole in (x, dt))
+            outputs, residual, read, state = checkpoint(self._part, part, state, rest, gaps, use_reentrant=False)
             parts.append((outputs, residual, read))
         outputs, *around = (None if column[0] is None else torch.cat(column) for column in zip(*parts, strict=True))
         return LayerOutputs(self.layers[-1], outputs, state[-1], lengths, *around), state  # type: ignore[arg-type]
 
-    def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Any, ...]:
+    def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None, dt: Tensor | None) -> tuple[Any, ...]:
         """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
-        top, state = self._scan(x, state, lengths)
+        top, state = self._scan(x, state, lengths, dt=dt)
         return stacked(top.outputs), top.residual, top.read, state
 
     def _scan(
-        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
-    ) -> tuple[LayerOutputs, NetworkState]:
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False,
+        dt: Tensor | None = None,
+    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Return what `run` returns, computed by the scan that `backend` asks for."""
         backend, tbptt_steps = self.settings.backend, self.settings.tbptt_steps
         if torch.compiler.is_exporting():  # a graph has no use for code of ours
             backend = "plain"
         blocks = self.config.architecture.block is not None
         if isinstance(x, LazyEmbedding):
-            fused_scan = None if backend == "plain" or blocks else kernels.layer_scan(self.layers, x)
+            fused_scan = None if backend == "plain" or blocks or dt is not None else kernels.layer_scan(self.layers, x)
             if fused_scan is not None:
                 return self.scan_layers(x, state, lengths, fused_scan)
             x = x.vectors()
-        if backend != "plain":
+        if backend != "plain" and dt is None:  # no fused scan takes time gaps
             more_between = blocks or (self.dropout.training and self.dropout.p > 0)
             stack_scan = None if more_between else kernels.stack_scan(self.layers, x)
             if stack_scan is not None:
@@ -154,9 +157,9 @@ class Stack:
             every_step_counts = lengths is None and tbptt_steps is None and not more_between
             if every_step_counts and not intercepted() and wavefront.supports(self.layers):
                 return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
-            if backend == "fused":
-                raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
-        return self.scan_layers(x, state, lengths, Direction.scan)
+        if backend == "fused":
+            raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
+        return self.scan_layers(x, state, lengths, Direction.scan, dt=dt)
 
     def _top(self, scanned: tuple[Outputs, NetworkState], lengths: Tensor | None) -> tuple[LayerOutputs, NetworkState]:
         """Return what `run` returns of a scan of all layers at once."""
@@ -165,13 +168,14 @@ class Stack:
 
     def scan_layers(
         self, x: LayerInput, state: NetworkState, lengths: Tensor | None, scan_direction: Scan,
-        records: list[LayerOutputs] | None = None, scan_top: Scan | None = None,
+        records: list[LayerOutputs] | None = None, scan_top: Scan | None = None, dt: Tensor | None = None,
     ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Scan layer after layer by `scan_direction`. Arguments and result are those of `run`.
 
         records: a list that gets what every layer put out, each step a tensor of its own; x must then be a tensor.
         scan_top: a scan that gives the last step of the top layer alone.
         """
+        gaps = None if dt is None else dt.transpose(0, 1)
         layer_input: LayerInput = x.transpose(0, 1)
         final = []
         for depth, (layer, start) in enumerate(zip(self.layers, state, strict=True)):
@@ -181,7 +185,7 @@ class Stack:
                 residual, read = layer.block.read(layer_input, lengths)
             is_top = depth == len(self.layers) - 1
             scan = scan_top if is_top and scan_top is not None else scan_direction
-            outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan)
+            outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan, gaps)
             final.append(end)
             top = LayerOutputs(layer, outputs, end, lengths, residual, None if residual is None else read)  # type: ignore[arg-type]
             if records is not None:
