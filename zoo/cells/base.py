@@ -9,6 +9,7 @@ Shapes inside a cell: the channels lie along `self.axis`, counted from the end (
 front of them is batch, whatever its rank. So one `step` runs a single layer or a whole stack at once.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -78,4 +79,15 @@ class Cell(nn.Module):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         """Return the new state after one time step. x: what `prepare` returned, for this step; state: the old state."""
+        raise NotImplementedError
+
+
+class RawInputCell(Cell):
+    """Base of cells that see the layer's input itself. Their methods have one more option: `inputs`, its number of channels."""
+
+    def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+        """Return the parts of a step that depend on the input alone, in the place of `prepare`.
+
+        x: the layer's input, (..., inputs), of any steps. dt: (..., 1), or None. projection: the layer's input projection.
+        """
         raise NotImplementedError

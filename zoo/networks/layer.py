@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Cell, State
+from ..cells.base import Cell, RawInputCell, State
 from ..cells.projections import Projection, ProjectionFactory
 from .block import Block, CausalConvolution
 from .graph_scan import loop, while_running
@@ -64,6 +64,8 @@ class Direction(nn.Module):
     ):
         super().__init__()
         units = projections.units
+        if issubclass(cell, RawInputCell):
+            options = {**options, "inputs": inputs}
         self.convolution = None if convolution is None else CausalConvolution(inputs, convolution)
         self.input_channels = cell.input_channels(units, **options)
         self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
@@ -121,11 +123,12 @@ class Direction(nn.Module):
         dt: Tensor | None = None,  # (...), the time since the input before each (default: 1); of a cell that uses it
     ) -> tuple[Tensor, ...]:
         """Return the parts of a step that depend on the input alone, each (..., channels, ...)."""
+        cell = self.cell
+        gap = None if dt is None else dt.reshape(*dt.shape, *[1] * -cell.axis)
+        if isinstance(cell, RawInputCell):
+            return cell.project(x, gap, self.input)
         x = self.input(x)
-        if dt is None:
-            return self.cell.prepare(x)
-        gap = dt.to(x.dtype).reshape(*dt.shape, *[1] * -self.cell.axis)
-        return self.cell.prepare(x, gap)  # type: ignore[call-arg]  # of a cell that uses it
+        return cell.prepare(x) if gap is None else cell.prepare(x, gap.to(x.dtype))  # type: ignore[call-arg]  # of a cell that uses it
 
     def scan(
         self,
