@@ -1010,13 +1010,19 @@ def ltc(w: Weights, x: Tensor, state: State, dt: float = 1.0, unfolds: int = 6) 
     return (h,)
 
 
-def cfc(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
-    """Hasani et al. 2022, in the default mode of ncps with one layer of backbone."""
+def cfc(w: Weights, x: Tensor, state: State, dt: float | Tensor = 1.0, mode: str = "default") -> State:
+    """Hasani et al. 2022, in the three modes of ncps with one layer of backbone."""
     (h,), (a,) = state, inputs(w, x, 1)
     v = 1.7159 * tanh(0.666 * (a + linear(w["cell.recurrent.weight"], h)))
+    if mode == "pure":
+        ff1 = linear(w["cell.heads.weight"], v) + channels(w["cell.heads.bias"], v)
+        A, w_tau = channels(w["cell.A"], v), channels(w["cell.w_tau"], v)
+        return (-A * torch.exp(-dt * (torch.abs(w_tau) + torch.abs(ff1))) * ff1 + A,)
     heads = zip(w["cell.heads.weight"].chunk(4), w["cell.heads.bias"].chunk(4), strict=True)
     ff1, ff2, time_a, time_b = (linear(W, v) + channels(b, v) for W, b in heads)
     t = sigmoid(time_a * dt + time_b)
+    if mode == "no_gate":
+        return (tanh(ff1) + t * tanh(ff2),)
     return (tanh(ff1) * (1 - t) + t * tanh(ff2),)
 
 

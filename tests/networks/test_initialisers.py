@@ -174,6 +174,7 @@ def test_parameters_outside_maps_start_as_the_cell_says(case: str) -> None:
         "exprnn": {"threshold": (-0.01, 0.01), "rotation.weight": (-1.0, 0.0)},
         "ltc": {"rate": (math.log(math.e - 1),) * 2, "reversal": (-1.0, 1.0)},
         "mgu3": {"gate": (0.0, 0.0)},
+        "cfc": {"w_tau": (0.0, 0.0), "A": (1.0, 1.0)} if options.get("mode") == "pure" else {},
         "gru-d": {"rate": None, "offset": (0.0, 0.0)},
         "unicornn": {"recurrent.weight": (0.0, 1.0), "scale": (-0.1, 0.1)},
         "s5": {"log_decay": (math.log(0.5), math.log(0.5)), "frequency": None, "log_step": None},

@@ -199,7 +199,7 @@ CELLS: dict[str, CellRow] = {
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
         {"dt": _STEP, "alpha": Number(0.0, 1000.0)},
     ),
-    "cfc": CellRow("liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP}),
+    "cfc": CellRow("liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP, "mode": ("default", "no_gate", "pure")}),
     "ltc": CellRow(
         "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _STEP, "unfolds": Number(1, 100, whole=True)},
         without={"recurrent_dropout": "its recurrent projection acts several times in a step"},
