@@ -1010,14 +1010,38 @@ def ltc(w: Weights, x: Tensor, state: State, dt: float = 1.0, unfolds: int = 6) 
     return (h,)
 
 
-def cfc(w: Weights, x: Tensor, state: State, dt: float = 1.0) -> State:
-    """Hasani et al. 2022, in the default mode of ncps with one layer of backbone."""
+def cfc(w: Weights, x: Tensor, state: State, dt: float | Tensor = 1.0, mode: str = "default") -> State:
+    """Hasani et al. 2022, in the three modes of ncps with one layer of backbone."""
     (h,), (a,) = state, inputs(w, x, 1)
     v = 1.7159 * tanh(0.666 * (a + linear(w["cell.recurrent.weight"], h)))
+    if mode == "pure":
+        ff1 = linear(w["cell.heads.weight"], v) + channels(w["cell.heads.bias"], v)
+        A, w_tau = channels(w["cell.A"], v), channels(w["cell.w_tau"], v)
+        return (-A * torch.exp(-dt * (torch.abs(w_tau) + torch.abs(ff1))) * ff1 + A,)
     heads = zip(w["cell.heads.weight"].chunk(4), w["cell.heads.bias"].chunk(4), strict=True)
     ff1, ff2, time_a, time_b = (linear(W, v) + channels(b, v) for W, b in heads)
     t = sigmoid(time_a * dt + time_b)
+    if mode == "no_gate":
+        return (tanh(ff1) + t * tanh(ff2),)
     return (tanh(ff1) * (1 - t) + t * tanh(ff2),)
+
+
+def gru_d(w: Weights, x: Tensor, state: State, dt: float | Tensor = 1.0) -> State:
+    """Che et al. 2018, eq. 10-17, with a mean of zero; NaN is missing."""
+    h, last, since = state
+    missing = torch.isnan(x)
+    m = torch.where(missing, 0.0, 1.0).to(h)
+    delta = since + dt
+    gamma_x = torch.exp(-relu(channels(w["cell.rate"], x) * delta + channels(w["cell.offset"], x)))
+    filled = torch.where(missing, gamma_x * last, x)
+    h = torch.exp(-relu(linear(w["cell.decay.weight"], delta) + channels(w["cell.decay.bias"], h))) * h
+    mr, mz, mh = inputs(w, m, 3)
+    W_r, W_z, W_h = w["cell.values.weight"].chunk(3)
+    U_r, U_z = w["cell.gates.weight"].chunk(2)
+    r = sigmoid(linear(W_r, filled) + linear(U_r, h) + mr)
+    z = sigmoid(linear(W_z, filled) + linear(U_z, h) + mz)
+    new = tanh(linear(W_h, filled) + linear(w["cell.candidate.weight"], r * h) + mh)
+    return (1 - z) * h + z * new, torch.where(missing, last, x), torch.where(missing, delta, 0.0)
 
 
 def sgu(w: Weights, x: Tensor, state: State) -> State:
@@ -1099,6 +1123,7 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "unicornn": unicornn,
     "cfc": cfc,
     "ltc": ltc,
+    "gru-d": gru_d,
     "clockwork": clockwork,
     "exprnn": exprnn,
     "lmu": lmu,
@@ -1187,6 +1212,7 @@ GATES: dict[str, Sequence[str]] = {
     "unicornn": "z",
     "cfc": "v",
     "ltc": "f",
+    "gru-d": "rzh",
     "clockwork": "h",
     "exprnn": "h",
     "lmu": "uh",
@@ -1239,6 +1265,7 @@ KEEPS: dict[str, dict[str, int]] = {
     "nbrc": {"c": +1},
     "ran": {"f": +1, "i": -1},
     "ugrnn": {"g": +1},
+    "gru-d": {"z": -1},
     "lstm-multiplicative": {"f": +1, "i": -1},
     "lstm-ordered": {"f": +1, "i": -1},
     "lstm-working": {"f": +1, "i": -1},
@@ -1276,6 +1303,7 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "clockwork": ("units", "one"),
     "lmu": ("units", lambda units: 32),
     "taugru": ("units", "units"),
+    "gru-d": ("units", "inputs", "inputs"),
     "tgru": ("units", lambda units: 3 * units),
     "tlstm": ("units", "units", lambda units: 3 * units),
     **dict.fromkeys(
@@ -1288,10 +1316,10 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
 }
 
 
-def state_channels(cell: str, units: int) -> list[int]:
+def state_channels(cell: str, units: int, inputs: int = 0) -> list[int]:
     """The number of channels of each state of a cell with its default options, the output first."""
-    kinds = STATES.get(cell, ["units"])
-    return [k(units) if callable(k) else {"units": units, "complex": 2 * units, "one": 1}[k] for k in kinds]
+    sizes = {"units": units, "complex": 2 * units, "one": 1, "inputs": inputs}
+    return [k(units) if callable(k) else sizes[k] for k in STATES.get(cell, ["units"])]
 
 
 def run(cell: str, weights: Weights, x: Tensor, state: State, **options: object) -> tuple[Tensor, State]:

@@ -98,7 +98,7 @@ def test_a_step_computes_only_what_depends_on_the_state(case: str) -> None:
     """
     net = one_layer(case).requires_grad_(False)
     direction, x = net.layers[0].forward_direction, sequence(net)[:, 0]
-    prepared, state = direction.cell.prepare(direction.input(x)), random_state(net, len(x))[0]
+    prepared, state = direction.prepare(x), random_state(net, len(x))[0]
     late: list[str] = []
     for name, module in direction.cell.named_modules():
         if isinstance(module, Projection):

@@ -32,8 +32,8 @@ def draw(name: str, steps: int = STEPS) -> ensemble.Ensemble:
     return ensemble.draw(config, RUNS, steps, torch.Generator().manual_seed(3), torch.float64)
 
 
-def zero_state(cell: str, depth: int) -> State:
-    sizes = [UNITS] * depth if cell == "gf-rnn" else reference.state_channels(cell, UNITS)
+def zero_state(cell: str, depth: int, inputs: int = 0) -> State:
+    sizes = [UNITS] * depth if cell == "gf-rnn" else reference.state_channels(cell, UNITS, inputs)
     return tuple(torch.zeros(1, size, dtype=torch.float64) for size in sizes)
 
 
@@ -45,7 +45,7 @@ def by_hand(
     options = {"depth": depth} if CELLS[cell].layers_inside else {}
     inputs = [x[None] for x in networks.x[run]]
     for layer, weights in enumerate(networks.weights):
-        state, outputs = zero_state(cell, depth), []
+        state, outputs = zero_state(cell, depth, inputs[0].shape[-1]), []
         for t, x in enumerate(inputs):
             copy = {name: w[run].clone().requires_grad_() for name, w in weights.items()}
             named = {name.removeprefix("direction."): w for name, w in copy.items()}

@@ -49,9 +49,9 @@ def shape(kernel: int | None) -> tuple[int, ...]:
     return (2,) if kernel is None else (2, 3, 4)
 
 
-def channels(cell: str, layers: int, units: int) -> list[int]:
+def channels(cell: str, layers: int, units: int, inputs: int = 0) -> list[int]:
     """Return the number of channels of each state of one layer, the output first."""
-    return [units] * layers if cell == "gf-rnn" else reference.state_channels(cell, units)
+    return [units] * layers if cell == "gf-rnn" else reference.state_channels(cell, units, inputs)
 
 
 def batch(net: Network, size: int = 3, steps: int = 6) -> Tensor:

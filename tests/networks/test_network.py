@@ -135,6 +135,8 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
         for i in range(len(parts)):  # every part counts
             if cell in NO_FEEDBACK and len(parts) > 1 and i == 0:  # an output that is no memory
                 continue
+            if cell == "gru-d" and i == 1:  # the last number, which only a missing value reads
+                continue
             other = [list(parts) for parts in state]
             other[layer][i] = parts[i] + 1
             changed = flatten(net.step(x, tuple(map(tuple, other)))[1])
@@ -146,9 +148,11 @@ def test_the_state_passed_to_a_step_is_used(cell: str) -> None:
 def test_initial_state_is_zero_and_in_shape(cell: str, merge: str | None) -> None:
     net = network(cell, layers=2, units=3, bidirectional=merge, dtype=torch.float32)
     layers = 1 if CELLS[cell].layers_inside else 2
-    shapes = [(5, size) for size in channels(cell, 2, 3)] * (1 if merge is None else 2)
+    shapes = [
+        [(5, size) for size in channels(cell, 2, 3, inputs)] * (1 if merge is None else 2) for inputs in (2, net.width)
+    ]
     state = net.initial_state(5)
-    assert [[tuple(s.shape) for s in parts] for parts in state] == [shapes] * layers
+    assert [[tuple(s.shape) for s in parts] for parts in state] == shapes[:layers]
     assert all(s.dtype == torch.float32 and not s.any() for s in flatten(state))
 
 

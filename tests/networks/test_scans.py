@@ -18,12 +18,14 @@ from helpers import (
 from marks import batch, each_cell
 
 from zoo.cells import CELLS, cell_class
+from zoo.cells.base import RawInputCell
 from zoo.errors import RequestError
 from zoo.networks.network import Network
 
 STACKED = [
     case for case, (cell, _) in CASES.items()
     if not CELLS[cell].layers_inside and not getattr(cell_class(cell), "complex_state", False)
+    and not issubclass(cell_class(cell), RawInputCell)
 ]  # fmt: skip
 
 

@@ -199,10 +199,18 @@ CELLS: dict[str, CellRow] = {
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
         {"dt": _STEP, "alpha": Number(0.0, 1000.0)},
     ),
-    "cfc": CellRow("liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP}),
+    "cfc": CellRow("liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP, "mode": ("default", "no_gate", "pure")}),
     "ltc": CellRow(
         "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _STEP, "unfolds": Number(1, 100, whole=True)},
         without={"recurrent_dropout": "its recurrent projection acts several times in a step"},
+    ),
+    "gru-d": CellRow(
+        "missing.GRUD", "GRU with decay, for missing values", "gru-d",
+        without={
+            "zoneout": "its states say which values were seen, and zoneout would keep old ones",
+            "recurrent_dropout": "its input and its times pass through recurrent projections",
+            "block": "a block mixes the inputs before the cell can see which are missing",
+        },
     ),
     "clockwork": CellRow(
         "clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME

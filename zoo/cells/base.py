@@ -9,6 +9,7 @@ Shapes inside a cell: the channels lie along `self.axis`, counted from the end (
 front of them is batch, whatever its rank. So one `step` runs a single layer or a whole stack at once.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -35,6 +36,9 @@ class Cell(nn.Module):
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
+    uses_time_gaps: ClassVar[bool] = False
+    """Whether `prepare` takes a second argument if one is given: `dt`, (..., 1), the time since the input before."""
+
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
         self.axis = projection.axis
@@ -51,9 +55,8 @@ class Cell(nn.Module):
 
     def matched(self, state: State, dtype: torch.dtype) -> State:
         """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
-        return tuple(
-            s if name in self.float32_states else s.to(dtype) for name, s in zip(self.states, state, strict=True)
-        )
+        pairs = zip(self.states, state, strict=True)
+        return tuple(s if name in self.float32_states else s.to(dtype) for name, s in pairs)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters that do not start as a specification's Init says.
@@ -76,4 +79,15 @@ class Cell(nn.Module):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         """Return the new state after one time step. x: what `prepare` returned, for this step; state: the old state."""
+        raise NotImplementedError
+
+
+class RawInputCell(Cell):
+    """Base of cells that see the layer's input itself. Their methods have one more option: `inputs`, its number of channels."""
+
+    def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+        """Return the parts of a step that depend on the input alone, in the place of `prepare`.
+
+        x: the layer's input, (..., inputs), of any steps. dt: (..., 1), or None. projection: the layer's input projection.
+        """
         raise NotImplementedError

@@ -4,7 +4,7 @@ from ..errors import UnknownNameError
 from . import CELLS, ROWS
 
 _GATED = """
-antisymmetric-gated atr brc cfc cfn dsgu fastgrnn gated-deltanet gf-rnn gilr gla goru gru gru-skip hgrn intersection janet lem ligru
+antisymmetric-gated atr brc cfc cfn dsgu fastgrnn gated-deltanet gf-rnn gilr gla goru gru gru-d gru-skip hgrn intersection janet lem ligru
 lstm lstm-coupled lstm-f lstm-mogrifier lstm-multiplicative lstm-ordered lstm-original lstm-peephole lstm-phased
 lstm-residual lstm-skip lstm-working mgu mgu1 mgu2 mgu3 mingru minimalrnn minlstm mlstm mut1 mut3 nas nbrc qrnn ran rg-lru
 rhn rwkv6 rwkv7 sgu slstm sru star taugru tgru tlstm trnn ugrnn
@@ -14,6 +14,7 @@ deltanet gated-deltanet gilr gla hgrn lru mamba2 mingru minlstm mlstm qrnn reten
 """
 _ORTHOGONAL = "eunn exprnn goru rnn-soft-orthogonal urnn urnn-full"
 _CONTINUOUS = "antisymmetric antisymmetric-gated cfc cornn lem lipschitz lmu ltc mamba2 s4d s5 taugru unicornn"
+_TIME_GAPS = "cfc gru-d ltc"
 _INDEPENDENT = "brc gilr hgrn indrnn lru mingru minlstm qrnn rg-lru s4d sru tgru tlstm trnn unicornn"
 
 PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
@@ -24,6 +25,7 @@ PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
     ),
     "orthogonal": ("the recurrent matrix preserves norms, exactly or nearly", frozenset(_ORTHOGONAL.split())),
     "continuous-time": ("a step is one of a differential equation", frozenset(_CONTINUOUS.split())),
+    "time-gaps": ("a step may take the time since the step before, `dt`", frozenset(_TIME_GAPS.split())),
     "independent": ("a unit sees no other unit's past", frozenset(_INDEPENDENT.split())),
     "convolutional": (
         "the recurrent projection may be a convolution",

@@ -31,7 +31,7 @@ class Node(nn.Module):
     def forward(self, x: Tensor, state: State) -> State:
         """Return the new states, of which the first is the output. All tensors are (batch, channels, ...)."""
         direction = self.direction
-        return direction.step(direction.cell.prepare(direction.input(x)), state)
+        return direction.step(direction.prepare(x), state)
 
 
 @dataclass(frozen=True)

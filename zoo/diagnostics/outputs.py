@@ -134,7 +134,7 @@ def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: 
 
     state = state[: len(direction.cell.states)]
     with SquashingRecorder() as recorder:
-        prepared = direction.cell.prepare(direction.input(inputs))  # all steps at once
+        prepared = direction.prepare(inputs)  # all steps at once
     count("x", recorder.calls, valid.T)
     with direction.hold_projections(inputs[0]):  # so that functions that make a matrix are not recorded
         for t, x_t in enumerate(zip(*(part.unbind(0) for part in prepared), strict=True)):

@@ -194,7 +194,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
 
 def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
     """Return the states before the first step and after every step of x, (time, batch, channels, ...): time + 1 in all."""
-    prepared = [part.unbind(0) for part in direction.cell.prepare(direction.input(x))]
+    prepared = [part.unbind(0) for part in direction.prepare(x)]
     states = [state]
     with direction.hold_projections(x[0]):
         for x_t in zip(*prepared, strict=True):

@@ -27,8 +27,10 @@ class Operator(Direction):
         for name, tensor in zip(("weight", "recurrence", "bias"), matrices, strict=True):
             self.register_buffer(name, tensor[None].contiguous())
 
-    def exported_scan(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
-        """Return what `Direction.scan` returns."""
+    def exported_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None, dt: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Return what `Direction.scan` returns; none of these cells uses dt."""
         ends = None if lengths is None else lengths.to(torch.int32)
         shape = (1, x.shape[1], self.units)
         outputs, *final = torch.onnx.ops.symbolic_multi_out(

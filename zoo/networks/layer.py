@@ -6,12 +6,13 @@ this module; users see batch first (recurrent.py).
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Cell, State
+from ..cells.base import Cell, RawInputCell, State
 from ..cells.projections import Projection, ProjectionFactory
 from .block import Block, CausalConvolution
 from .graph_scan import loop, while_running
@@ -63,6 +64,8 @@ class Direction(nn.Module):
     ):
         super().__init__()
         units = projections.units
+        if issubclass(cell, RawInputCell):
+            options = {**options, "inputs": inputs}
         self.convolution = None if convolution is None else CausalConvolution(inputs, convolution)
         self.input_channels = cell.input_channels(units, **options)
         self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
@@ -114,21 +117,35 @@ class Direction(nn.Module):
         masks = (torch.rand_like(new, dtype=torch.float32) < self.zoneout for new in new_state)
         return tuple(torch.where(keep, old, new) for keep, (new, old) in zip(masks, pairs, strict=True))
 
+    def prepare(
+        self,
+        x: Tensor,  # (..., channels, ...), of any time steps
+        dt: Tensor | None = None,  # (...), the time since the input before each (default: 1); of a cell that uses it
+    ) -> tuple[Tensor, ...]:
+        """Return the parts of a step that depend on the input alone, each (..., channels, ...)."""
+        cell = self.cell
+        gap = None if dt is None else dt.reshape(*dt.shape, *[1] * -cell.axis)
+        if isinstance(cell, RawInputCell):
+            return cell.project(x, gap, self.input)
+        x = self.input(x)
+        return cell.prepare(x) if gap is None else cell.prepare(x, gap.to(x.dtype))  # type: ignore[call-arg]  # of a cell that uses it
+
     def scan(
         self,
         x: Tensor,  # (time, batch, channels, ...)
         state: State,
         lengths: Tensor | None = None,  # (batch,); a sequence that has ended keeps its state
         tbptt_steps: int | None = None,  # cut gradients every this many steps
+        dt: Tensor | None = None,  # (time, batch), see `prepare`
     ) -> tuple[Outputs, State]:
         """Return the output of every step, and the final state, step by step from `state`.
 
         During torch.export the steps are one loop of the graph, for any number of steps.
         """
         if torch.compiler.is_exporting():
-            return self.exported_scan(x, state, lengths)
+            return self.exported_scan(x, state, lengths, dt)
         # unbound once: indexing a (time, ...) tensor in the loop would make its gradient out of `time` zero-filled copies
-        prepared = [part.unbind(0) for part in self.cell.prepare(self.input(x))]
+        prepared = [part.unbind(0) for part in self.prepare(x, dt)]
         shortest = len(x) if lengths is None else int(lengths.min())
         outputs: list[Tensor] = []
         with self.hold_projections(x[0]):
@@ -140,9 +157,11 @@ class Direction(nn.Module):
                 outputs.append(state[0])
         return outputs, state
 
-    def exported_scan(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
+    def exported_scan(
+        self, x: Tensor, state: State, lengths: Tensor | None, dt: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Return what `scan` returns, as one operator of the exported graph."""
-        prepared = self.cell.prepare(self.input(x))
+        prepared = self.prepare(x, dt)
         with self.hold_projections(x[0]):
             state = self.cell.matched(state, prepared[0].dtype)  # in a loop a state keeps its dtype
             running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths
@@ -242,6 +261,7 @@ class Layer(nn.Module):
         self,
         x: Tensor,  # (batch, channels, ...)
         state: State,
+        dt: Tensor | None = None,  # (batch,), see Direction.prepare
     ) -> tuple[Tensor, State]:
         """Take one time step of a layer with one direction, block included: return its output and its new state."""
         direction = self.forward_direction
@@ -251,7 +271,7 @@ class Layer(nn.Module):
         if direction.convolution is not None:
             convolved, last = direction.convolution(read[None], *window)
             convolved, window = convolved[0], (last,)
-        cells = direction.step(direction.cell.prepare(direction.input(convolved)), cells)
+        cells = direction.step(direction.prepare(convolved, dt), cells)
         output = cells[0] if self.block is None else self.block.write(residual, read, cells[0])
         return output, (*cells, *window)
 
@@ -262,22 +282,26 @@ class Layer(nn.Module):
         lengths: Tensor | None,  # (batch,)
         tbptt_steps: int | None,
         scan_direction: Scan,
+        dt: Tensor | None = None,  # (time, batch), see Direction.prepare; only Direction.scan takes it
     ) -> tuple[Outputs, State]:
         """Return outputs and final states, every direction scanned by `scan_direction`, without what the block adds.
 
         With lengths, the final states are those at each sequence's own end, and the backward direction starts there.
         """
+        scans = [scan_direction] * 2
+        if dt is not None:
+            scans = [partial(scan_direction, dt=gaps) for gaps in (dt, reversed_gaps(dt, lengths))]
         if self.forward_direction.convolution is not None:
-            scan_direction = _convolved(scan_direction)
+            scans = [_convolved(scan) for scan in scans]
         forward_states = len(self.forward_direction.states)
-        outputs, final = scan_direction(self.forward_direction, x, state[:forward_states], lengths, tbptt_steps)
+        outputs, final = scans[0](self.forward_direction, x, state[:forward_states], lengths, tbptt_steps)
         if self.merge is None:
             return outputs, final
         if isinstance(x, LazyEmbedding):
             reversed_x: LayerInput = LazyEmbedding(x.embedding, reverse(x.tokens, lengths))
         else:
             reversed_x = reverse(x, lengths)
-        backward, backward_final = scan_direction(
+        backward, backward_final = scans[1](
             self.directions[1], reversed_x, state[forward_states:], lengths, tbptt_steps
         )
         return self.merged(stacked(outputs), reverse(stacked(backward), lengths)), final + backward_final
@@ -296,6 +320,14 @@ class Layer(nn.Module):
                 return (forward + backward) / 2
             case _:
                 return torch.cat([forward, backward], 2)
+
+
+def reversed_gaps(
+    dt: Tensor,  # (time, batch)
+    lengths: Tensor | None,  # (batch,)
+) -> Tensor:
+    """Return the times between the inputs of the reversed sequences; their first input has the first gap, too."""
+    return torch.cat([dt[:1], reverse(dt, lengths)[:-1]])
 
 
 def reverse(

@@ -10,6 +10,7 @@ from ..cells.projections import Projection
 from ..errors import RequestError
 from ..registry.schema import Config
 from ..utils.torch_internals import children, compiling_to_run
+from .gaps import checked_gaps
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
@@ -37,15 +38,18 @@ class RecurrentNetwork(SequenceNetwork):
         lengths: Tensor | None = None,  # (batch,), integers
         state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
+        dt: Tensor | None = None,  # (batch, time), the time since the input before each (default: 1)
     ) -> Tensor:
         """Return logits; see Network.forward. With the state after an earlier part, they are those of the whole sequence.
 
         `encode` returns the state from which to go on. resets: what lies between two of them is a sequence of its own, such
-        as an episode of a policy or a document of a stream; the readouts "last" and "mean" read the last of them.
+        as an episode of a policy or a document of a stream; the readouts "last" and "mean" read the last of them. dt: positive,
+        in any unit; only cells with the property "time-gaps" take it. In a second direction a gap stands before the earlier
+        of its two inputs, and the first gap before both ends.
         """
-        if state is None and resets is None:
+        if state is None and resets is None and dt is None:
             return super().forward(x, lengths)
-        return self.resume(x, state, lengths, resets)[0]
+        return self.resume(x, state, lengths, resets, dt)[0]
 
     def resume(
         self,
@@ -53,14 +57,16 @@ class RecurrentNetwork(SequenceNetwork):
         state: NetworkState | None = None,
         lengths: Tensor | None = None,  # (batch,), integers
         resets: Tensor | None = None,  # (batch, time), bool
+        dt: Tensor | None = None,  # (batch, time), see forward
     ) -> tuple[Tensor, NetworkState]:
         """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
         if resets is not None:
             parts = self._segments(x, lengths, resets)
             begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            logits, final = self.resume(parts.split(x), begin, parts.lengths)
+            gaps = None if dt is None else parts.split(self._check_gaps(dt, x.shape[:2], None))
+            logits, final = self.resume(parts.split(x), begin, parts.lengths, dt=gaps)
             return parts.join(logits) if self.interface.readout == "every" else logits[parts.last], parts.end(final)
-        top, final, lengths = self._run(x, state, lengths)
+        top, final, lengths = self._run(x, state, lengths, dt)
         if self.interface.readout == "mean":
             return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
         return self._logits(self._readout(top, lengths), lengths), final
@@ -80,6 +86,7 @@ class RecurrentNetwork(SequenceNetwork):
         state: NetworkState | None = None,
         lengths: Tensor | None = None,  # (batch,), integers
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
+        dt: Tensor | None = None,  # (batch, time), see forward
     ) -> tuple[Tensor, NetworkState]:
         """Return the top layer's outputs, (batch, time, width, ...), and the final states, from which to go on.
 
@@ -89,18 +96,20 @@ class RecurrentNetwork(SequenceNetwork):
         if resets is not None:
             parts = self._segments(x, lengths, resets)
             begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            y, final = self.encode(parts.split(x), begin, parts.lengths)
+            gaps = None if dt is None else parts.split(self._check_gaps(dt, x.shape[:2], None))
+            y, final = self.encode(parts.split(x), begin, parts.lengths, dt=gaps)
             return parts.join(y), parts.end(final)
-        top, final, lengths = self._run(x, state, lengths)
+        top, final, lengths = self._run(x, state, lengths, dt)
         return mask(stacked(top.steps).transpose(0, 1), lengths), final
 
     def _run(
-        self, x: Tensor, state: NetworkState | None, lengths: Tensor | None
+        self, x: Tensor, state: NetworkState | None, lengths: Tensor | None, dt: Tensor | None
     ) -> tuple[LayerOutputs, NetworkState, Tensor | None]:
         """Return what the top layer puts out, the final states of `encode`, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         state = self._check_state_of(state, x)
-        top, final = self.stack.run(layer_input, state[: len(self.layers)], lengths)
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
+        top, final = self.stack.run(layer_input, state[: len(self.layers)], lengths, dt=gaps)
         if self.interface.readout == "mean":
             steps = mask(stacked(top.steps).transpose(0, 1), lengths)
             running_mean = (old + new for old, new in zip(state[-1], sum_over_time(steps, lengths), strict=True))
@@ -166,6 +175,7 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, *input), or tokens (batch,)
         state: NetworkState | None = None,
         resets: Tensor | None = None,  # (batch,), bool: True for a sequence that begins with this step
+        dt: Tensor | None = None,  # (batch,), the time since the step before (default: 1), see forward
     ) -> tuple[Tensor, NetworkState]:
         """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
 
@@ -176,23 +186,24 @@ class RecurrentNetwork(SequenceNetwork):
         """
         if compiling_to_run():
             # one call of the compiled code is faster than what dynamo makes of it
-            return torch.compiler.disable(self.step)(x, state, resets)
+            return torch.compiler.disable(self.step)(x, state, resets, dt)
         if resets is not None:
             state = self._check_step(x, state)
             state = reset_where(checked_resets(resets, x.shape[:1], self.device), self.initial_state(x.shape[0]), state)
         reads_mean = self.interface.readout == "mean"
-        if state is not None and self.embedding is None and not reads_mean:
+        if state is not None and self.embedding is None and not reads_mean and dt is None:
             head = children(self)["head"]  # not self.head, whose look-up in Python every step would pay for
             logits, new_state = self._fused_step(x, state, head)  # nearly every step of a stream
             if new_state is not None:
                 return self.head(new_state[-1][0]) if logits is None else logits, new_state
         state = self._check_step(x, state)
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:1], None)
         x_t = x if self.embedding is None else self._lookup(x, self.embedding).vectors()
         if not reads_mean:
-            h, logits, new_state = self._step(x_t, state, self.head)
+            h, logits, new_state = self._step(x_t, state, self.head, gaps)
             return self.head(self._flat(h)) if logits is None else logits, new_state
         *states, (total, count) = state
-        h, _, new_state = self._step(x_t, tuple(states), None)
+        h, _, new_state = self._step(x_t, tuple(states), None, gaps)
         running_mean = (total + h, count + 1)
         return self.head(self._flat(mean_of_sum(*running_mean).to(h.dtype))), (*new_state, running_mean)
 
@@ -214,10 +225,11 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, features, ...), not yet standardised
         state: NetworkState,  # of the layers
         head: nn.Module | None,
+        dt: Tensor | None,  # (batch,)
     ) -> tuple[Tensor, Tensor | None, NetworkState]:
         """Return the top layer's output, the logits if the fused step computes `head` too, and the layers' new states."""
-        logits, fused = self._fused_step(x, state, head)
-        if fused is None and not torch.compiler.is_exporting():
+        logits, fused = (None, None) if dt is not None else self._fused_step(x, state, head)
+        if fused is None and dt is None and not torch.compiler.is_exporting():
             self._stepper = streaming.stepper(cast(nn.ModuleList, self.layers), head, x, *self.mean_std)
             logits, fused = self._fused_step(x, state, head)
         if fused is not None:
@@ -226,7 +238,7 @@ class RecurrentNetwork(SequenceNetwork):
         for depth, (layer, layer_state) in enumerate(zip(self.layers, state, strict=True)):
             if depth > 0 and layer.block is None:
                 h = self.dropout(h)
-            h, layer_state = layer.step(h, layer_state)
+            h, layer_state = layer.step(h, layer_state, dt)
             new_state.append(layer_state)
         return h, None, tuple(new_state)
 
@@ -256,6 +268,10 @@ class RecurrentNetwork(SequenceNetwork):
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
         return Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+
+    def _check_gaps(self, dt: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
+        """Return dt as the layers take it. Raises RequestError."""
+        return checked_gaps(dt, self.layers[0].forward_direction, self.config.architecture.cell, shape, lengths)
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
         """Return the state from which to take a step on x, (batch, *input). Raises RequestError."""

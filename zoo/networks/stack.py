@@ -93,18 +93,20 @@ class Stack:
         return tuple(layer.initial_state(x[:, 0]) for layer in self.layers)
 
     def run(
-        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
-    ) -> tuple[LayerOutputs, NetworkState]:
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False,
+        dt: Tensor | None = None,
+    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Return the top layer's outputs, and the final states of all layers.
 
         x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
-        needed; the others may then be left out. Raises RequestError for settings that the layers cannot have.
+        needed; the others may then be left out. dt: (batch, time), see Direction.prepare. Raises RequestError for settings
+        that the layers cannot have.
         """
         if torch_internals.compiling_to_run():  # dynamo would unroll every step of every layer of the plain scan
-            return torch.compiler.disable(self.run)(x, state, lengths, last_only)
+            return torch.compiler.disable(self.run)(x, state, lengths, last_only, dt)
         every, tbptt_steps = self.settings.checkpoint_every, self.settings.tbptt_steps
         if every is None or not torch.is_grad_enabled():
-            return self._scan(x, state, lengths, last_only)
+            return self._scan(x, state, lengths, last_only, dt)
         spec = self.config.architecture
         batch_norm = spec.block is not None and spec.block.norm == "batch"  # its means are of all steps together
         if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
@@ -117,35 +119,35 @@ class Stack:
             if tbptt_steps and begin:
                 state = tuple(tuple(s.detach() for s in layer_state) for layer_state in state)
             rest = None if lengths is None else lengths - begin
-            part = x[:, begin : begin + every]
-            outputs, residual, read, state = checkpoint(self._part, part, state, rest, use_reentrant=False)
+            part, gaps = (None if whole is None else whole[:, begin : begin + every] for whole in (x, dt))
+            outputs, residual, read, state = checkpoint(self._part, part, state, rest, gaps, use_reentrant=False)
             parts.append((outputs, residual, read))
         outputs, *around = (None if column[0] is None else torch.cat(column) for column in zip(*parts, strict=True))
         return LayerOutputs(self.layers[-1], outputs, state[-1], lengths, *around), state  # type: ignore[arg-type]
 
-    def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None) -> tuple[Any, ...]:
+    def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None, dt: Tensor | None) -> tuple[Any, ...]:
         """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
-        top, state = self._scan(x, state, lengths)
+        top, state = self._scan(x, state, lengths, dt=dt)
         return stacked(top.outputs), top.residual, top.read, state
 
     def _scan(
-        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False
-    ) -> tuple[LayerOutputs, NetworkState]:
+        self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool = False,
+        dt: Tensor | None = None,
+    ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Return what `run` returns, by the fastest scan that `backend` allows and that can run these layers on x now."""
-        backend = self.settings.backend
-        if backend == "plain" or torch.compiler.is_exporting():  # a graph has no use for code of ours
-            x = x.vectors() if isinstance(x, LazyEmbedding) else x
-            return self.scan_layers(x, state, lengths, Direction.scan)
+        # a graph has no use for code of ours, and no fused scan takes time gaps
+        backend = "plain" if torch.compiler.is_exporting() else self.settings.backend
+        may_fuse = backend != "plain" and dt is None
         if isinstance(x, LazyEmbedding):
-            if (result := self._scan_by_layer(x, state, lengths, last_only)) is not None:
+            if may_fuse and (result := self._scan_by_layer(x, state, lengths, last_only)) is not None:
                 return result
             x = x.vectors()
-        for scan in (self._scan_together, self._scan_by_layer, self._scan_waves):
+        for scan in (self._scan_together, self._scan_by_layer, self._scan_waves) if may_fuse else ():
             if (result := scan(x, state, lengths, last_only)) is not None:
                 return result
         if backend == "fused":
             raise RequestError(f"No fused scan can run {self.config.name} here. Set backend to 'auto' or 'plain'.")
-        return self.scan_layers(x, state, lengths, Direction.scan)
+        return self.scan_layers(x, state, lengths, Direction.scan, dt=dt)
 
     @property
     def _only_layers(self) -> bool:
@@ -188,13 +190,14 @@ class Stack:
 
     def scan_layers(
         self, x: LayerInput, state: NetworkState, lengths: Tensor | None, scan_direction: Scan,
-        records: list[LayerOutputs] | None = None, scan_top: Scan | None = None,
+        records: list[LayerOutputs] | None = None, scan_top: Scan | None = None, dt: Tensor | None = None,
     ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Scan layer after layer by `scan_direction`. Arguments and result are those of `run`.
 
         records: a list that gets what every layer put out, each step a tensor of its own; x must then be a tensor.
         scan_top: a scan that gives the last step of the top layer alone.
         """
+        gaps = None if dt is None else dt.transpose(0, 1)
         layer_input: LayerInput = x.transpose(0, 1)
         final = []
         for depth, (layer, start) in enumerate(zip(self.layers, state, strict=True)):
@@ -204,7 +207,7 @@ class Stack:
                 residual, read = layer.block.read(layer_input, lengths)
             is_top = depth == len(self.layers) - 1
             scan = scan_top if is_top and scan_top is not None else scan_direction
-            outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan)
+            outputs, end = layer.scan(read, start, lengths, self.settings.tbptt_steps, scan, gaps)
             final.append(end)
             top = LayerOutputs(layer, outputs, end, lengths, residual, None if residual is None else read)  # type: ignore[arg-type]
             if records is not None:

@@ -38,7 +38,7 @@ def gradient_flow_penalty(
         direction = layer.forward_direction
         error = _rescaled(torch.stack([next(gradients) for _ in outputs])[1:])  # g_t: (time - 1, batch, ...)
         previous = torch.stack(outputs[:-1]).detach().requires_grad_()  # h_{t-1}
-        prepared = direction.cell.prepare(direction.input(inputs[1:].detach()))
+        prepared = direction.prepare(inputs[1:].detach())
         states_after = direction.cell.step(prepared, (previous,))
         (carried,) = torch.autograd.grad(states_after[0], previous, error, create_graph=True)
         has_error = error.flatten(2).any(

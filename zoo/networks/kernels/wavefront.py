@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import State
+from ...cells.base import RawInputCell, State
 from ...cells.projections import Projection
 from ...utils import torch_internals
 from ..layer import Direction, Layer
@@ -43,6 +43,7 @@ def _is_dense_equations(direction: Direction) -> bool:
     projections = [m for m in direction.modules() if isinstance(m, Projection)]
     return (
         direction.cell.axis == -1
+        and not isinstance(direction.cell, RawInputCell)
         and not direction.regularised
         and not overridden(direction)
         and all(m.norm is None and m.mask is None and not customised(m) for m in projections)

@@ -1,0 +1,30 @@
+"""Times between the inputs of a sequence, for cells that take irregular samples."""
+
+import torch
+from torch import Tensor
+
+from ..cells.properties import cells_with
+from ..errors import RequestError
+from .layer import Direction
+from .network import shape_text
+
+
+def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size, lengths: Tensor | None) -> Tensor:
+    """Return dt, (batch,) or (batch, time), on the device of a direction, with 1 beyond each sequence's end.
+
+    Raises RequestError unless the cell, whose name is `cell`, uses dt, and dt has this shape and is positive and finite.
+    """
+    if not direction.cell.uses_time_gaps:
+        raise RequestError(f"{cell} takes no dt. Cells that use the time between inputs: {', '.join(TIME_AWARE)}.")
+    if not isinstance(dt, Tensor) or dt.dtype == torch.bool or dt.is_complex() or dt.shape != shape:
+        got = f"{shape_text(dt)} of {dt.dtype}" if isinstance(dt, Tensor) else type(dt).__name__
+        raise RequestError(f"dt must be a tensor of numbers, {tuple(shape)}; got {got}.")
+    dt = dt.to(direction.input.weight.device)
+    if lengths is not None:
+        dt = torch.where(torch.arange(shape[1], device=dt.device) < lengths[:, None], dt, 1)
+    if not torch.compiler.is_exporting() and not bool(((dt > 0) & dt.isfinite()).all()):
+        raise RequestError("dt must be positive and finite.")
+    return dt
+
+
+TIME_AWARE = sorted(cells_with("time-gaps"))
