@@ -33,6 +33,10 @@ NUMBERS = {
     "recurrent_rank": (0, 2),
     "modules": (3,),
     "unfolds": (2,),
+    "update": (0.3,),
+    "radius": (0.9,),
+    "density": (0.5,),
+    "mass": (1,),
     "chunk": (2,),
     "order": (3,),
     "theta": (5.0,),
@@ -114,6 +118,7 @@ def network(case: str = "star", *, dtype: torch.dtype = torch.float64, train: bo
 def _prototype(spec: str, dtype: torch.dtype) -> Network:
     """Return the network that others are copies of, since building one takes three times as long as a copy."""
     net = build(Config.model_validate_json(spec), device="cpu", dtype=dtype)
+    net.requires_grad_()  # the gradients of frozen parameters are tested, too
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in net.parameters():

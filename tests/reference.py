@@ -976,6 +976,68 @@ def taugru(w: Weights, x: Tensor, state: State, delay: int = 1) -> State:
     return (1 - g) * h + g * (u + a * z), torch.cat([h, *ago[:-1]], 1)
 
 
+def lightru(w: Weights, x: Tensor, state: State) -> State:
+    """Ye et al. 2024: the candidate is a function of the input alone."""
+    (h,), (xf, xh) = state, inputs(w, x, 2)
+    f = sigmoid(xf + linear(w["cell.recurrent.weight"], h))
+    return ((1 - f) * h + f * tanh(xh),)
+
+
+def sgrn(w: Weights, x: Tensor, state: State) -> State:
+    """Zu & Wei 2020: f and i = 1 - f, both of the same map of the input, which is the candidate too."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    f = sigmoid(a + linear(w["cell.recurrent.weight"], h))
+    i = 1 - f
+    return (tanh(i * a + f * h),)
+
+
+def miru1(w: Weights, x: Tensor, state: State, update: float = 0.5) -> State:
+    """Zyarah & Kudithipudi 2025, MiRU-1."""
+    (h,), (xr, xh) = state, inputs(w, x, 2)
+    r = sigmoid(xr + linear(w["cell.gate.weight"], h))
+    candidate = tanh(xh + linear(w["cell.candidate.weight"], r * h))
+    return (update * h + (1 - update) * candidate,)
+
+
+def miru2(w: Weights, x: Tensor, state: State, update: float = 0.5, beta: float = 0.5) -> State:
+    """Zyarah & Kudithipudi 2025, MiRU-2."""
+    (h,), (xh,) = state, inputs(w, x, 1)
+    candidate = tanh(xh + linear(w["cell.candidate.weight"], beta * h))
+    return (update * h + (1 - update) * candidate,)
+
+
+def lstm_controller(w: Weights, x: Tensor, state: State) -> State:
+    """Ben-Ari & Shwartz-Ziv 2017: v, not h, is fed back."""
+    (_, v, c), (xf, xi, xo, xm, xn) = state, inputs(w, x, 5)
+    U_f, U_i, U_o, U_m, U_n = w["cell.recurrent.weight"].chunk(5)
+    f = sigmoid(xf + linear(U_f, v))
+    i = sigmoid(xi + linear(U_i, v))
+    o = sigmoid(xo + linear(U_o, v))
+    m = sigmoid(xm + linear(U_m, v))
+    n = tanh(xn + linear(U_n, v))
+    c = f * c + i * n
+    return o * tanh(c), m * tanh(c), c
+
+
+def lstm_mass(w: Weights, x: Tensor, state: State, mass: int = 1) -> State:
+    """Hoedt et al. 2021: each unit of mass that enters, or is stored, is shared out among all units."""
+    (_, c), units = state, state[1].shape[1]
+    masses, rest = x[:, :mass], x[:, mass:]
+    share = c / (c.abs().sum(1, keepdim=True) + 1e-5)
+    a = rest @ w["input.weight"].T + w["input.bias"] + share @ w["cell.recurrent.weight"].T
+    i, o = torch.exp(a[:, : units * mass]).reshape(-1, units, mass), a[:, units * mass : units * (mass + 1)]
+    R, o = torch.exp(w["cell.redistribution.weight"]), sigmoid(o)
+    m = sum(R[:, k] / R[:, k].sum() * c[:, k, None] for k in range(units))
+    m = m + sum((i / i.sum(1, keepdim=True))[:, :, k] * masses[:, k, None] for k in range(mass))
+    return o * m, (1 - o) * m
+
+
+def esn(w: Weights, x: Tensor, state: State, leak: float = 1.0, radius: float = 0.9, density: float = 1.0) -> State:
+    """Lukosevicius 2012; radius and density are start values of U."""
+    (h,), (a,) = state, inputs(w, x, 1)
+    return ((1 - leak) * h + leak * tanh(a + linear(w["cell.recurrent.weight"], h)),)
+
+
 def trnn(w: Weights, x: Tensor, state: State) -> State:
     """Balduzzi & Ghifary 2016, T-RNN."""
     (h,), (xf, z) = state, inputs(w, x, 2)
@@ -1141,6 +1203,13 @@ REFERENCES: dict[str, Callable[..., State]] = {
     "tgru": tgru,
     "tlstm": tlstm,
     "trnn": trnn,
+    "lightru": lightru,
+    "lstm-controller": lstm_controller,
+    "lstm-mass": lstm_mass,
+    "miru1": miru1,
+    "miru2": miru2,
+    "sgrn": sgrn,
+    "esn": esn,
 }
 
 
@@ -1230,6 +1299,13 @@ GATES: dict[str, Sequence[str]] = {
     "tgru": ("z", "f", "o", "vz", "vf", "vo"),
     "tlstm": ("z", "f", "o", "vz", "vf", "vo"),
     "trnn": "fz",
+    "lightru": "fh",
+    "lstm-controller": "fiomz",
+    "lstm-mass": "io",
+    "miru1": "rh",
+    "miru2": "h",
+    "sgrn": "a",
+    "esn": "h",
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
@@ -1275,6 +1351,9 @@ KEEPS: dict[str, dict[str, int]] = {
     "sgu": {"z": -1},
     "taugru": {"g": -1},
     "trnn": {"f": +1},
+    "lightru": {"f": -1},
+    "lstm-controller": {"f": +1, "i": -1},
+    "lstm-mass": {"o": -1},
 }
 
 # carried states, the output first, and how many channels each has by default
@@ -1304,6 +1383,8 @@ STATES: dict[str, Sequence[str | Callable[[int], int]]] = {
     "lmu": ("units", lambda units: 32),
     "taugru": ("units", "units"),
     "gru-d": ("units", "inputs", "inputs"),
+    "lstm-controller": ("units", "units", "units"),
+    "lstm-mass": ("units", "units"),
     "tgru": ("units", lambda units: 3 * units),
     "tlstm": ("units", "units", lambda units: 3 * units),
     **dict.fromkeys(

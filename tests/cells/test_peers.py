@@ -22,11 +22,16 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "fastrnn": ("FastRNN", {}),
     "janet": ("JANET", {"beta": 0.75}),
     "lem": ("LEM", {"dt": 0.3}),
+    "gru": ("MUT2", {}),
     "ligru": ("LiGRU", {}),
+    "lightru": ("LightRU", {}),
+    "lstm-controller": ("MCLSTM", {}),
     "lstm-multiplicative": ("MultiplicativeLSTM", {}),
     "lstm-original": ("OriginalLSTM", {}),
     "lstm-working": ("WMCLSTM", {}),
     "mgu": ("MGU", {}),
+    "miru1": ("MiRU1", {"update": 0.3}),
+    "miru2": ("MiRU2", {"update": 0.3, "beta": 0.6}),
     "minimalrnn": ("MinimalRNN", {}),
     "mut1": ("MUT1", {}),
     "mut3": ("MUT3", {}),
@@ -35,6 +40,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ran": ("RAN", {}),
     "scrn": ("SCRN", {"alpha": 0.75}),
     "dsgu": ("DSGU", {}),
+    "sgrn": ("SGRN", {}),
     "sgu": ("SGU", {}),
     "taugru": ("tauGRU", {}),
     "tgru": ("TGRU", {}),
@@ -45,10 +51,14 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """By cell: the class of the same cell in torchrecurrent, and the options of both."""
 THEIR_OPTIONS = {
-    "fastgrnn": {"nonlinearity": "sigmoid"}
-}  # their default puts a tanh in the place of the gate's sigmoid
+    "fastgrnn": {"nonlinearity": "sigmoid"},  # their default puts a tanh in the place of the gate's sigmoid
+    "miru1": {"update_coefficient": 0.3},
+    "miru2": {"update_coefficient": 0.3, "reset_coefficient": 0.6},
+}
 BLOCKS: dict[str, tuple[str, str]] = {  # their order of blocks in input and recurrent weights, in ours
+    "gru": ("102", ""),
     "lem": ("1023", "102"),
+    "lightru": ("10", ""),
     "lstm-multiplicative": ("12340", ""),
     "mut3": ("102", ""),
     "ran": ("120", "01"),
@@ -108,9 +118,17 @@ def renamed(cell: str, w: dict[str, Tensor]) -> dict[str, Tensor]:
                 "input.weight": torch.cat([w["weight_ih"], w["weight_hh"]]),
                 "input.bias": torch.cat([w["bias_ih"], w["bias_hh"]]),
             }
-        case "mgu":
+        case "gru":
+            del ours["cell.recurrent.weight"]
+            ours |= {
+                "cell.gates.weight": ordered(w["weight_hh"], "10"),
+                "cell.candidate.weight": ordered(w["weight_hh"], "2"),
+            }
+        case "mgu" | "miru1":
             del ours["cell.recurrent.weight"]
             ours |= dict(zip(("cell.gate.weight", "cell.candidate.weight"), w["weight_hh"].chunk(2), strict=True))
+        case "miru2":
+            ours |= {"cell.candidate.weight": ours.pop("cell.recurrent.weight")}
         case "minimalrnn":
             ours |= {"cell.latent.weight": w["weight_mm"], "cell.recurrent.bias": zero}
         case "scrn":
@@ -128,6 +146,9 @@ def step(cell: str, peer: torch.nn.Module, x: Tensor, h: Tensor, c: Tensor) -> t
         case "lem":  # theirs computes y from the old z; the paper and its authors' code take the new one
             z = peer(x, (h, c))[1]
             return (h, c), (peer(x, (h, z))[0], z)
+        case "lstm-controller":
+            new_h, (new_v, new_c) = peer(x, (h, c))
+            return (new_h, h, c), (new_h, new_v, new_c)
         case "scrn":  # theirs returns y = tanh(U h + V s): with U = 1 and V = 0, that is the tanh of our h
             y, s = peer(x, (h, c))
             return (torch.cat([h, c], 1),), (torch.cat([torch.atanh(y), s], 1),)

@@ -19,7 +19,7 @@ from helpers import (
 from marks import batch, dense_and_conv, each_case, each_cell, shape
 from torch import Tensor
 
-from zoo.cells import CELLS
+from zoo.cells import CELLS, cell_class
 from zoo.networks import builder
 from zoo.networks.network import Network
 from zoo.registry.schema import Init
@@ -33,7 +33,12 @@ def maps(net: Network, role: str) -> dict[str, Tensor]:
     """Return the weights of the input maps, or of the recurrent maps whose start values Init sets."""
     inner = ".input." if role == "input" else ".cell."
     weights = {k: v for k, v in net.named_parameters() if inner in k and k.endswith("weight")}
-    return {k: v for k, v in weights.items() if v.dim() > 1 and not k.endswith("rotation.weight")}
+    changed = (
+        "rotation.weight",
+        "redistribution.weight",
+        *(["recurrent.weight"] if net.config.architecture.cell == "esn" else []),
+    )
+    return {k: v for k, v in weights.items() if v.dim() > 1 and not k.endswith(changed)}
 
 
 @in_each_form("case", CASES)
@@ -392,4 +397,5 @@ def test_nothing_is_left_without_a_start_value(cell: str) -> None:
         torch.use_deterministic_algorithms(False)
     assert all(p.isfinite().all() for p in net.parameters())
     assert net.training
-    assert all(p.requires_grad and p.device.type == "cpu" for p in net.parameters())
+    assert all(p.device.type == "cpu" for p in net.parameters())
+    assert {p.requires_grad for p in net.layers.parameters()} == {not cell_class(cell).frozen}

@@ -40,6 +40,8 @@ from zoo.networks import builder
 
 NO_FEEDBACK = [
     "intersection",
+    "lstm-controller",
+    "lstm-mass",
     "tlstm",
     *(cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence | MatrixRecurrence)),
 ]

@@ -60,12 +60,23 @@ _MATRIX = {
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
 _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
+_RESERVOIR = {
+    "kernel": "its recurrent matrix is scaled to a spectral radius",
+    "layer_norm": "its recurrent matrix is scaled to a spectral radius, and normalising would undo that",
+}
+_MASS = {
+    "kernel": "its masses have no convolutional form here",
+    "layer_norm": "its gates see shares of the mass already",
+    "zoneout": "a state kept beside a new one would hold some of the mass twice",
+    "recurrent_dropout": "what it drops of a state would be lost mass",
+}
 _PHI = ("tanh", "relu")
 _HEADS = Number(1, 1024, whole=True, divides_units=True)
 _STATES = Number(1, 1024, whole=True)
 _RANK = Number(1, 1024, whole=True)
 _FULL_OR_RANK = Number(0, 1024, whole=True)
 _STEP = Number(0.0, 10.0)
+_FRACTION = Number(0.0, 1.0)
 _DAMPING = Number(0.0, 1000.0)
 _LOW_RANK = {"recurrent": "glorot-uniform"}
 
@@ -182,6 +193,7 @@ CELLS: dict[str, CellRow] = {
     "janet": CellRow("single_gate.JANET", "LSTM with only the forget gate, as its paper has it", "lstm-f", {"beta": Number()}),
     "lem": CellRow("lem.LEM", "long expressive memory", "lem", {"dt": Number(0.0, 1.0)}),
     "ligru": CellRow("single_gate.LiGRU", "light GRU", "ligru"),
+    "lightru": CellRow("single_gate.LightRU", "light recurrent unit", "lightru"),
     "lipschitz": CellRow(
         "lipschitz.LipschitzRNN", "Lipschitz RNN", "lipschitz",
         {"epsilon": Number(0.0, 10.0), "beta": Number(0.0, 1.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
@@ -191,6 +203,10 @@ CELLS: dict[str, CellRow] = {
     "mgu2": CellRow("mgu.MGU2", "minimal gated unit, its gate a product of the state alone", "mgu-simplified"),
     "mgu3": CellRow("mgu.MGU3", "minimal gated unit, its gate a bias alone", "mgu-simplified"),
     "minimalrnn": CellRow("single_gate.MinimalRNN", "MinimalRNN", "minimalrnn"),
+    "miru1": CellRow("minion.MiRU1", "minion recurrent unit with a reset gate", "miru", {"update": _FRACTION}),
+    "miru2": CellRow(
+        "minion.MiRU2", "minion recurrent unit without gates", "miru", {"update": _FRACTION, "beta": _FRACTION}
+    ),
     "nbrc": CellRow("bistable.NBRC", "recurrently neuromodulated bistable cell", "brc"),
     "ran": CellRow("additive.RAN", "recurrent additive network", "ran", {"activation": ("tanh", "identity")}),
     "scrn": CellRow("additive.SCRN", "structurally constrained recurrent network", "scrn", {"alpha": Number(0.0, 1.0)}),
@@ -215,8 +231,18 @@ CELLS: dict[str, CellRow] = {
     "clockwork": CellRow(
         "clockwork.Clockwork", "clockwork RNN", "clockwork", {"modules": _HEADS}, without=_OWN_TIME
     ),
+    "esn": CellRow(
+        "reservoir.ESN", "echo state network", "esn",
+        {"leak": _FRACTION, "radius": Number(0.0, 100.0), "density": _FRACTION},
+        {"input": "uniform-0.1", "recurrent": "uniform-1"}, without=_RESERVOIR,
+    ),
     "exprnn": CellRow("unitary.ExpRNN", "orthogonal RNN of an exponential", "exprnn", without=_MATRIX),
     "lmu": CellRow("lmu.LMU", "Legendre memory unit", "lmu", {"order": _STATES, "theta": Number(1.0, 1e6)}),
+    "lstm-controller": CellRow("lstm_variants.ControllerLSTM", "LSTM with a memory controller", "lstm-controller"),
+    "lstm-mass": CellRow(
+        "mass.MassLSTM", "mass-conserving LSTM", "lstm-mass",
+        {"mass": _STATES}, {"recurrent": "glorot-uniform"}, without=_MASS,
+    ),
     "lstm-mogrifier": CellRow(
         "lstm_variants.MogrifierLSTM", "Mogrifier LSTM", "mogrifier", {"rounds": Number(0, 100, whole=True)}
     ),
@@ -231,6 +257,7 @@ CELLS: dict[str, CellRow] = {
     "nas": CellRow("lstm_variants.NAS", "cell of a neural architecture search", "nas"),
     "dsgu": CellRow("sgu.DSGU", "deep simple gated unit", "sgu"),
     "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu"),
+    "sgrn": CellRow("single_gate.SGRN", "simple gated recurrent network", "sgrn"),
     "taugru": CellRow("delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES}),
     "tgru": CellRow("strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without=_NO_PRODUCT),
     "tlstm": CellRow("strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without=_NO_PRODUCT),

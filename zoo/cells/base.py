@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .projections import ProjectionFactory
+from .projections import Projection, ProjectionFactory
 
 State = tuple[Tensor, ...]
 
@@ -36,8 +36,10 @@ class Cell(nn.Module):
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
-    uses_time_gaps: ClassVar[bool] = False
-    """Whether `prepare` takes a second argument if one is given: `dt`, (..., 1), the time since the input before."""
+    uses_time_gaps: ClassVar[bool] = (
+        False  # `prepare` takes a second argument, dt, (..., 1): the time since the last input
+    )
+    frozen: ClassVar[bool] = False  # a layer's parameters keep their start values; no optimizer sees them
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
@@ -53,10 +55,11 @@ class Cell(nn.Module):
         """Return how many channels each of `inputs` has: one for each unit, unless a cell overrides this."""
         return (units,) * len(cls.inputs)
 
-    def matched(self, state: State, dtype: torch.dtype) -> State:
-        """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
-        pairs = zip(self.states, state, strict=True)
-        return tuple(s if name in self.float32_states else s.to(dtype) for name, s in pairs)
+    @classmethod
+    def input_projection(cls, projection: ProjectionFactory, inputs: int, **options: Any) -> Projection:
+        """Return the map by which the layer reads its input, of `inputs` channels; it makes the channels of all `inputs`."""
+        outputs = sum(cls.input_channels(projection.units, **options))
+        return projection.between(inputs, outputs, bias=True, norm=projection.layer_norm)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters that do not start as a specification's Init says.
@@ -80,6 +83,11 @@ class Cell(nn.Module):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         """Return the new state after one time step. x: what `prepare` returned, for this step; state: the old state."""
         raise NotImplementedError
+
+
+def matched(cell: Cell, state: State, dtype: torch.dtype) -> State:
+    """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
+    return tuple(s if name in cell.float32_states else s.to(dtype) for name, s in zip(cell.states, state, strict=True))
 
 
 class RawInputCell(Cell):

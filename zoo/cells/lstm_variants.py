@@ -65,6 +65,28 @@ class MultiplicativeLSTM(Cell):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
+class ControllerLSTM(Cell):
+    """An LSTM whose gates see v_t = m tanh(c_t) in the place of h_t = o tanh(c_t) (Ben-Ari & Shwartz-Ziv 2017).
+
+    The gate m makes the control vector v, which returns to the gates; the output h is free to predict.
+    """
+
+    inputs = ("f", "i", "o", "m", "z")
+    states = ("h", "v", "c")
+    memory_gates = {"f": +1, "i": -1}
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection(5)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        _, v, c = state
+        f, i, o, m, z = self.split(self.recurrent(v, x[0]))
+        c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(z))
+        shown = torch.tanh(c)
+        return torch.sigmoid(o) * shown, torch.sigmoid(m) * shown, c
+
+
 class WorkingMemoryLSTM(PeepholeLSTM):
     """A full peephole LSTM whose gates see tanh(V c), so that a large memory cannot hold them (Landi et al. 2021).
 

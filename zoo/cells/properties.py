@@ -4,10 +4,11 @@ from ..errors import UnknownNameError
 from . import CELLS, ROWS
 
 _GATED = """
-antisymmetric-gated atr brc cfc cfn dsgu fastgrnn gated-deltanet gf-rnn gilr gla goru gru gru-d gru-skip hgrn intersection janet lem ligru
-lstm lstm-coupled lstm-f lstm-mogrifier lstm-multiplicative lstm-ordered lstm-original lstm-peephole lstm-phased
-lstm-residual lstm-skip lstm-working mgu mgu1 mgu2 mgu3 mingru minimalrnn minlstm mlstm mut1 mut3 nas nbrc qrnn ran rg-lru
-rhn rwkv6 rwkv7 sgu slstm sru star taugru tgru tlstm trnn ugrnn
+antisymmetric-gated atr brc cfc cfn dsgu fastgrnn gated-deltanet gf-rnn gilr gla goru gru gru-d gru-skip hgrn
+intersection janet lem lightru ligru lstm lstm-controller lstm-coupled lstm-f lstm-mass lstm-mogrifier
+lstm-multiplicative lstm-ordered lstm-original lstm-peephole lstm-phased lstm-residual lstm-skip lstm-working mgu mgu1
+mgu2 mgu3 mingru minimalrnn minlstm miru1 mlstm mut1 mut3 nas nbrc qrnn ran rg-lru rhn rwkv6 rwkv7 sgrn sgu slstm sru
+star taugru tgru tlstm trnn ugrnn
 """
 _LINEAR = """
 deltanet gated-deltanet gilr gla hgrn lru mamba2 mingru minlstm mlstm qrnn retention rg-lru rwkv6 rwkv7 s4d s5 sru trnn

@@ -102,3 +102,43 @@ class ATR(Cell):
         (p,), (h,) = x, state
         q = self.recurrent(h)
         return (torch.addcmul(torch.sigmoid(p + q) * p, torch.sigmoid(p - q), h),)
+
+
+class LightRU(Cell):
+    """h_t = (1 - f) h_{t-1} + f tanh(W_h x_t + b_h), f = sigmoid(W_f x_t + U_f h_{t-1} + b_f) (Ye et al. 2024).
+
+    The candidate sees the input alone. The paper calls the cell LRU; what it adds between the layers of a stack is not part of
+    the cell here.
+    """
+
+    inputs = ("f", "h")
+    memory_gates = {"f": -1}
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection()
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        f, h = self.split(x)
+        return f, torch.tanh(h)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (f, new), (h,) = x, state
+        return (torch.lerp(h, new, torch.sigmoid(self.recurrent(h, f))),)
+
+
+class SGRN(Cell):
+    """h_t = tanh((1 - f) a + f h_{t-1}), f = sigmoid(a + U h_{t-1}), a = W x_t + b (Zu & Wei 2020).
+
+    Gate and candidate share one map of the input.
+    """
+
+    inputs = ("a",)
+
+    def __init__(self, projection: ProjectionFactory):
+        super().__init__(projection)
+        self.recurrent = projection()
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
+        (a,), (h,) = x, state
+        return (torch.tanh(torch.lerp(a, h, torch.sigmoid(self.recurrent(h, a)))),)

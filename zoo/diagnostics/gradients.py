@@ -4,12 +4,13 @@ Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with lear
 2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.base import Split
 from ..errors import RequestError
@@ -53,13 +54,26 @@ def compare_ends(norms: Sequence[float]) -> str:
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
-    """Return the gradient norm of each layer, bottom to top. The network's gradients and mode do not change."""
-    parameters = [[p for p in layer.parameters() if p.requires_grad] for layer in network.layers]
-    with torch.enable_grad():
+    """Return the gradient norm of each layer, bottom to top, frozen parameters included. The network does not change."""
+    parameters = [list(layer.parameters()) for layer in network.layers]
+    with torch.enable_grad(), unfrozen(network.layers):
         loss, _, targets = score(target, network(x, lengths), y)
         every = [p for group in parameters for p in group]
         remaining = iter(torch.autograd.grad(loss / targets, every, allow_unused=True, materialize_grads=True))
     return [_norm([next(remaining) for _ in group]) for group in parameters]
+
+
+@contextmanager
+def unfrozen(module: nn.Module) -> Iterator[None]:
+    """Let gradients flow to all parameters of a module within the block."""
+    frozen = [p for p in module.parameters() if not p.requires_grad]
+    try:
+        for p in frozen:
+            p.requires_grad_()
+        yield
+    finally:
+        for p in frozen:
+            p.requires_grad_(False)
 
 
 def _norm(tensors: list[Tensor]) -> float:

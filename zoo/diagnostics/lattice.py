@@ -183,7 +183,7 @@ def _add_taps(node: Node) -> dict[str, Tap]:
     plain = {name: m for name, m in dense.items() if m.norm is None and m.parametrization is None}
     called: list[nn.Module] = []  # counted in a step on the meta device
     counters = [module.register_forward_hook(lambda module, *_: called.append(module)) for module in plain.values()]
-    x = torch.empty(1, node.direction.input.weight.shape[1], device="meta")
+    x = torch.empty(1, node.direction.input.channels, device="meta")
     node(x, node.direction.zero_states(x))
     for counter in counters:
         counter.remove()

@@ -36,9 +36,12 @@ def _plain(projection: Projection, direction: Direction) -> Projection:
     if isinstance(projection, Dense | Conv | Diagonal):
         projection.weight, projection.parametrization = nn.Parameter(projection.matrix.contiguous()), None
         return projection
-    # a special product has no bias of its own, and leads from the states to the states
-    channels = direction.cell.channels(direction.cell.states[0], direction.units)
+    # a special product leads from the states to the states, or is that of the input
+    states = direction.cell.channels(direction.cell.states[0], direction.units)
+    channels = projection.channels if projection is direction.input else states
     matrix = projection.product(torch.eye(channels, dtype=torch.float64), None).mT
-    plain = Dense(tuple(matrix.shape), norm=projection.norm)
+    plain = Dense(tuple(matrix.shape), projection.bias is not None, projection.norm)
     plain.weight = nn.Parameter(matrix.contiguous())
+    if plain.bias is not None:
+        plain.bias = nn.Parameter(projection(torch.zeros(1, channels, dtype=torch.float64))[0].contiguous())
     return plain

@@ -111,7 +111,7 @@ def fill(
     """Fill a weight gate by gate: to the initialiser, each gate's block is a matrix of its own."""
     kind, _, number = name.partition("-")
     for block in weight.split(rows, leading):
-        if block.dim() == leading + 1 or name == "zero":  # a diagonal map has no fans
+        if block.dim() == leading + 1 or name == "zero" or not block.numel():  # a diagonal map has no fans
             nn.init.zeros_(block)
         elif name == "identity":
             _fill_identity(block, leading)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..cells.base import Cell, RawInputCell, State
+from ..cells.base import Cell, RawInputCell, State, matched
 from ..cells.projections import Projection, ProjectionFactory
 from .block import Block, CausalConvolution
 from .graph_scan import loop, while_running
@@ -68,8 +68,10 @@ class Direction(nn.Module):
             options = {**options, "inputs": inputs}
         self.convolution = None if convolution is None else CausalConvolution(inputs, convolution)
         self.input_channels = cell.input_channels(units, **options)
-        self.input = projections.between(inputs, sum(self.input_channels), bias=True, norm=projections.layer_norm)
+        self.input = cell.input_projection(projections, inputs, **options)
         self.cell = cell(projections, **options)
+        if cell.frozen:
+            self.requires_grad_(False)
         self.units, self.options = units, options
         self.zoneout, self.recurrent_dropout = zoneout, recurrent_dropout
 
@@ -98,7 +100,7 @@ class Direction(nn.Module):
         zeros = (
             weight.new_zeros(batch, cell.channels(name, self.units, **self.options), *image) for name in cell.states
         )
-        return cell.matched(tuple(z.to(torch.promote_types(z.dtype, torch.float32)) for z in zeros), weight.dtype)
+        return matched(cell, tuple(z.to(torch.promote_types(z.dtype, torch.float32)) for z in zeros), weight.dtype)
 
     def step(
         self,
@@ -106,7 +108,7 @@ class Direction(nn.Module):
         state: State,
     ) -> State:
         """Compute one step of the cell, with zoneout: at random in training, its expectation in eval mode."""
-        state = self.cell.matched(state, x[0].dtype)
+        state = matched(self.cell, state, x[0].dtype)
         new_state = self.cell.step(x, state)
         if self.zoneout == 0:
             return new_state
@@ -163,7 +165,7 @@ class Direction(nn.Module):
         """Return what `scan` returns, as one operator of the exported graph."""
         prepared = self.prepare(x, dt)
         with self.hold_projections(x[0]):
-            state = self.cell.matched(state, prepared[0].dtype)  # in a loop a state keeps its dtype
+            state = matched(self.cell, state, prepared[0].dtype)  # in a loop a state keeps its dtype
             running = None if lengths is None else torch.arange(x.shape[0], device=x.device)[:, None] < lengths
             return loop(_Step(self), state, (running, *prepared))
 

@@ -103,9 +103,7 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     repeats = f"{data['statistic']} of {rounds}" if rounds > 1 else "once"
     command = machine.get("command", f"python -m benchmarks.{program} --rounds {rounds} --threads {machine['threads']}")
-    return (
-        f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; `{command}`."
-    )
+    return f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; `{command}`."
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:

@@ -18,6 +18,8 @@ def recipe_text(recipe: Recipe) -> str:
     rule = recipe.collapse
     collapse = f"; ends after epoch {rule.epochs} if no validation loss is below {rule.loss:g}" if rule else ""
     optimizer = recipe.optimizer
+    if optimizer.penalty is not None:
+        return f"ridge regression of the head, penalty {optimizer.penalty:g}, batch size {recipe.batch_size}{_augmentation(recipe)}"
     decay = f", weight decay {optimizer.weight_decay:g}" if optimizer.weight_decay else ""
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (

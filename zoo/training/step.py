@@ -26,7 +26,9 @@ from .regularisers import gradient_flow_penalty
 
 
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
-    """Return a recipe's optimizer for all trainable parameters, with the learning rate `spec.lr`."""
+    """Return a recipe's optimizer for all trainable parameters, with the learning rate `spec.lr`. Raises TrainingError for ridge."""
+    if spec.name == "ridge":
+        raise TrainingError("Ridge regression makes no steps; choose a recipe with another optimizer.")
     weights = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [{"params": weights}]
     if spec.recurrence_factor is not None:

@@ -31,8 +31,9 @@ from ..utils import files
 from ..utils.provenance import command, device_name, versions
 from . import Recorder, state
 from .evaluation import BATCH_SIZE, measure
+from .ridge import RidgeUpdater, make_updater
 from .state import State
-from .step import Updater, make_accelerator, schedule, seed_of
+from .step import make_accelerator, schedule, seed_of
 
 SAVE_SECONDS = 60.0
 RECORDED_EXAMPLES = 64
@@ -116,10 +117,7 @@ class TrainingRun:
             self.network.tbptt_steps, self.network.checkpoint_every = recipe.tbptt_steps, recipe.checkpoint_every
         elif recipe.tbptt_steps is not None or recipe.checkpoint_every is not None:
             raise RequestError(f"{entry.name} has no time steps. Leave out tbptt_steps and checkpoint_every.")
-        self.updater = Updater(
-            self.network, recipe.optimizer, self.target, max_grad_norm=recipe.max_grad_norm,
-            gradient_flow_penalty=recipe.gradient_flow_penalty, accelerator=self.accelerator,
-        )  # fmt: skip
+        self.updater = make_updater(self.network, recipe, self.target, self.accelerator)
         examples, processes = len(self.train), self.accelerator.num_processes
         self.steps_per_epoch = examples // recipe.batch_size
         if self.steps_per_epoch == 0:
@@ -218,6 +216,8 @@ class TrainingRun:
     def _end_epoch(self, epoch: int) -> results.Epoch:
         """Validate, write the weights if they are the best yet, and add a row to the history; return that row."""
         loss, metric, norm = self._means()
+        if isinstance(self.updater, RidgeUpdater):  # the means are those of the head before
+            loss, metric = self.updater.solve(self.train)
         measured = measure(self.network, self.validation, self.target, BATCH_SIZE)
         if not math.isfinite(measured.loss):
             raise self._diverged("the validation loss")

@@ -31,6 +31,8 @@ CELL_COLOURS = {
     "ltc": "#00483c", "clockwork": "#fc909c", "exprnn": "#309000", "lmu": "#787854", "lstm-mogrifier": "#90000c",
     "lstm-multiplicative": "#84c054", "lstm-ordered": "#fc6078", "lstm-original": "#b45460", "lstm-working": "#543c24",
     "mut1": "#b460f0", "mut3": "#486000", "nas": "#606cc0", "dsgu": "#0054fc", "sgu": "#f084d8", "taugru": "#c00090",
+    "lightru": "#18fc9c", "lstm-controller": "#48fc30", "lstm-mass": "#24fcfc", "miru1": "#600cfc", "miru2": "#54fc78",
+    "sgrn": "#00fc30", "esn": "#f03cd8",
     "tgru": "#847890", "tlstm": "#e49c54", "trnn": "#00480c", "gru-d": "#7890b4",
 }  # fmt: skip
 """The colour of each cell in every picture. The cells of the papers' figures have colours of Okabe & Ito."""

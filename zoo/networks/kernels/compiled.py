@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import State
+from ...cells.base import State, matched
 from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
@@ -90,7 +90,7 @@ def scan(
         return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
     x = x.float()  # a layer below, or a convolution in front, may have put out autocast's type
     compiled_scan = CompiledScan(layer, lengths, truncate, tokens)
-    inputs = [x, *direction.cell.matched(state, x.dtype), *layer.operands]
+    inputs = [x, *matched(direction.cell, state, x.dtype), *layer.operands]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _ScanFunction.apply(compiled_scan, *inputs)
     else:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...cells.base import RawInputCell, State
+from ...cells.base import RawInputCell, State, matched
 from ...cells.projections import Projection
 from ...utils import torch_internals
 from ..layer import Direction, Layer
@@ -86,7 +86,7 @@ def scan(layers: Sequence[Layer], x: Tensor, state: Sequence[State]) -> tuple[li
     bottom = directions[0].input(x).unbind(0)
     idle = torch.zeros_like(bottom[0])
     stacked = tuple(torch.stack(parts) for parts in zip(*state, strict=True))  # (layers, batch, units)
-    carried = cell.matched(stacked, idle.dtype)
+    carried = matched(cell, stacked, idle.dtype)
     top: list[Tensor] = []
     for wave in range(steps + depth - 1):
         lowest = bottom[wave] if wave < steps else idle

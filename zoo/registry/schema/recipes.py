@@ -11,8 +11,9 @@ from .base import Count, Key, Positive, Rate, Seq, Spec, Text
 class Optimizer(Spec):
     """An optimizer and its constants."""
 
-    name: Literal["adam", "adamw", "rmsprop", "sgd"]
-    lr: Positive  # learning rate
+    name: Literal["adam", "adamw", "rmsprop", "ridge", "sgd"]
+    """Gradient descent of a kind, or ridge: ridge regression of the head in one epoch (zoo.training.ridge)."""
+    lr: Positive = 1.0  # learning rate; ridge has none
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
     momentum: Rate = 0.0  # for SGD and RMSprop
@@ -20,6 +21,13 @@ class Optimizer(Spec):
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Factor on the learning rate of the parameters that a cell has outside its projections, such as an LRU's decays and
     phases. With a factor, these parameters have no weight decay, as is usual for such models."""
+    penalty: Positive | None = None  # for ridge: on the square of the head's weights, beside a sum over all examples
+
+    def _problems(self) -> Iterator[str]:
+        if (self.name == "ridge") != (self.penalty is not None):
+            yield "'penalty' belongs to ridge, and ridge needs one"
+        if self.name != "ridge" and "lr" not in self.model_fields_set:
+            yield f"{self.name} needs a learning rate, 'lr'"
 
 
 class Schedule(Spec):
@@ -100,6 +108,10 @@ class Recipe(Augmentation):
     def _problems(self) -> Iterator[str]:
         if (self.based_on is None) != (self.deviation is None):
             yield "'based_on' and 'deviation' go together: a recipe that changes a paper's recipe says how and why"
+        steps = (self.max_grad_norm, self.tbptt_steps, self.checkpoint_every, self.gradient_flow_penalty)
+        descends = self.epochs > 1 or self.stages or self.precision != "no" or any(value is not None for value in steps)
+        if self.optimizer.name == "ridge" and descends:
+            yield "ridge computes the head once: 1 epoch, no stages, and no settings of gradients or precision"
         begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
             yield f"the stages begin at epochs {begins}, but each stage must begin after the one before it"

@@ -1,0 +1,44 @@
+"""What sets single cells apart: the mass that an LSTM conserves, and the maps that an echo state network never changes."""
+
+import pytest
+import torch
+from helpers import network, normal, same
+
+import zoo
+from zoo.errors import RequestError
+from zoo.networks.builder import build
+from zoo.registry.schema import Architecture, Config, Interface
+
+
+@pytest.mark.parametrize(("masses", "features"), [(1, 1), (1, 3), (2, 3)])
+def test_what_flows_into_a_mass_conserving_lstm_is_stored_or_flows_out(masses: int, features: int) -> None:
+    net = network("lstm-mass", layers=1, inputs=(features,), options={"mass": masses})
+    x = normal(4, 9, features)
+    outputs, ((_, c),) = net.encode(x)
+    same(c.sum(1) + outputs.sum((1, 2)), x[:, :, :masses].sum((1, 2)))
+    assert (outputs.abs().amax((0, 2)) > 1e-3).all()
+
+
+def test_more_masses_than_features_are_refused() -> None:
+    with pytest.raises(RequestError, match="An input of 2 features cannot have 3 masses"):
+        network("lstm-mass", layers=1, inputs=(2,), options={"mass": 3})
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3])
+def test_an_echo_state_network_starts_with_its_spectral_radius_and_density_and_is_frozen(density: float) -> None:
+    architecture = Architecture(cell="esn", layers=2, units=60, options={"radius": 0.7, "density": density})
+    interface = Interface(input=(3,), steps=5, outputs=2, readout="last")
+    net = build(Config(name="esn", task="none", architecture=architecture, interface=interface), device="cpu")
+    for layer in net.layers:
+        weight = layer.forward_direction.cell.recurrent.weight
+        radius = torch.linalg.eigvals(weight.double()).abs().max().item()
+        assert radius == pytest.approx(0.7, rel=1e-5)
+        assert (weight != 0).float().mean().item() == pytest.approx(density, abs=0.05)
+    assert {name for name, p in net.named_parameters() if p.requires_grad} == {"head.weight", "head.bias"}
+
+
+def test_a_loaded_echo_state_network_is_frozen(tmp_path: object) -> None:
+    net = zoo.build("esn-1x5", inputs=2, outputs=3, device="cpu")
+    net.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path, device="cpu")
+    assert {name for name, p in loaded.named_parameters() if p.requires_grad} == {"head.weight", "head.bias"}
