@@ -25,12 +25,9 @@ class Cell(nn.Module):
 
     inputs: ClassVar[tuple[str, ...]]
     """Names of the input projections, in the order of their blocks in the projected input."""
-
     states: tuple[str, ...] = ("h",)
     """Names of the states carried from step to step, each (batch, channels); the first is the output."""
-
-    float32_states: ClassVar[tuple[str, ...]] = ()
-    """States kept in float32 at least, such as a count of time steps: bfloat16 cannot count beyond 256."""
+    float32_states: ClassVar[tuple[str, ...]] = ()  # kept in float32 at least: bfloat16 cannot count steps beyond 256
 
     memory_gates: ClassVar[dict[str, int]] = {}
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
@@ -57,7 +54,7 @@ class Cell(nn.Module):
 
     @classmethod
     def input_projection(cls, projection: ProjectionFactory, inputs: int, **options: Any) -> Projection:
-        """Return the map by which the layer reads its input, of `inputs` channels; it makes the channels of all `inputs`."""
+        """Return the map from the layer's input, of `inputs` channels, to the channels of all of the cell's `inputs`."""
         outputs = sum(cls.input_channels(projection.units, **options))
         return projection.between(inputs, outputs, bias=True, norm=projection.layer_norm)
 
