@@ -33,9 +33,7 @@ class Cell(nn.Module):
     """Input projections of the gates that decide what is remembered: +1 if a positive bias keeps the old state, -1 if a
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
-    uses_time_gaps: ClassVar[bool] = (
-        False  # `prepare` takes a second argument, dt, (..., 1): the time since the last input
-    )
+    uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
     frozen: ClassVar[bool] = False  # a layer's parameters keep their start values; no optimizer sees them
 
     def __init__(self, projection: ProjectionFactory):
@@ -53,10 +51,10 @@ class Cell(nn.Module):
         return (units,) * len(cls.inputs)
 
     @classmethod
-    def input_projection(cls, projection: ProjectionFactory, inputs: int, **options: Any) -> Projection:
-        """Return the map from the layer's input, of `inputs` channels, to the channels of all of the cell's `inputs`."""
+    def input_projection(cls, projection: ProjectionFactory, width: int, **options: Any) -> Projection:
+        """Return the map from the layer's input, of `width` channels, to the channels of all of the cell's `inputs`."""
         outputs = sum(cls.input_channels(projection.units, **options))
-        return projection.between(inputs, outputs, bias=True, norm=projection.layer_norm)
+        return projection.between(width, outputs, bias=True, norm=projection.layer_norm)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters that do not start as a specification's Init says.

@@ -57,11 +57,11 @@ class MassLSTM(Cell):
         return units * options.get("mass", 1), units
 
     @classmethod
-    def input_projection(cls, projection: ProjectionFactory, inputs: int, **options: Any) -> Projection:
+    def input_projection(cls, projection: ProjectionFactory, width: int, **options: Any) -> Projection:
         masses = options.get("mass", 1)
-        if masses > inputs:
-            raise RequestError(f"An input of {inputs} features cannot have {masses} masses; lower the option mass.")
-        return BesideMasses(masses, inputs, sum(cls.input_channels(projection.units, **options)))
+        if masses > width:
+            raise RequestError(f"An input of {width} features cannot have {masses} masses; lower the option mass.")
+        return BesideMasses(masses, width, sum(cls.input_channels(projection.units, **options)))
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.split((self.mass, x.shape[-1] - self.mass), -1)
