@@ -12,7 +12,7 @@ from ..registry.schema import Config
 from ..utils.torch_internals import children
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
-from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
+from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
 from .outputs import LayerOutputs
 from .segments import Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
@@ -149,8 +149,9 @@ class RecurrentNetwork(SequenceNetwork):
         """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
 
         If the readout is "mean", a pair of the sum of outputs, (batch, width, ...), and the number of steps, (batch,),
-        follows.
+        follows. Raises RequestError unless `batch` is a number from 1.
         """
+        check_batch(batch)
         embedded = () if self.embedding is None else (self.embedding.embedding_dim,)
         x_t = torch.zeros(batch, *self.interface.input, *embedded, dtype=self.dtype, device=self.device)
         states = tuple(layer.initial_state(x_t) for layer in self.layers)
@@ -280,7 +281,9 @@ class RecurrentNetwork(SequenceNetwork):
             if not torch.compiler.is_exporting():  # kept, because every step of a stream asks
                 self._state_shapes = expected
         try:
-            fits = [[s.shape for s in states] for states in state] == expected[1]
+            fits = [[s.shape for s in states] for states in state] == expected[1] and all(
+                s.is_floating_point() and is_strided(s) for states in state for s in states
+            )
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False
         if not fits:

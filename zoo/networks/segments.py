@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..errors import RequestError
-from .network import shape_text
+from ..errors import RequestError, shown
+from .network import is_strided, shape_text
 from .stack import NetworkState
 
 
@@ -75,7 +75,9 @@ def reset_where(resets: Tensor, initial: NetworkState, state: NetworkState) -> N
 
 def checked_resets(resets: Tensor, shape: torch.Size, device: torch.device) -> Tensor:
     """Return resets on a device. Raises RequestError unless they are bool and have this shape."""
-    if not isinstance(resets, Tensor) or resets.dtype != torch.bool or resets.shape != shape:
-        got = shape_text(resets) if isinstance(resets, Tensor) else type(resets).__name__
+    plain = isinstance(resets, Tensor) and is_strided(resets) and not resets.is_meta
+    if not plain or resets.dtype != torch.bool or resets.shape != shape:
+        kind = shown(resets) if isinstance(resets, Tensor) else type(resets).__name__
+        got = f"{shape_text(resets)} of {resets.dtype}" if plain else kind
         raise RequestError(f"resets must be a tensor of bool, {tuple(shape)}; got {got}.")
     return resets.to(device)

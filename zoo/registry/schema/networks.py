@@ -22,7 +22,7 @@ def _check_weight_init(name: str) -> str:
 
 
 SPELLING = re.compile(
-    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})"
+    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,20})x(?P<units>\d{1,20})"
 )
 """The spelling of an architecture, see Architecture.from_name."""
 NO_TASK = "none"
