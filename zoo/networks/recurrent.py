@@ -14,7 +14,7 @@ from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
 from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
 from .outputs import LayerOutputs
-from .segments import Segments, checked_resets, reset_where
+from .segments import Run, Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
 from .stream import Stream
 
@@ -56,10 +56,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, NetworkState]:
         """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
         if resets is not None:
-            parts = self._segments(x, lengths, resets)
-            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            logits, final = self.resume(parts.split(x), begin, parts.lengths)
-            return parts.join(logits) if self.interface.readout == "every" else logits[parts.last], parts.end(final)
+            return self._run_segments(self.resume, x, state, lengths, resets, self.interface.readout == "every")
         top, final, lengths = self._run(x, state, lengths)
         if self.interface.readout == "mean":
             return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
@@ -87,10 +84,7 @@ class RecurrentNetwork(SequenceNetwork):
         are those at its end. Raises RequestError for arguments that do not fit.
         """
         if resets is not None:
-            parts = self._segments(x, lengths, resets)
-            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            y, final = self.encode(parts.split(x), begin, parts.lengths)
-            return parts.join(y), parts.end(final)
+            return self._run_segments(self.encode, x, state, lengths, resets, every_step=True)
         top, final, lengths = self._run(x, state, lengths)
         return mask(stacked(top.steps).transpose(0, 1), lengths), final
 
@@ -252,11 +246,20 @@ class RecurrentNetwork(SequenceNetwork):
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         return self._layer_input(x, checked), checked
 
-    def _segments(self, x: Tensor, lengths: Tensor | None, resets: Tensor) -> Segments:
-        """Return the parts of x, (batch, time, ...), between resets. Raises RequestError for arguments that do not fit."""
+    def _run_segments(
+        self, run: Run, x: Tensor, state: NetworkState | None, lengths: Tensor | None, resets: Tensor, every_step: bool
+    ) -> tuple[Tensor, NetworkState]:
+        """Return what `run`, `encode` or `resume`, returns with resets. every_step: whether it has outputs of every step.
+
+        Raises RequestError for arguments that do not fit.
+        """
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
-        return Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+        segments = Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+        begin = segments.begin(self.initial_state, self._check_state_of(state, x))
+        block = self.config.architecture.block
+        means_of_all = self.training and block is not None and block.norm == "batch"
+        return segments.run(run, x, begin, every_step, together=means_of_all)
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
         """Return the state from which to take a step on x, (batch, *input). Raises RequestError."""
