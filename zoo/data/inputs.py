@@ -15,6 +15,7 @@ from . import examples
 from .speech import RATE, log_mel
 
 MAX_BYTES = 20_000_000
+CONVERT = f"To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
 IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
 """The first bytes of image files."""
 
@@ -26,8 +27,8 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
 
     An image is resized and prepared like the images of the network's task; dark strokes on white are inverted to match
     MNIST. A text goes through the network's tokenizer; for a StoryReader, its last line is the question. A network of
-    spoken digits reads a WAV file: mono, 16 bits, 8 kHz. Numbers are comma-separated, with a line for each time step.
-    Raises RequestError for content that does not fit the network.
+    spoken digits reads a WAV file: mono, 8 kHz, 16-bit integers or 32-bit floats. Numbers are comma-separated, with a
+    line for each time step. Raises RequestError for content that does not fit the network.
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)
@@ -62,27 +63,36 @@ def listens(network: Network) -> bool:
 
 
 def read_samples(network: Network, content: bytes) -> Tensor:
-    """Return the samples of a WAV file that a network of speech reads, (samples,), int16.
+    """Return the samples of a WAV file that a network of speech reads, (samples,): int16, or float32 with full scale 1.
 
-    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
+    Raises RequestError for a file that is not mono at 8 kHz, of 16-bit integers or 32-bit floats, or is empty.
     """
     name = network.config.name
+    tag = content.find(b"fmt ") + 8  # where the kind of numbers stands
+    is_float = content[tag : tag + 2] == b"\x03\x00"
+    if is_float:  # the module wave knows integers only
+        content = content[:tag] + b"\x01\x00" + content[tag + 2 :]
     try:
         with wave.open(io.BytesIO(content)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
+        problem = f"not a WAV file ({str(error) or 'it ends too early'})."
+        if str(error).startswith("unknown"):
+            problem = f"one of another encoding than integers and floats ({error}). {CONVERT}"
+        raise RequestError(f"{name} listens to a WAV file; this is {problem}") from error
+    if (channels, rate, width, is_float) not in ((1, RATE, 2, False), (1, RATE, 4, True)):
         raise RequestError(
-            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
-        ) from error
-    if (channels, width, rate) != (1, 2, RATE):
-        raise RequestError(
-            f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
-            f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
+            f"{name} listens to mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this has {channels} "
+            f"channel{'s' * (channels > 1)} at {rate:,} Hz, of {8 * width}-bit {'floats' if is_float else 'integers'}. {CONVERT}"
         )
     if len(frames) < width:
         raise RequestError(f"{name} listens to a recording; this one is empty.")
-    return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
+    dtype = torch.float32 if is_float else torch.int16
+    samples = torch.frombuffer(bytearray(frames[: len(frames) // width * width]), dtype=dtype)
+    if is_float and not samples.isfinite().all():
+        raise RequestError(f"{name} listens to a recording; this one has samples that are infinite or NaN.")
+    return samples
 
 
 def _image(network: Network, content: bytes) -> Tensor:
