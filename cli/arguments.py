@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from zoo import registry
-from zoo.errors import RequestError, StorageError, UnknownNameError
+from zoo.errors import RequestError, StorageError
 from zoo.registry import index
 
 
@@ -37,7 +37,7 @@ def expand(names: Sequence[str]) -> list[str]:
         if not matches and registry.list_models(name):
             raise RequestError(f"No model that matches {name!r} has weights. {shows}")
         if not matches:
-            raise UnknownNameError("model", name, registry.models(), shows)
+            raise registry.unknown_model(name, shows)
         models += matches
     return list(dict.fromkeys(models))
 

@@ -13,7 +13,7 @@ from zoo import registry
 from zoo.cells import CELLS, ROWS
 from zoo.cells.properties import PROPERTIES, properties_of
 from zoo.checkpoints import figures
-from zoo.errors import RequestError, UnknownNameError
+from zoo.errors import RequestError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
 
@@ -130,7 +130,7 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
     for pattern in patterns:
         matches = fnmatch.filter(models, pattern)
         if not matches:
-            raise UnknownNameError("model", pattern, models, "`rnnzoo list` shows every model.")
+            raise registry.unknown_model(pattern)
         names |= dict.fromkeys(matches)
     return [(name, models[name]) for name in names]
 

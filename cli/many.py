@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo import registry
-from zoo.errors import RequestError, TrainingError, UnknownNameError
+from zoo.errors import RequestError, TrainingError
 from zoo.training import jobs
 
 from .output import CONTINUES, board, columns, emit, say
@@ -57,7 +57,7 @@ def train(
     """
     names = registry.list_models(pattern)
     if not names:
-        raise UnknownNameError("model", pattern, registry.models(), "`rnnzoo list` shows every model.")
+        raise registry.unknown_model(pattern)
     if "RANK" in os.environ:
         raise RequestError(
             "A launcher started this process, but several models need one process: leave out the launcher."

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Option
 
 from zoo.checkpoints import leaderboard as rows
-from zoo.errors import UnknownNameError
+from zoo.utils.arguments import check_name
 
 from .arguments import AsJson
 from .output import columns, emit, say
@@ -18,8 +18,8 @@ def leaderboard(
     """Rank the cells that were trained by one protocol: equal parameters, updates, optimizer, seeds and splits."""
     every = rows.read()
     tasks = dict.fromkeys(row.task for row in every)
-    if task is not None and task not in tasks:
-        raise UnknownNameError("ranked task", task, tasks)
+    if task is not None:
+        check_name("ranked task", task, tasks)
     shown = [row for row in every if task in (None, row.task)]
     header = ("TASK", "CELL", "UNITS", "PARAMETERS", "METRIC", "FIGURE", "RATE", "UPDATES", "SECONDS", "US A STEP")
     table = [

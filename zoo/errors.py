@@ -32,7 +32,7 @@ class UnknownNameError(RequestError, KeyError):
         near = f" Did you mean {' or '.join(matches)}?" if matches else ""
         if not matches and not hint:
             hint = f"There are: {', '.join(sorted(names.values()))}."
-        super().__init__(f"No {kind} is called {name!r}.{near}{' ' + hint if hint else ''}")
+        super().__init__(f"No {kind} is called {shown(name)}.{near}{' ' + hint if hint else ''}")
 
     __str__ = Exception.__str__  # KeyError's own would put the message in quotes
 
@@ -103,6 +103,12 @@ def faults(error: "ValidationError") -> str:
         for row in rows[:5]
     ]
     return "; ".join([*texts, *([f"and {len(rows) - 5} more"] if len(rows) > 5 else [])])
+
+
+def shown(value: object) -> str:
+    """Return a value as it stands in messages: its repr in one line, cut to 60 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def first_line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import math
 import os
+import struct
 
 import numpy
 import pytest
@@ -167,13 +168,35 @@ def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():
 
 @pytest.mark.parametrize(("content", "message"), [
     (wav(recording(0.1), channels=2), "2 channels"), (wav(recording(0.1), rate=44100), "44,100 Hz"),
-    (wav(recording(0.1), width=1), "8 bits"), (wav(recording(0.0)), "is empty"), (b"seven", "not a WAV file"),
+    (wav(recording(0.1), width=1), "8-bit integers"), (wav(recording(0.0)), "is empty"), (b"seven", "not a WAV file"),
     (b"", "it ends too early"), (wav(recording(0.1))[:30], "not a WAV file"), (wav(recording(0.1))[:45], "is empty"),
-    (wav(recording(0.1))[:16] + b"\x11\x00\x77\x00" + wav(recording(0.1))[20:], "not a WAV file"),
+    (wav(recording(0.1))[:16] + b"\x11\x00\x77\x00" + wav(recording(0.1))[20:], r"of another encoding .*unknown format: 17"),
 ])  # fmt: skip
 def test_bad_audio_is_refused(content, message):
     with pytest.raises(RequestError, match=message):
         read_example(build("gru-1x128-fsdd", device="cpu"), content)
+
+
+def wav_of_floats(samples, width=4):
+    """A WAV file of floats, which the module wave cannot write."""
+    data = samples.numpy().tobytes()
+    header = struct.pack("<HHIIHH", 3, 1, 8000, 8000 * width, width, 8 * width)
+    sizes = [struct.pack("<I", size) for size in (36 + len(data), 16, len(data))]
+    return b"RIFF" + sizes[0] + b"WAVEfmt " + sizes[1] + header + b"data" + sizes[2] + data
+
+
+def test_floats_are_read_as_integers_are():
+    network = build("gru-1x128-fsdd", device="cpu")
+    integers = torch.randint(-9999, 9999, (900,), dtype=torch.int16)
+    expected, _ = read_example(network, wav(integers.numpy()))
+    x, _ = read_example(network, wav_of_floats(integers.float() / 32768))
+    torch.testing.assert_close(x, expected)
+    for content, message in (
+        (wav_of_floats(integers.double(), width=8), "64-bit floats"), (wav(integers.numpy(), width=3), "24-bit integers"),
+        (wav(integers.numpy(), width=4), "32-bit integers"), (wav_of_floats(torch.full((900,), torch.nan)), "infinite or NaN"),
+    ):  # fmt: skip
+        with pytest.raises(RequestError, match=message):
+            read_example(network, content)
 
 
 @pytest.mark.data

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoo.errors import RequestError
 from zoo.networks.recurrent import RecurrentNetwork
+from zoo.networks.segments import Segments, similar
 
 RESETS = torch.tensor(
     [[0, 0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0, 0], [0, 1, 0, 1, 0, 0, 1]], dtype=torch.bool
@@ -133,3 +134,59 @@ def test_no_resets_change_nothing() -> None:
     x = normal(BATCH, TIME, 2)
     torch.testing.assert_close(net(x, resets=torch.zeros_like(RESETS)), net(x))
     torch.testing.assert_close(net.encode(x, resets=torch.zeros_like(RESETS))[0], net.encode(x)[0])
+
+
+@pytest.mark.parametrize("every_step", [True, False])
+def test_segments_share_scans_with_little_padding(every_step: bool) -> None:
+    resets = torch.rand(16, 200, generator=torch.Generator().manual_seed(0)) < 0.02
+    lengths = torch.arange(185, 201)
+    segments, scans = Segments(resets, lengths), []
+
+    def run(x: Tensor, state: object, lengths: Tensor) -> tuple[Tensor, object]:
+        assert x.shape[1] == lengths.max()
+        scans.append(x.shape[:2])
+        return x if every_step else x[torch.arange(len(x)), lengths - 1], ((x[:, 0],),)
+
+    x = torch.arange(3200).view(16, 200)
+    y, ((begins,),) = segments.run(run, x, ((torch.zeros(len(segments.lengths)),),), every_step)  # type: ignore[arg-type]
+    inside = torch.arange(200) < lengths[:, None]
+    last = torch.where(inside, torch.arange(200), 0).max(1).values
+    assert torch.equal(y, x * inside if every_step else x[torch.arange(16), last])
+    assert torch.equal(begins, x[:, 0] + torch.where(resets & inside, torch.arange(200), 0).max(1).values)
+    padded = sum(n * longest for n, longest in scans)
+    assert len(scans) < 20
+    # without groups: 4.6 times the steps of the batch; a readout of the last step needs the last segments alone
+    assert padded < (1.5 if every_step else 0.5) * int(lengths.sum())
+    scans.clear()
+    segments.run(run, x, ((torch.zeros(len(segments.lengths)),),), every_step, together=True)  # type: ignore[arg-type]
+    assert scans == [(len(segments.lengths), int(segments.lengths.max()))]
+
+
+def test_similar_lengths_are_the_cheapest_groups() -> None:
+    def cost(groups: list[list[int]]) -> int:
+        return sum((len(group) + 3) * max(group) for group in groups)
+
+    lengths = [9, 1, 4, 9, 2, 30, 1, 5]
+    groups = [torch.tensor(lengths)[each].tolist() for each in similar(torch.tensor(lengths), 3)]
+    assert sorted(itertools.chain(*groups)) == sorted(lengths)
+    ordered = sorted(lengths)
+    splits = (
+        [ordered[a:b] for a, b in itertools.pairwise((0, *cuts, len(ordered)))]
+        for n in range(len(ordered))
+        for cuts in itertools.combinations(range(1, len(ordered)), n)
+    )
+    assert cost(groups) == min(map(cost, splits))
+
+
+def test_batch_norm_takes_the_means_of_all_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[bool] = []
+    run = Segments.run
+
+    def noted(*args: object, **kwargs: bool) -> object:
+        together.append(kwargs["together"])
+        return run(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Segments, "run", noted)
+    for norm, training in (("batch", True), ("batch", False), ("rms", True)):
+        network("gru", block={"norm": norm}).train(training)(normal(BATCH, TIME, 2), resets=RESETS)
+    assert together == [True, False, False]

@@ -4,8 +4,8 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import UnknownNameError
 from ..utils import import_object
+from ..utils.arguments import check_name
 
 if TYPE_CHECKING:
     from .base import Cell
@@ -282,8 +282,7 @@ ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it 
 
 def cell_row(name: str) -> CellRow:
     """Return the row of `name` in CELLS or FEEDFORWARD. Raise UnknownNameError, with near matches, if there is none."""
-    if name not in ROWS:
-        raise UnknownNameError("cell", name, ROWS)
+    check_name("cell", name, ROWS)
     return ROWS[name]
 
 

@@ -1,6 +1,6 @@
 """PROPERTIES: what cells have in common across families, to choose among them. Needs no torch."""
 
-from ..errors import UnknownNameError
+from ..utils.arguments import check_name
 from . import CELLS, ROWS
 
 _GATED = """
@@ -39,8 +39,7 @@ PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
 def cells_with(*properties: str) -> frozenset[str]:
     """Return the cells, and networks without one, that have all these properties. Raises UnknownNameError."""
     for name in properties:
-        if name not in PROPERTIES:
-            raise UnknownNameError("property", name, PROPERTIES)
+        check_name("property", name, PROPERTIES)
     return frozenset(ROWS).intersection(*(PROPERTIES[name][1] for name in properties))
 
 

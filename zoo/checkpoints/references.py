@@ -11,6 +11,7 @@ from pathlib import Path
 from .. import registry
 from ..errors import RequestError
 from ..registry.schema import base
+from ..utils.arguments import path_of, text_of
 
 SCHEME = "hf://"
 """The beginning of the address of a repository on the Hub."""
@@ -45,7 +46,7 @@ class Reference:
         Raises UnknownNameError for a word that names no model, and RequestError for a missing folder, a file, a malformed
         address or revision, two different revisions, or a revision of a folder.
         """
-        text = os.fspath(text)
+        text = path_of("The name of a checkpoint", text)
         if revision is not None:
             check_revision(revision)
         if text.startswith(SCHEME):
@@ -80,7 +81,12 @@ class Reference:
 
 def check_repo(repo: str) -> str:
     """Return `repo`. Raises RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
-    if not REPO.fullmatch(repo) or "--" in repo or ".." in repo or repo.endswith((".git", ".")):
+    if (
+        not REPO.fullmatch(text_of("The name of a repository", repo))
+        or "--" in repo
+        or ".." in repo
+        or repo.endswith((".git", "."))
+    ):
         raise RequestError(f"{repo[:120]!r} is not the name of a repository. Such a name has the form org/name.")
     return repo
 
@@ -90,6 +96,11 @@ def check_revision(revision: str) -> str:
 
     A valid revision cannot become a path out of a folder.
     """
-    if not REVISION.fullmatch(revision) or ".." in revision or "//" in revision or revision.endswith(("/", ".lock")):
+    if (
+        not REVISION.fullmatch(text_of("A revision", revision))
+        or ".." in revision
+        or "//" in revision
+        or revision.endswith(("/", ".lock"))
+    ):
         raise RequestError(f"{revision[:120]!r} is not a revision. Give a branch, a tag or a commit.")
     return revision

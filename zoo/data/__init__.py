@@ -4,9 +4,10 @@ import sys
 from typing import get_args
 
 from .. import registry
-from ..errors import DataError, UnknownNameError, first_line
+from ..errors import DataError, first_line
 from ..registry.schema import TASKS, Dataset, Task
 from ..utils import import_object, paths
+from ..utils.arguments import check_name, text_of
 from .base import Split, SplitName, TaskData
 from .originals import Recording, read_verified
 
@@ -42,7 +43,11 @@ def examples(name: str, split: SplitName = "test") -> Split:
     locked one.
     """
     known = registry.load_registry()
-    task = known.all_tasks[name] if name in known.all_tasks else registry.find(name).task
+    task = (
+        known.all_tasks[name]
+        if text_of("The name of a model or task", name) in known.all_tasks
+        else registry.find(name).task
+    )
     return task_data(task, known.datasets[task.dataset]).split(split)
 
 
@@ -52,8 +57,7 @@ def digests_of(name: str) -> dict[str, str]:
     Raises UnknownNameError, and DataError if files are missing.
     """
     known = registry.load_registry()
-    if name not in known.datasets:
-        raise UnknownNameError("dataset", name, known.datasets)
+    check_name("dataset", name, known.datasets)
     recording = Recording()
     dataset = known.datasets[name].model_copy(update={"sha256": recording})
     for task in known.all_tasks.values():

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import RequestError, UnknownNameError
+from ..errors import RequestError
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
+from ..utils.arguments import check_name
 from .augmentation import augmented
 
 SplitName = Literal["train", "validation", "test"]
@@ -133,8 +134,8 @@ class TaskData(ABC):
 
         Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one.
         """
-        if name not in (names := get_args(SplitName)):
-            raise UnknownNameError("split", name, names, f"The splits are {', '.join(names)}.")
+        names = get_args(SplitName)
+        check_name("split", name, names, f"The splits are {', '.join(names)}.")
         return self.read(name)
 
     @abstractmethod

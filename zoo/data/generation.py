@@ -9,11 +9,12 @@ from torch import Tensor
 
 from .. import registry
 from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from ..networks import loading
 from ..networks.base import evaluating
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
+from ..utils.arguments import text_of
 
 SOUNDS = "|"
 """Separates the frames of a prompt of music."""
@@ -42,6 +43,7 @@ def generate(
     A piano roll is (frames of the prompt + length, keys), of 0 and 1. Raises what `load` raises, and RequestError for a
     network that predicts neither characters nor keys, for a prompt with others than it knows, and for invalid numbers.
     """
+    text_of("The prompt", prompt)
     loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
 
     def reported(steps: Iterator[T]) -> Iterator[T]:
@@ -132,11 +134,11 @@ def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Ite
 def _check(length: int, temperature: float, top_k: int | None, seed: int) -> None:
     """Raise RequestError for numbers that `generate` cannot take."""
     if type(length) is not int or length < 1 or (top_k is not None and (type(top_k) is not int or top_k < 1)):
-        raise RequestError(f"length and top_k are numbers from 1; got {length!r} and {top_k!r}.")
-    if not 0 <= temperature < float("inf"):
-        raise RequestError(f"temperature is a number from 0; got {temperature!r}.")
+        raise RequestError(f"length and top_k are numbers from 1; got {shown(length)} and {shown(top_k)}.")
+    if type(temperature) not in (int, float) or not 0 <= temperature < 2**63:
+        raise RequestError(f"temperature is a number from 0; got {shown(temperature)}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
-        raise RequestError(f"seed is a number from 0 to 2**63 - 1; got {seed!r}.")
+        raise RequestError(f"seed is a number from 0 to 2**63 - 1; got {shown(seed)}.")
 
 
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:

@@ -19,6 +19,7 @@ from .originals import read_arrays
 
 RATE, WINDOW, HOP = 8000, 200, 80
 """Samples a second, samples of a frame, and samples from the beginning of one frame to that of the next."""
+CONVERT = f"To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
 BANDS, FFT = 32, 256
 LOWEST_HZ, FLOOR = 60.0, 1e-6
 """The lowest frequency of the mel bands, and what is added to an energy before the logarithm; full scale is 1."""
@@ -82,26 +83,35 @@ def log_mel(
 
 
 def read_samples(name: str, content: bytes) -> Tensor:
-    """Return the samples of a WAV file, (samples,), int16, for the network of speech called `name`.
+    """Return the samples of a WAV file, (samples,), int16, or float32 with full scale 1, for the network of speech `name`.
 
-    Raises RequestError for a file that is not mono, of 16 bits and 8 kHz, or is empty.
+    Raises RequestError for a file that is not mono at 8 kHz, of 16-bit integers or 32-bit floats, or is empty.
     """
+    tag = content.find(b"fmt ") + 8  # where the kind of numbers stands
+    is_float = content[tag : tag + 2] == b"\x03\x00"
+    if is_float:  # the module wave knows integers only
+        content = content[:tag] + b"\x01\x00" + content[tag + 2 :]
     try:
         with wave.open(io.BytesIO(content)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             frames = file.readframes(file.getnframes())
     except (wave.Error, EOFError, RuntimeError) as error:  # RuntimeError for a chunk that is longer than the file
+        problem = f"not a WAV file ({str(error) or 'it ends too early'})."
+        if str(error).startswith("unknown"):
+            problem = f"one of another encoding than integers and floats ({error}). {CONVERT}"
+        raise RequestError(f"{name} listens to a WAV file; this is {problem}") from error
+    if (channels, rate, width, is_float) not in ((1, RATE, 2, False), (1, RATE, 4, True)):
         raise RequestError(
-            f"{name} listens to a WAV file; this is not a WAV file ({str(error) or 'it ends too early'})."
-        ) from error
-    if (channels, width, rate) != (1, 2, RATE):
-        raise RequestError(
-            f"{name} listens to mono audio of 16 bits and {RATE:,} Hz; this has {channels} channel{'s' * (channels > 1)} of "
-            f"{8 * width} bits at {rate:,} Hz. To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
+            f"{name} listens to mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this has {channels} "
+            f"channel{'s' * (channels > 1)} at {rate:,} Hz, of {8 * width}-bit {'floats' if is_float else 'integers'}. {CONVERT}"
         )
     if len(frames) < width:
         raise RequestError(f"{name} listens to a recording; this one is empty.")
-    return torch.frombuffer(bytearray(frames[: len(frames) // 2 * 2]), dtype=torch.int16)
+    dtype = torch.float32 if is_float else torch.int16
+    samples = torch.frombuffer(bytearray(frames[: len(frames) // width * width]), dtype=dtype)
+    if is_float and not samples.isfinite().all():
+        raise RequestError(f"{name} listens to a recording; this one has samples that are infinite or NaN.")
+    return samples
 
 
 class FSDD(TaskData):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import RequestError, UnknownNameError
+from ..errors import RequestError
 from ..utils import import_object
+from ..utils.arguments import check_name
 
 if TYPE_CHECKING:
     from ..training import Recorder
@@ -68,8 +69,7 @@ ANALYSES: dict[str, Analysis] = {
 
 def analysis(name: str) -> Analysis:
     """Return the row of ANALYSES called `name`. Raises UnknownNameError, whose message suggests similar names."""
-    if name not in ANALYSES:
-        raise UnknownNameError("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
+    check_name("analysis", name, ANALYSES, f"There are: {', '.join(ANALYSES)}.")
     return ANALYSES[name]
 
 

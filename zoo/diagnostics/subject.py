@@ -7,7 +7,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from .. import registry
@@ -16,10 +15,10 @@ from ..cells.base import State
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..data import task_data
-from ..errors import RequestError, UnknownNameError, faults
+from ..errors import RequestError, UnknownNameError
 from ..networks import loading
 from ..networks.base import evaluating, network_class
-from ..networks.builder import build
+from ..networks.builder import build, spelt
 from ..networks.feedforward import FeedForward
 from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
@@ -56,14 +55,11 @@ def _parse(name: str) -> Reference | Architecture:
     try:
         return Reference.parse(name)
     except UnknownNameError:
-        try:
-            architecture = Architecture.from_name(name)
-        except ValidationError as error:
-            raise RequestError(f"{name} cannot be built: {faults(error)}.") from error
+        architecture = spelt(name)
         if architecture is not None:
             return architecture
-        known = [*registry.models(), *(f"{cell}-12x32" for cell in CELLS)]
-        raise UnknownNameError("model", name, known, "It can also be CELL-LxH, such as lstm-12x32.") from None
+        others = (f"{cell}-12x32" for cell in CELLS)
+        raise registry.unknown_model(name, "It can also be CELL-LxH, such as lstm-12x32.", others) from None
 
 
 def without_task(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:

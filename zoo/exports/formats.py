@@ -6,9 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MissingExtraError, RequestError, UnknownNameError
+from ..errors import MissingExtraError, RequestError
 from ..registry.schema import Config
 from ..utils import import_object
+from ..utils.arguments import check_name
 
 if TYPE_CHECKING:
     from ..networks.network import Network
@@ -89,8 +90,7 @@ FORMATS: dict[str, Format] = {
 
 def find_format(name: str) -> Format:
     """Return a row of FORMATS. Raises UnknownNameError."""
-    if name not in FORMATS:
-        raise UnknownNameError("format", name, FORMATS)
+    check_name("format", name, FORMATS)
     return FORMATS[name]
 
 

@@ -15,12 +15,13 @@ from safetensors.torch import save
 from ..checkpoints import configs
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
-from ..errors import ExportError, RequestError, first_line
+from ..errors import ExportError, RequestError, first_line, shown
 from ..networks.network import Network
 from ..networks.pretrained import assemble
 from ..networks.quantize import check_quantize, quantized
 from ..registry.schema import Config
 from ..utils import files
+from ..utils.arguments import path_of
 from ..utils.provenance import command, versions
 from .base import Job, Provenance
 from .check import Checked, check
@@ -62,7 +63,7 @@ def export(
     checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
     config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
     kinds = _check_request(format, config, graph, opset, quantize)
-    folder = Path(out)
+    folder = Path(path_of("The folder of exported files", out))
     folder.mkdir(parents=True, exist_ok=True)
     # a folder that cannot be written to fails here, before any work
     with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
@@ -89,7 +90,7 @@ def _check_request(
     """Return the graphs to write. Raises RequestError for a combination that is impossible, and MissingExtraError."""
     row = find_format(format)
     if graph not in (None, "both", *GRAPHS):
-        raise RequestError(f"graph is {graph!r}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
+        raise RequestError(f"graph is {shown(graph)}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
     kinds = GRAPHS if graph == "both" else (graph or row.graphs[0],)
     for kind in kinds:
         if reason := why_not(config, format, kind):
@@ -97,7 +98,7 @@ def _check_request(
     if opset is not None and not row.opsets:
         raise RequestError(f"{format} has no opset: leave it out.")
     if opset is not None and opset not in row.opsets:
-        raise RequestError(f"opset is {opset}; torch writes {row.opsets[0]} to {row.opsets[-1]}.")
+        raise RequestError(f"opset is {shown(opset)}; torch writes {row.opsets[0]} to {row.opsets[-1]}.")
     check_quantize(quantize)
     if quantize and not row.quantizes:
         raise RequestError(

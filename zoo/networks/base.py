@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import RequestError, SizeError, first_line
+from ..errors import RequestError, SizeError, first_line, shown
 from ..registry.schema import Config, Interface
 from ..utils import import_object
 
@@ -76,8 +76,8 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
         chosen = torch.device(device)
         if chosen.type != "meta":
             torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
-        raise RequestError(f"Device {str(device)!r} cannot be used: {first_line(error)}") from error
+    except (RuntimeError, AssertionError, ImportError, TypeError, ValueError) as error:
+        raise RequestError(f"Device {shown(str(device))} cannot be used: {first_line(error)[:200]}") from error
     if chosen.type == "meta" and not meta:
         raise RequestError("Device 'meta' cannot be used: its tensors have no values. Choose another device.")
     return chosen
@@ -87,7 +87,9 @@ def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
     """Return the dtype with this name, such as "float16"; a dtype or None as it is. Raises RequestError."""
     resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if dtype is not None and resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
-        raise RequestError(f"Parameters cannot have dtype {dtype!r}. Choose float32, bfloat16, float16 or float64.")
+        raise RequestError(
+            f"Parameters cannot have dtype {shown(dtype)}. Choose float32, bfloat16, float16 or float64."
+        )
     return resolved
 
 

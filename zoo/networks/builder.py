@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from .. import registry
 from ..cells import FEEDFORWARD, ROWS
-from ..errors import RequestError, UnknownNameError, faults
+from ..errors import RequestError, UnknownNameError, faults, shown
 from ..registry import Entry
 from ..registry.schema import Architecture, Config, Interface
 from .base import meta_network, refuse_large, resolve_device, resolve_dtype
@@ -39,14 +39,14 @@ def build(
     if inputs is not None or outputs is not None:
         entry: object = _config(spec, inputs, outputs)
     else:
-        if isinstance(spec, str) and spec not in registry.models() and Architecture.from_name(spec):
+        if isinstance(spec, str) and spec not in registry.models() and spelt(spec):
             raise RequestError(f"{spec} is an architecture, not a model: give inputs and outputs, too.")
         entry = registry.find(spec) if isinstance(spec, str) else spec
     config = entry.config if isinstance(entry, Entry) else entry
     if not isinstance(config, Config):
-        raise RequestError(f"A network is built from a name of the registry or a Config; got {type(config).__name__}.")
+        raise RequestError(f"A network is built from a name of the registry or a Config; got {shown(config)}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
-        raise RequestError(f"A seed is an integer from 0 to 2**63 - 1; got {seed!r}.")
+        raise RequestError(f"A seed is an integer from 0 to 2**63 - 1; got {shown(seed)}.")
     target_dtype = resolve_dtype(dtype) or torch.float32
     network: Network = meta_network(config)
     if not allow_large:
@@ -63,21 +63,28 @@ def build(
     return network.to(device=target, dtype=target_dtype)
 
 
+def spelt(name: str) -> Architecture | None:
+    """Return the architecture that `name` spells, see Architecture.from_name. Raises RequestError if none can have its sizes."""
+    try:
+        return Architecture.from_name(name)
+    except ValidationError as error:
+        raise RequestError(f"{name} cannot be built: {faults(error)}.") from error
+
+
 def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
     """Return the Config of CELL-LxH with these shapes. Raises RequestError if one is missing or nothing can have them."""
     if not isinstance(name, str) or inputs is None or outputs is None:
         raise RequestError(
             '`inputs` and `outputs` go together, with a name such as "lstm-2x32"; other specs have theirs.'
         )
+    architecture = spelt(name)
+    if architecture is None:
+        cells = [f"{cell}-2x32" for cell in ROWS]
+        raise UnknownNameError("architecture", name, cells, "It is CELL-LxH, such as lstm-2x32.")
+    steps, readout = (1, "none") if architecture.cell in FEEDFORWARD else (STEPS, "last")
+    shape = tuple(inputs) if isinstance(inputs, list | tuple | torch.Size) else (inputs,)
     try:
-        architecture = Architecture.from_name(name)
-        if architecture is None:
-            cells = [f"{cell}-2x32" for cell in ROWS]
-            raise UnknownNameError("architecture", name, cells, "It is CELL-LxH, such as lstm-2x32.")
-        shape = (inputs,) if isinstance(inputs, int) else tuple(inputs)
-        interface = Interface(
-            input=shape, steps=STEPS, outputs=outputs, readout="none" if architecture.cell in FEEDFORWARD else "last"
-        )
+        interface = Interface(input=shape, steps=steps, outputs=outputs, readout=readout)
         return Config(architecture=architecture, interface=interface)
     except ValidationError as error:
         raise RequestError(f"{name} cannot be built: {faults(error)}.") from error

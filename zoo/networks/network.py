@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from numbers import Integral
 
 import torch
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from ..cells.projections import Projection
 from ..checkpoints.tokenizer import PADDING
-from ..errors import RequestError, faults
+from ..errors import RequestError, faults, shown
 from ..registry import load_registry
 from ..registry.schema import Config, ConvHead, Interface
 from .pretrained import PretrainedMixin
@@ -129,11 +130,16 @@ class Network(PretrainedMixin):
 
     def _check_dtype(self, x: Tensor) -> None:
         """Raise RequestError unless x is a tensor of the dtype that the network reads."""
-        name, dtype = self.config.name, self.dtype
+        name, parameter = self.config.name, next(self.parameters())
+        dtype = parameter.dtype
         if not isinstance(x, Tensor):
             raise RequestError(
                 f"{name} takes a tensor, padded, with lengths if the sequences differ; got {type(x).__name__}."
             )
+        if not is_strided(x):
+            raise RequestError(f"{name} takes a plain tensor; got a nested one or one of layout {x.layout}.")
+        if x.device != parameter.device:
+            raise RequestError(f"{name} is on {parameter.device}, but its input is on {x.device}.")
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
                 raise RequestError(f"{name} takes tokens, torch.int64; got {x.dtype}.")
@@ -149,16 +155,31 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     """Return the config with that many outputs, or with outputs of these names. Raises RequestError."""
     named = isinstance(classes, Sequence) and not isinstance(classes, str)
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
+    if repeated := next((name for i, name in enumerate(names) if name in names[:i]), None):
+        raise RequestError(f"A head cannot have two classes called {shown(repeated)}.")
     try:
         interface = Interface(**{**config.interface.model_dump(), "outputs": outputs, "classes": names})
     except ValidationError as error:
-        raise RequestError(f"A head cannot have {outputs} outputs: {faults(error)}.") from error
+        raise RequestError(f"A head cannot have {shown(outputs)} outputs: {faults(error)}.") from error
     return config.model_copy(update={"interface": interface})
+
+
+def is_strided(x: Tensor) -> bool:
+    """Return whether x is a tensor with all its values in memory, neither sparse, nor nested, nor in a layout of oneDNN."""
+    return x.layout == torch.strided and not x.is_nested
 
 
 def shape_text(x: Tensor) -> str:
     """Return the shape of x as text, with a remark if x is empty."""
     return f"{tuple(x.shape)}{'' if x.numel() else ', which is empty'}"
+
+
+def check_batch(batch: object) -> None:
+    """Raise RequestError unless `batch` is a number of sequences."""
+    if torch.compiler.is_exporting():  # then it is a symbol
+        return
+    if isinstance(batch, bool) or not isinstance(batch, Integral) or not 1 <= batch < 2**31:
+        raise RequestError(f"A batch is a number of sequences from 1; got {shown(batch)}.")
 
 
 def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
@@ -169,6 +190,8 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
     try:
         tensor = torch.as_tensor(lengths, device=x.device)
     except (TypeError, ValueError, RuntimeError):
+        return None
+    if not is_strided(tensor) or tensor.is_meta:
         return None
     odd = tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex()
     if odd or tensor.shape != (*x.shape[:1], *parts):

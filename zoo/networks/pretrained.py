@@ -18,6 +18,7 @@ from ..checkpoints.sources import resolve
 from ..errors import CheckpointError, RequestError
 from ..registry import models
 from ..utils import files
+from ..utils.arguments import path_of, text_of
 from ..utils.text import has_secret
 from ..utils.version import __version__
 from . import golden
@@ -61,12 +62,14 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
 def save(network: ConfiguredModule, folder: Path) -> None:
     """Write a network's checkpoint into `folder`, in float32, each file complete or not at all. Same weights, same bytes.
 
-    Raises CheckpointError if the network's tensors are not those that its config asks for.
+    Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN.
     """
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     if problems := tensors.differences(meta_network(network.config).state_dict(), state):
         raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
+    if problems := tensors.differences(state, state, finite=True):
+        raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
     tensors.write_tensors(folder / tensors.FILE, state)
     if network.tokenizer is None:
         (folder / tokenizer.FILE).unlink(missing_ok=True)  # another network may have left one
@@ -99,10 +102,11 @@ class PretrainedMixin(ConfiguredModule):
         """Write weights, config and vocabulary into `folder`, for `zoo.load` and `from_pretrained`.
 
         The weights are written in float32, in whatever dtype the network computes. Raises CheckpointError if the network is
-        not what its config says, for example because its head was replaced by hand (see `reset_head`). Raises RequestError
-        if `load` would not find the folder: for a name of the registry, an address on the Hub, or a file.
+        not what its config says, for example because its head was replaced by hand (see `reset_head`), or if a value is
+        infinite or NaN. Raises RequestError if `load` would not find the folder: for a name of the registry, an address on
+        the Hub, or a file.
         """
-        name = os.fspath(folder)
+        name = path_of("The folder of a checkpoint", folder)
         if name in models():
             raise RequestError(f"{name} is a name of the registry, so load would not find this folder. Choose another.")
         if name.startswith(SCHEME):
@@ -124,7 +128,7 @@ class PretrainedMixin(ConfiguredModule):
         repository, and HubError.
         """
         check_repo(repo)
-        text = message or f"{self.config.name}, by rnnzoo {__version__}"
+        text = text_of("The message", message or "") or f"{self.config.name}, by rnnzoo {__version__}"
         if has_secret(text):
             raise RequestError("The message seems to contain a token; nothing was pushed.")
         options = PushOptions(private=private, revision=revision, create_pr=create_pr)
@@ -145,8 +149,6 @@ class PretrainedMixin(ConfiguredModule):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             save(self, folder)
-            if odd := tensors.not_finite(folder / tensors.FILE):
-                raise CheckpointError(f"{', '.join(odd[:5])} has values that are not finite; nothing was pushed.")
             # the golden outputs are those of the saved network, in float32, as others will load it
             loaded = assemble(resolve(Reference(name, folder=folder)), device="cpu", allow_large=True)
             golden.write(loaded, folder / golden.FILE)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from .frozen import frozen
 from .network import Network
 
@@ -52,7 +52,7 @@ def quantized(network: Network, quantize: str | None = "int8") -> Network:
 def check_quantize(quantize: str | None) -> None:
     """Raise RequestError for a word that is not one of QUANTIZE."""
     if quantize is not None and quantize not in QUANTIZE:
-        raise RequestError(f"quantize is {quantize!r}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
+        raise RequestError(f"quantize is {shown(quantize)}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
 
 
 def _along_rows(scale: Tensor, weight: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from ..utils.torch_internals import children, compiling_to_run
 from .gaps import checked_gaps
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
-from .network import mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
+from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
 from .outputs import LayerOutputs
-from .segments import Segments, checked_resets, reset_where
+from .segments import Run, Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
 from .stream import Stream
 
@@ -61,11 +61,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, NetworkState]:
         """Return the logits of `forward` and the final states of `encode`. Arguments and errors are those of `encode`."""
         if resets is not None:
-            parts = self._segments(x, lengths, resets)
-            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            gaps = None if dt is None else parts.split(self._check_gaps(dt, x.shape[:2], None))
-            logits, final = self.resume(parts.split(x), begin, parts.lengths, dt=gaps)
-            return parts.join(logits) if self.interface.readout == "every" else logits[parts.last], parts.end(final)
+            return self._run_segments(self.resume, x, state, lengths, resets, dt, self.interface.readout == "every")
         top, final, lengths = self._run(x, state, lengths, dt)
         if self.interface.readout == "mean":
             return self.head(self._flat(mean_of_sum(*final[-1]).to(stacked(top.steps).dtype))), final
@@ -94,11 +90,7 @@ class RecurrentNetwork(SequenceNetwork):
         are those at its end. Raises RequestError for arguments that do not fit.
         """
         if resets is not None:
-            parts = self._segments(x, lengths, resets)
-            begin = parts.begin(self.initial_state, self._check_state_of(state, x))
-            gaps = None if dt is None else parts.split(self._check_gaps(dt, x.shape[:2], None))
-            y, final = self.encode(parts.split(x), begin, parts.lengths, dt=gaps)
-            return parts.join(y), parts.end(final)
+            return self._run_segments(self.encode, x, state, lengths, resets, dt, every_step=True)
         top, final, lengths = self._run(x, state, lengths, dt)
         return mask(stacked(top.steps).transpose(0, 1), lengths), final
 
@@ -158,8 +150,9 @@ class RecurrentNetwork(SequenceNetwork):
         """Return zero states for `batch` sequences: a tuple of (batch, units, ...) tensors per layer.
 
         If the readout is "mean", a pair of the sum of outputs, (batch, width, ...), and the number of steps, (batch,),
-        follows.
+        follows. Raises RequestError unless `batch` is a number from 1.
         """
+        check_batch(batch)
         embedded = () if self.embedding is None else (self.embedding.embedding_dim,)
         x_t = torch.zeros(batch, *self.interface.input, *embedded, dtype=self.dtype, device=self.device)
         states = tuple(layer.initial_state(x_t) for layer in self.layers)
@@ -263,11 +256,22 @@ class RecurrentNetwork(SequenceNetwork):
             raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
         return self._layer_input(x, checked), checked
 
-    def _segments(self, x: Tensor, lengths: Tensor | None, resets: Tensor) -> Segments:
-        """Return the parts of x, (batch, time, ...), between resets. Raises RequestError for arguments that do not fit."""
+    def _run_segments(
+        self, run: Run, x: Tensor, state: NetworkState | None, lengths: Tensor | None, resets: Tensor, dt: Tensor | None,
+        every_step: bool,
+    ) -> tuple[Tensor, NetworkState]:  # fmt: skip
+        """Return what `run`, `encode` or `resume`, returns with resets. every_step: whether it has outputs of every step.
+
+        Raises RequestError for arguments that do not fit.
+        """
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
-        return Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+        segments = Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
+        begin = segments.begin(self.initial_state, self._check_state_of(state, x))
+        block = self.config.architecture.block
+        means_of_all = self.training and block is not None and block.norm == "batch"
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], None)
+        return segments.run(run, x, begin, every_step, gaps, together=means_of_all)
 
     def _check_gaps(self, dt: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
         """Return dt as the layers take it. Raises RequestError."""
@@ -296,7 +300,9 @@ class RecurrentNetwork(SequenceNetwork):
             if not torch.compiler.is_exporting():  # kept, because every step of a stream asks
                 self._state_shapes = expected
         try:
-            fits = [[s.shape for s in states] for states in state] == expected[1]
+            fits = [[s.shape for s in states] for states in state] == expected[1] and all(
+                s.is_floating_point() and is_strided(s) for states in state for s in states
+            )
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False
         if not fits:

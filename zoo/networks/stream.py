@@ -6,10 +6,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from .kernels import streaming
 from .kernels.compiled import is_float
-from .network import shape_text
+from .network import check_batch, is_strided, shape_text
 from .stack import SequenceNetwork
 
 
@@ -43,7 +43,8 @@ class Stream:
         self.head = None if head is not None else copy.deepcopy(network.head).requires_grad_(False)
 
     def initial_state(self, batch: int = 1) -> Tensor:
-        """Return zero states for `batch` streams, (rows, batch, units)."""
+        """Return zero states for `batch` streams, (rows, batch, units). Raises RequestError unless it is a number from 1."""
+        check_batch(batch)
         return torch.zeros(self.compiled.rows + self.mean_rows, batch, self.compiled.units)
 
     def step(
@@ -77,7 +78,12 @@ class Stream:
         if state is None:
             state = self.initial_state(batch)
         rows, units = self.compiled.rows, self.compiled.units
-        if type(state) is not Tensor or not is_float(state) or state.shape != (rows + self.mean_rows, batch, units):
+        if (
+            type(state) is not Tensor
+            or not is_strided(state)
+            or not is_float(state)
+            or state.shape != (rows + self.mean_rows, batch, units)
+        ):
             raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
         state = state.contiguous()
         if self.head is None:
@@ -97,6 +103,7 @@ class Stream:
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
         if (
             type(x) is not Tensor
+            or not is_strided(x)
             or x.dtype not in dtypes
             or x.device.type != "cpu"
             or x.shape[dimensions:] != self.input
@@ -104,7 +111,8 @@ class Stream:
             or not x.numel()
         ):
             shape = ", ".join([leading, *map(str, self.input)])
-            got = f"{shape_text(x)} of {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            plain = isinstance(x, Tensor) and is_strided(x)
+            got = f"{shape_text(x)} of {x.dtype} on {x.device}" if plain else shown(x)
             raise RequestError(f"{self.config.name} streams ({shape}) of {dtypes[0]} on the CPU; got {got}.")
         if self.embedding is None:
             return x.resolve_neg().contiguous()

@@ -8,9 +8,10 @@ candidate needs both.
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ..errors import RequestError
+from ..errors import RequestError, faults, shown
 from ..registry.schema import Architecture, Config, Interface
 from .builder import STEPS, build
 from .recurrent import RecurrentNetwork
@@ -23,17 +24,21 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
     """Return a network with the weights of torch.nn's layers and a fresh linear head, in eval mode.
 
     layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`.
-    `encode` of the network puts out what the layers do, batch first. Raises RequestError for other modules.
+    `encode` of the network puts out what the layers do, batch first. Raises RequestError for other modules and for
+    sizes that no network can have.
     """
     cell = CELLS.get(type(layers))
     if cell is None or layers.proj_size:
-        raise RequestError(f"from_torch takes an nn.LSTM, nn.GRU or nn.RNN without proj_size; got {layers}.")
+        raise RequestError(f"from_torch takes an nn.LSTM, nn.GRU or nn.RNN without proj_size; got {shown(layers)}.")
     options = {"gru": {"reset": "after"}, "rnn": {"activation": getattr(layers, "nonlinearity", "")}}.get(cell, {})
-    architecture = Architecture(
-        cell=cell, options=options, layers=layers.num_layers, units=layers.hidden_size, dropout=float(layers.dropout),
-        bidirectional="concat" if layers.bidirectional else None,
-    )  # fmt: skip
-    interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=outputs, readout="last")
+    try:
+        architecture = Architecture(
+            cell=cell, options=options, layers=layers.num_layers, units=layers.hidden_size, dropout=float(layers.dropout),
+            bidirectional="concat" if layers.bidirectional else None,
+        )  # fmt: skip
+        interface = Interface(input=(layers.input_size,), steps=STEPS, outputs=outputs, readout="last")
+    except ValidationError as error:
+        raise RequestError(f"No network can have these layers and outputs: {faults(error)}.") from error
     config = Config(name=f"{architecture.prefix}-torch", task="none", architecture=architecture, interface=interface)
     weight = layers.weight_ih_l0
     network = build(config, device=weight.device, dtype=weight.dtype, seed=seed, allow_large=True).eval()  # type: ignore[arg-type]
@@ -62,9 +67,11 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
 
     Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have.
     """
+    if not isinstance(network, RecurrentNetwork):
+        raise RequestError(f"to_torch takes a RecurrentNetwork; got {shown(network)}.")
     spec, interface = network.config.architecture, network.interface
     kinds: dict[str, Any] = {name: kind for kind, name in CELLS.items()}
-    more = spec.zoneout or spec.recurrent_dropout or spec.layer_norm or spec.kernel is not None
+    more = spec.zoneout or spec.recurrent_dropout or spec.layer_norm or spec.kernel is not None or spec.block
     if spec.cell not in kinds or more or spec.bidirectional not in (None, "concat"):
         raise RequestError(f"torch.nn has no layers that compute what those of {network.config.name} do.")
     if spec.cell == "gru" and spec.options.get("reset", "before") != "after":

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from .. import registry
 from ..checkpoints import results
-from ..errors import RequestError, UnknownNameError
+from ..errors import RequestError
 from ..registry.metrics import METRICS, TARGETS, Measure, Metric
 from ..registry.schema import Model
+from ..utils.arguments import check_name
 from .training_text import base_recipe
 
 ResultsOf = Callable[[str], Sequence[results.Results]]
@@ -136,8 +137,8 @@ def rows(
     or cell.
     """
     papers = registry.load_registry().papers
-    if paper is not None and paper not in papers:
-        raise UnknownNameError("paper", paper, papers)
+    if paper is not None:
+        check_name("paper", paper, papers)
     selected = [
         row
         for name in registry.list_models(pattern, task=task, cell=cell)

@@ -8,7 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .catalogue import Entry, clear_caches, find, list_cells, list_models, load_registry, models, summaries
+    from .catalogue import (
+        Entry,
+        clear_caches,
+        find,
+        list_cells,
+        list_models,
+        load_registry,
+        models,
+        summaries,
+        unknown_model,
+    )
     from .lock import load_lock
 
 __all__ = [
@@ -21,6 +31,7 @@ __all__ = [
     "load_registry",
     "models",
     "summaries",
+    "unknown_model",
 ]
 
 

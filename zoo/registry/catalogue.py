@@ -4,7 +4,7 @@ The registry is read once, at its first use.
 """
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from ..cells import cell_row
 from ..cells.properties import cells_with
-from ..errors import RequestError, UnknownNameError, faults
+from ..errors import RequestError, UnknownNameError, faults, shown
 from ..utils import paths
+from ..utils.arguments import check_name, text_of, texts_of
 from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 
@@ -48,6 +49,8 @@ class Entry:
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
         """Return the recipe with some fields changed. Raises RequestError for values that a recipe cannot have."""
+        if not isinstance(overrides, dict):
+            raise RequestError(f"The changes to a recipe are a dict of fields; got {shown(overrides)}.")
         try:
             return Recipe.model_validate({**self.recipe.model_dump(), **overrides})
         except ValidationError as error:
@@ -98,8 +101,8 @@ def build_index() -> lock.Index:
 
 def find(name: str) -> Entry:
     """Return the entry of the model called `name`. Raises UnknownNameError, whose message suggests similar names."""
-    if name not in models():
-        raise UnknownNameError("model", name, models(), "`rnnzoo list` shows every model.")
+    if text_of("The name of a model", name) not in models():
+        raise unknown_model(name)
     model, registry = models()[name], load_registry()
     task, recipe = registry.all_tasks[model.task], registry.recipes[model.recipe]
     documented = registry.recipes[recipe.based_on] if recipe.based_on else None
@@ -108,6 +111,13 @@ def find(name: str) -> Entry:
     papers = {key: registry.papers[key] for key in dict.fromkeys(keys)}
     dataset, weights = registry.datasets[task.dataset], lock.load_lock().weights.get(name)
     return Entry(name, model, task, dataset, recipe, documented, papers, weights)
+
+
+def unknown_model(
+    name: str, hint: str = "`rnnzoo list` shows every model.", more: Iterable[str] = ()
+) -> UnknownNameError:
+    """Return the error for a name or a pattern that no model has. more: names that are valid besides those of models."""
+    return UnknownNameError("model", name, [*summaries(), *more], hint)
 
 
 def list_models(
@@ -120,13 +130,12 @@ def list_models(
     return only models with (True) or without (False) published weights. Raises UnknownNameError for an unknown task or
     cell.
     """
-    tasks = load_registry().all_tasks
-    if task is not None and task not in tasks:
-        raise UnknownNameError("task", task, tasks)
+    if task is not None:
+        check_name("task", task, load_registry().all_tasks)
     if cell is not None:
         cell_row(cell)
     pinned = lock.load_lock().weights
-    wanted, unwanted = ((each,) if isinstance(each, str) else tuple(each) for each in (pattern, exclude))
+    wanted, unwanted = texts_of("A pattern", pattern), texts_of("A pattern to exclude", exclude)
     return [
         name
         for name, model in models().items()
@@ -144,9 +153,10 @@ def list_cells(pattern: str = "*", *, properties: Sequence[str] = (), pretrained
     properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
     """
+    text_of("A pattern", pattern)
     with_weights = {model.cell for model in summaries().values() if model.pretrained}
     return [
         name
-        for name in sorted(cells_with(*properties))
+        for name in sorted(cells_with(*texts_of("A property", properties)))
         if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
     ]

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Literal
 
-from ...errors import MissingExtraError, RequestError, UnknownNameError
+from ...errors import MissingExtraError, RequestError
 from ...registry.schema import Architecture, Config, Interface
+from ...utils.arguments import check_name
 
 PEERS = {"torch": "torch.nn", "torchrecurrent": "torchrecurrent"}
 """By library to compare with: the module that has its classes."""
@@ -82,8 +83,7 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
     """
     contenders: list[Contender] = []
     for library in PEERS if against is None else against:
-        if library not in PEERS:
-            raise UnknownNameError("peer", library, PEERS, f"Choose from {' and '.join(PEERS)}.")
+        check_name("peer", library, PEERS, f"Choose from {' and '.join(PEERS)}.")
         if counterpart(Contender(library, config)) is None:
             if against is not None:
                 raise RequestError(f"{library} has no counterpart of {config.name}; leave {library} out of --against.")

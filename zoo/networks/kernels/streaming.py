@@ -223,7 +223,14 @@ def is_plain_linear(module: nn.Module | None) -> bool:
 
 def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
     """Return whether the compiled code may take a step on x: a plain tensor, (batch, features), that needs no gradient."""
-    if type(x) is not Tensor or not is_float(x) or x.dim() != 2 or torch.is_autocast_enabled("cpu") or intercepted():
+    if (
+        type(x) is not Tensor
+        or not is_float(x)
+        or x.is_nested
+        or x.dim() != 2
+        or torch.is_autocast_enabled("cpu")
+        or intercepted()
+    ):
         return False
     if not torch.is_grad_enabled():
         return True

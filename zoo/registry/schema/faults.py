@@ -13,6 +13,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from ...errors import shown
+
 SYNONYMS = {
     "units": ("hidden_size", "hidden_dim", "hidden_units", "hidden", "width", "nodes"),
     "layers": ("num_layers", "n_layers", "nlayers", "depth"),
@@ -107,7 +109,7 @@ def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ..
         hint = f"the nearest valid one is {near!r}" if near else f"the valid ones are {', '.join(spec.model_fields)}"
         return f"unknown key {loc[-1]!r}; {hint}"
     text = WORDS.get(kind, row["msg"]).format(**row.get("ctx", {})) if loc == row["loc"] else "has another form"
-    value = "" if kind == "missing" else f", not {_shortened(row['input'])}"
+    value = "" if kind == "missing" else f", not {shown(row['input'])}"
     meaning = meanings(spec).get(str(loc[0])) if loc else None
     return f"{text}{value}{f' ({meaning})' if meaning else ''}"
 
@@ -152,8 +154,3 @@ def _is_union(annotation: Any) -> bool:
         return _is_union(get_args(annotation)[0])
     is_union = get_origin(annotation) in (Union, types.UnionType)
     return is_union and len([each for each in get_args(annotation) if each is not type(None)]) > 1
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -22,7 +22,7 @@ def _check_weight_init(name: str) -> str:
 
 
 SPELLING = re.compile(
-    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,6})x(?P<units>\d{1,6})"
+    r"(?P<bi>bi)?(?P<block>block)?(?P<conv>conv)?(?P<cell>[a-z][a-z0-9-]*)-(?P<layers>\d{1,20})x(?P<units>\d{1,20})"
 )
 """The spelling of an architecture, see Architecture.from_name."""
 NO_TASK = "none"
@@ -30,6 +30,16 @@ NO_TASK = "none"
 Merge = Literal["sum", "concat", "mul", "mean"]
 Kernel = Annotated[int, Field(ge=1, le=31)]
 WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
+
+
+def without_none(field: str) -> Any:
+    """Return a serializer that leaves `field` out of a specification's files if it is None, as before there was such a field."""
+
+    @model_serializer(mode="wrap")
+    def serialized(self: Spec, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in whole(self).items() if key != field or value is not None}
+
+    return serialized
 
 
 class Init(Spec):
@@ -94,6 +104,8 @@ class ConvHead(Spec):
 class Architecture(Spec):
     """A network without the shapes that a task gives it."""
 
+    _block_if_any = without_none("block")
+
     cell: Key
     options: dict[str, Any] = {}
     """Options of the cell; CELLS lists them."""
@@ -145,10 +157,6 @@ class Architecture(Spec):
         if self.kernel is not None and self.embedding is not None:
             raise fault("a network with an 'embedding' reads vectors, so it cannot have a 'kernel'")
         return self
-
-    @model_serializer(mode="wrap")
-    def _block_if_any(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in whole(self).items() if key != "block" or value is not None}
 
     @model_validator(mode="after")
     def _init_fits(self) -> "Architecture":
@@ -205,6 +213,8 @@ class Architecture(Spec):
 class Interface(Shapes):
     """The shapes that a task gives a network. An Architecture and an Interface are enough to build the network."""
 
+    _classes_if_any = without_none("classes")
+
     classes: Seq[Text] | None = None
     """Names of the outputs; () for outputs without names, None for the class names of the task in the registry."""
 
@@ -213,10 +223,6 @@ class Interface(Shapes):
         if self.classes and len(self.classes) != self.outputs:
             raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
         return self
-
-    @model_serializer(mode="wrap")
-    def _named_if_at_all(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in whole(self).items() if key != "classes" or value is not None}
 
     @classmethod
     def from_task(cls, task: Task) -> "Interface":
