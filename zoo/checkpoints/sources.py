@@ -34,7 +34,7 @@ class PullOptions:
     sha256: str | None = None
     """Digest that model.safetensors must have."""
     timeout: float | None = None
-    """Seconds to keep trying while the Hub fails (default: settings.TIMEOUT)."""
+    """Seconds to wait for the Hub in all, besides the time of files that keep coming (default: settings.TIMEOUT)."""
     log: Log = LOG
     report: Callable[[str, int, int], None] = lambda name, done, size: None
     """Called with a file's name, the number of bytes received so far, and the file's size."""

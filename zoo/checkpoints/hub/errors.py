@@ -87,10 +87,11 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         )
         return NetworkError(text), False
     if "ConnectError" in names or "ProxyError" in names:
-        # the client has tried an unknown host name several times already
-        unknown_host = any(isinstance(each.__context__, socket.gaierror) for each in chain)
-        text = f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."
-        return NetworkError(text), not unknown_host
+        # the client has tried these several times already
+        unknown_host, refused = context_has(socket.gaierror, error), context_has(ConnectionRefusedError, error)
+        reason = " (there is no such host)" if unknown_host else " (it refuses the connection)" if refused else ""
+        text = f"{subject}: {endpoint} cannot be reached{reason}. Check the network and HF_ENDPOINT."
+        return NetworkError(text), not (unknown_host or refused)
     if "TransportError" in names:
         return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
     for each in chain:
@@ -130,6 +131,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
             return
         yield error
         error = error.__cause__
+
+
+def context_has(kind: type[BaseException], error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, was raised while an error of class `kind` was handled."""
+    return any(isinstance(each.__context__, kind) for each in _causes(error))
 
 
 def _class_names(errors: list[BaseException]) -> set[str]:

@@ -10,7 +10,7 @@ from ...registry.schema import base
 
 PUBLIC = "https://huggingface.co"
 TIMEOUT = 60.0
-"""Seconds to keep trying while the Hub fails or does not answer."""
+"""Seconds that all requests for one model may take, besides the time of files that keep coming."""
 COMMIT = re.compile(base.COMMIT)
 
 
