@@ -63,7 +63,7 @@ def test_a_trickle_ends_with_the_time_limit(here: Here, monkeypatch: pytest.Monk
     monkeypatch.setattr(settings, "TIMEOUT", 1.0)
     here.hub.fault("GET", path, "slow", pause=0.1)
     began = time.monotonic()
-    with pytest.raises(NetworkError, match="sends too slowly"):
+    with pytest.raises(NetworkError, match=r"sends too slowly|does not answer in time \(1 s\)"):
         browse.login() if path == "whoami" else browse.describe(REPO, None)
     assert time.monotonic() - began < 5
 
@@ -161,12 +161,55 @@ def test_a_description_of_odd_types_is_one_line(here: Here, run: Run, change: di
 
 
 def test_names_on_the_hub_cannot_print_lines_or_turn_text(here: Here, run: Run) -> None:
-    data = [{"id": "rnnzoo/a\nVerified.\u202e", "tags": ["rnnzoo", "b\u2066\x1b[2J"]}]
-    here.hub.fault("GET", "/api/models", "json", data=data)
-    code, out, _ = run("list", "--remote")
+    here.publish()
+    change = {"id": REPO, "sha": "0" * 40, "siblings": [], "tags": ["rnnzoo", "b\u2066\x1b[2J", "a\nVerified.\u202e"]}
+    here.hub.fault("GET", f"/api/models/{REPO}$", "json", data=change)
+    code, out, _ = run("show", f"hf://{REPO}")
     assert code == 0
-    assert "rnnzoo/a Verified.?" in out
+    assert "a Verified.?" in out
     assert not {"\u202e", "\u2066", "\x1b"} & set(out)
+
+
+@pytest.mark.parametrize(
+    "name", ["rnnzoo/a\nb", "rnnzoo/..", "rnnzoo/a--b", "rnnzoo", "rnnzoo/a.git", "rnnzoo/a b", ""]
+)
+def test_models_that_cannot_exist_are_not_listed(here: Here, run: Run, name: str) -> None:
+    listing = [{"id": name, "tags": ["rnnzoo"]}, {"id": "rnnzoo/lstm", "tags": ["rnnzoo"]}]
+    here.hub.fault("GET", "/api/models", "json", data=listing)
+    code, out, _ = run("list", "--remote", "--json")
+    assert code == 0
+    assert [row["repo"] for row in json.loads(out)] == ["rnnzoo/lstm"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"sha": 3}, {"sha": "x"}, {"private": 3}, {"tags": [3, "rnnzoo"]}, {"pipeline_tag": 3}, {"id": 3}]
+)
+def test_a_listing_of_odd_types_is_one_line(here: Here, run: Run, change: dict[str, object]) -> None:
+    here.hub.fault("GET", "/api/models", "json", data=[{"id": "rnnzoo/lstm", "tags": ["rnnzoo"], **change}])
+    code, out, err = run("list", "--remote")
+    assert code == 1, (out, err)
+    assert "that rnnzoo cannot read" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "abc"),
+        ("HF_HUB_ETAG_TIMEOUT", "-1"),
+        ("HF_HUB_ETAG_TIMEOUT", "1.5"),
+        ("HF_ENDPOINT", "http://[::1"),
+    ],
+)
+@pytest.mark.parametrize("verb", [("pull", "hf://me/m"), ("cache", "list"), ("list", "--remote")])
+def test_a_variable_that_the_client_cannot_read_is_named(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv(name, value)
+    code, _, err = run(*verb)
+    assert code == 2
+    assert err.startswith(f"rnnzoo: {name} is ")
+    assert len(err.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("token", ["test", "null", "true", "1234567890123456789", "not a token at all"])
@@ -176,12 +219,12 @@ def test_what_is_not_shaped_like_a_token_redacts_nothing(monkeypatch: pytest.Mon
     assert redact(text) == text
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff"], ids=["folder", "not text"])
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff", "pipe"], ids=["folder", "not text", "pipe"])
 def test_a_token_file_that_cannot_be_read_is_one_line(
-    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | str | None
 ) -> None:
     path = tmp_path / "token"
-    path.mkdir() if content is None else path.write_bytes(content)
+    path.mkdir() if content is None else os.mkfifo(path) if content == "pipe" else path.write_bytes(content)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(path))
     assert run("list")[0] == 0

@@ -148,7 +148,7 @@ def test_an_address_is_read_as_strictly_as_ours_and_said_to_have_no_pin(here: He
     row = json.loads(out)
     assert (code, row["verified"], row["revision"]) == (0, False, commit)
     assert set(row["files"]) == {"config.json", tensors.FILE}
-    assert err.count("has no pin in the registry") == 1
+    assert err.count("Only the Hub vouches for its files") == 1
     here.hub.seen.clear()
     assert contents(pull(here, f"{ADDRESS}@{commit}"))
     assert here.hub.seen == []

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...errors import AccessError, CheckpointError, HubError, ZooError, first_line
+from ...utils import files
 from ...utils.text import redact
 from ...utils.version import __version__
 from .. import configs
-from . import client_internals, settings
+from . import cache, client_internals, settings
 from .errors import CLIENT_ERRORS, explain
 from .guard import GaveUp, Guard
 
@@ -55,9 +56,13 @@ class Connection:
 
     def __enter__(self) -> Self:
         global _active
-        from huggingface_hub import HfApi, constants, get_token
+        constants = settings.constants()
+        settings.check_certificates()
+        from huggingface_hub import HfApi, get_token
 
         try:
+            if (path := Path(constants.HF_TOKEN_PATH)).exists():
+                files.open_regular(path).close()
             get_token()
         except (OSError, ValueError) as error:
             where = f"The token in {constants.HF_TOKEN_PATH} cannot be read ({first_line(error)})."
@@ -127,6 +132,7 @@ class Connection:
         from huggingface_hub import hf_hub_download
 
         subject = f"{repo}: {name}"
+        cache.repair(repo, repo_type)
         with self.guard.expecting(subject, size):
             return self.call(subject, lambda: Path(hf_hub_download(
                 repo, name, revision=revision, endpoint=self.endpoint, force_download=force, repo_type=repo_type,
@@ -177,6 +183,8 @@ class _LogFilter(logging.Filter):
         record.msg, record.args = redact(record.getMessage()), ()
         if _active is None:
             return True
+        if client_internals.says_nothing_to_push(record.msg):  # rnnzoo says so itself
+            return False
         seconds = client_internals.retry_seconds(record.msg)
         if seconds is not None:
             record.msg = f"{_active.endpoint} does not answer as it should. Trying again in {seconds:.0f} s."

@@ -196,6 +196,11 @@ def explains_retry(message: str) -> bool:
     return " thrown while requesting " in message
 
 
+def says_nothing_to_push(message: str) -> bool:
+    """Return whether a log message says that a commit would change no file. No option of the client stops it."""
+    return message.startswith("No files have been modified")
+
+
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
     """Switch the client's progress bars off within the block. Uploads draw them on stderr, and no option stops that."""

@@ -51,6 +51,7 @@ STORAGE_REASONS = {
     errno.EACCES: "you may not write there",
     errno.EPERM: "you may not write there",
     errno.ENOTDIR: "a file is where a folder should be",
+    errno.EISDIR: "a folder is where a file should be",
     errno.EEXIST: "a file is where a folder should be",
 }
 
@@ -113,6 +114,8 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
     status, said = getattr(response, "status_code", 0), _server_message(response)
     if status == BAD_RANGE:
         return NetworkError(f"{subject}: {endpoint} cannot continue the download ({status})."), True
+    if status == 401 and not names & set(map(str, REFUSALS)) and not _sent_token(response):
+        return AccessError(f"{subject}: the Hub asks for a token. Log in: hf auth login, or set HF_TOKEN."), False
     if status in BUSY:
         return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
     for key, (kind, text) in REFUSALS.items():
@@ -122,6 +125,11 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
                 problem.exit_code = 1
             return problem, False
     return HubError(f"{subject}: {endpoint} refuses the request ({status}{said})."), False
+
+
+def _sent_token(response: object) -> bool:
+    """Return whether the refused request had a token; True if that is unknown."""
+    return "authorization" in getattr(getattr(response, "_request", None), "headers", {"authorization": ""})
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
