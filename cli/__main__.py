@@ -1,16 +1,43 @@
 """The entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
 
+import os
+import signal
 import sys
+from types import FrameType
+
+IMPORTING = "<frozen importlib._bootstrap>"
+"""The file name of the code that imports modules."""
 
 
 def main() -> None:
-    """Run the command line and exit. Ctrl-C exits with 130 while modules are still being imported, too."""
+    """Run the command line and exit. Ctrl-C exits with 130, while modules are being imported, too."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as in the background
+        signal.signal(signal.SIGINT, interrupt)
     try:
         from .main import main as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, _exit)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt or, while a module is being imported, exit at once.
+
+    Libraries in C++ abort, or go on, when an import of theirs is interrupted by an exception.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            _exit()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _exit(*_: object) -> None:
+    os._exit(130)
 
 
 if __name__ == "__main__":

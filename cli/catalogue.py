@@ -192,7 +192,7 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
     data, text = describe(reference, timeout)
     emit(data, as_json, text)
     if reference.repo is not None:
-        say("No pin in cards/lock.json confirms these data, which come from the Hub.")
+        say("These data come from the Hub and were not compared with a pin.")
 
 
 def compare(

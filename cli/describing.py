@@ -25,7 +25,7 @@ Description = tuple[dict[str, Any], str]
 def describe(reference: Reference, timeout: float | None) -> Description:
     """Return the data and the text about the checkpoint that `reference` names.
 
-    timeout: seconds to keep trying while the Hub fails.
+    timeout: seconds to wait for the Hub in all.
     """
     if reference.repo is not None:
         from zoo.checkpoints.hub import browse

@@ -83,7 +83,7 @@ def list_(as_json: AsJson = False) -> None:
     repositories = cache.contents()
     rows = [
         {
-            "repo": c.repo, "revisions": list(c.revisions), "pinned": c.pinned, "bytes": c.bytes,
+            "repo": c.repo, "revisions": list(c.revisions), "pinned": c.pinned, "damaged": c.damaged, "bytes": c.bytes,
             "partial": [str(path) for path in c.partial], "partial_bytes": c.partial_bytes,
             "unused": [str(path) for path in c.unused],
         }
@@ -91,7 +91,7 @@ def list_(as_json: AsJson = False) -> None:
     ]  # fmt: skip
     table = [
         (
-            c.repo, ", ".join(r[:8] for r in c.revisions) or None, "pinned" if c.pinned else None, size_text(c.bytes),
+            c.repo, ", ".join(r[:8] for r in c.revisions) or None, "damaged" if c.damaged else "pinned" if c.pinned else None, size_text(c.bytes),
             f"{len(c.partial)}, {size_text(c.partial_bytes)}" if c.partial else None,
         )
         for c in repositories
@@ -116,7 +116,7 @@ def prune(
 
 @app.command("rm")
 def remove(
-    names: Annotated[list[str], model_argument("Models' names, or hf://org/name.")],
+    names: Annotated[list[str], model_argument("Models' names, hf://org/name or org/name.")],
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from zoo import registry
 from zoo.errors import CheckpointError, RequestError
 
-from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, model_argument
+from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, is_pattern, model_argument
 from .output import ask, columns, emit, progress, say
 
 
@@ -54,6 +54,14 @@ def verify(
 
     if bool(names) == every:
         raise RequestError("Name the models to verify, or give --all.")
+    from zoo.checkpoints.references import Reference
+
+    for name in names or ():
+        if not is_pattern(name) and Reference.parse(name).model is None:
+            raise RequestError(
+                f"{name} is not a model of the registry, so there are no pins to verify it by. `rnnzoo show` reads its files, "
+                "and `rnnzoo eval` measures it."
+            )
     models = expand(names or ["*"])
     if without := [name for name in models if registry.find(name).weights is None]:
         raise CheckpointError(

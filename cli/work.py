@@ -186,7 +186,10 @@ def _train_one(
             say(CONTINUES)
             raise
     if training.best is not None and os.environ.get("RANK", "0") == "0":
-        best = f"the best is epoch {training.best.epoch}, validation {measure.text(training.best.validation_metric)}"
+        best = (
+            f"the best by validation loss is epoch {training.best.epoch}, "
+            f"validation {measure.text(training.best.validation_metric)}"
+        )
         summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")

@@ -169,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
 
     def act(self, fault: Fault) -> bool:
-        """Whether a fault is the whole answer: `status`, `reset`, `stall`, `json`; the others change the answer."""
+        """Whether a fault is the whole answer: `status`, `reset`, `stall`, `trickle`, `json`; the others change the answer."""
         options = fault.options
         if fault.kind == "status":
             headers = dict(options.get("headers") or {})
@@ -179,6 +179,12 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.kind == "stall":
             time.sleep(float(options["seconds"]))
             self.close_connection = True
+        elif fault.kind == "trickle":  # headers one by one, without end
+            self.send_response(200)
+            while True:
+                self.send_header("X-More", "x")
+                self.flush_headers()
+                time.sleep(float(options["pause"]))
         elif fault.kind == "json":
             self.send(200, json.dumps(options["data"]).encode(), {"Content-Type": "application/json"})
         elif fault.kind == "then":

@@ -2,19 +2,25 @@
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hubs import REPO, Here, Run
 from huggingface_hub import constants
 from loopback import WRITE
 
-from zoo.checkpoints.hub import browse, guard, settings
+from zoo.checkpoints.hub import browse, budget, client_internals, guard, settings
 from zoo.errors import NetworkError
 from zoo.utils.text import redact
+
+httpx2 = pytest.importorskip("httpx2")
 
 
 def test_a_compressed_answer_is_refused_and_was_not_asked_for(here: Here, run: Run) -> None:
@@ -54,12 +60,87 @@ def test_a_listing_whose_pages_never_end_is_given_up(here: Here, run: Run) -> No
 @pytest.mark.parametrize("path", ["whoami", "config.json"])
 def test_a_trickle_ends_with_the_time_limit(here: Here, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     here.publish()
-    monkeypatch.setattr(settings, "TIMEOUT", 0.3)
+    monkeypatch.setattr(settings, "TIMEOUT", 1.0)
     here.hub.fault("GET", path, "slow", pause=0.1)
     began = time.monotonic()
-    with pytest.raises(NetworkError, match="sends too slowly"):
+    with pytest.raises(NetworkError, match=r"sends too slowly|does not answer in time \(1 s\)"):
         browse.login() if path == "whoami" else browse.describe(REPO, None)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("verb", ["pull", "show", "list", "whoami"])
+def test_headers_that_trickle_end_with_the_time_limit(here: Here, run: Run, verb: str) -> None:
+    here.publish()
+    here.hub.fault("*", "", "trickle", times=99, pause=0.05)
+    arguments = {"pull": [f"hf://{REPO}"], "show": [f"hf://{REPO}"], "list": ["--remote"], "whoami": []}[verb]
+    began = time.monotonic()
+    code, _, err = run(verb, *arguments, "--timeout", "0.8")
+    assert code == 1
+    assert re.search(r"sends too slowly: .*Try later, or with a longer timeout|does not answer in time", err)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("kind", ["cut", "reset", "status"])
+def test_tries_and_waits_end_with_the_time_limit(here: Here, run: Run, kind: str) -> None:
+    here.publish()
+    here.hub.fault("*", "", kind, times=99, status=503)
+    code, _, err = run("list", "--remote", "--timeout", "8")
+    assert code == 1
+    assert "Gave up after" in err
+    assert 0 < sum(here.slept) < 8
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://h:99999/", "file:///etc/passwd", "http://"])
+def test_a_redirect_to_no_address_is_refused_at_once(here: Here, run: Run, location: str) -> None:
+    here.hub.fault("GET", "/api/models", "status", times=99, status=302, headers={"Location": location})
+    code, _, err = run("list", "--remote")
+    assert code == 1
+    assert "redirects to something that is not an address" in err
+    assert here.slept == []
+
+
+def test_a_server_that_refuses_connections_is_tried_three_times(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
+        code, _, err = run("list", "--remote")
+    assert code == 1
+    assert "cannot be reached (it refuses the connection)" in err
+    assert here.slept == [1, 2]
+
+
+def test_the_look_up_of_a_name_ends_with_the_time_limit() -> None:
+    closed = threading.Event()
+
+    def connect() -> SimpleNamespace:
+        time.sleep(0.3)
+        return SimpleNamespace(close=closed.set)
+
+    with pytest.raises(httpx2.ConnectTimeout):
+        client_internals.within(0.05, connect)
+    assert closed.wait(5)
+    assert client_internals.within(5, lambda: 3) == 3
+
+
+def test_only_a_file_that_comes_fast_enough_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    spent = budget.Budget(10.0)
+    with spent.running(), spent.transferring() as transfer:
+        now[0] = 5.0
+        transfer.advance(40 * budget.MIN_RATE)
+        now[0] = 30.0
+        assert spent.left() == 10.0
+        now[0] = 50.0
+        assert spent.left() == -10.0
+    assert spent.left() == 0.0
+    spent.renew()
+    with spent.running():
+        now[0] = 58.0
+    assert spent.left() == 2.0
+    assert spent.spent() == 8.0
 
 
 @pytest.mark.parametrize("answer", [[], {"name": 3}, {"orgs": [3]}, {"auth": [1]}, "text", None])
@@ -80,12 +161,55 @@ def test_a_description_of_odd_types_is_one_line(here: Here, run: Run, change: di
 
 
 def test_names_on_the_hub_cannot_print_lines_or_turn_text(here: Here, run: Run) -> None:
-    data = [{"id": "rnnzoo/a\nVerified.\u202e", "tags": ["rnnzoo", "b\u2066\x1b[2J"]}]
-    here.hub.fault("GET", "/api/models", "json", data=data)
-    code, out, _ = run("list", "--remote")
+    here.publish()
+    change = {"id": REPO, "sha": "0" * 40, "siblings": [], "tags": ["rnnzoo", "b\u2066\x1b[2J", "a\nVerified.\u202e"]}
+    here.hub.fault("GET", f"/api/models/{REPO}$", "json", data=change)
+    code, out, _ = run("show", f"hf://{REPO}")
     assert code == 0
-    assert "rnnzoo/a Verified.?" in out
+    assert "a Verified.?" in out
     assert not {"\u202e", "\u2066", "\x1b"} & set(out)
+
+
+@pytest.mark.parametrize(
+    "name", ["rnnzoo/a\nb", "rnnzoo/..", "rnnzoo/a--b", "rnnzoo", "rnnzoo/a.git", "rnnzoo/a b", ""]
+)
+def test_models_that_cannot_exist_are_not_listed(here: Here, run: Run, name: str) -> None:
+    listing = [{"id": name, "tags": ["rnnzoo"]}, {"id": "rnnzoo/lstm", "tags": ["rnnzoo"]}]
+    here.hub.fault("GET", "/api/models", "json", data=listing)
+    code, out, _ = run("list", "--remote", "--json")
+    assert code == 0
+    assert [row["repo"] for row in json.loads(out)] == ["rnnzoo/lstm"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"sha": 3}, {"sha": "x"}, {"private": 3}, {"tags": [3, "rnnzoo"]}, {"pipeline_tag": 3}, {"id": 3}]
+)
+def test_a_listing_of_odd_types_is_one_line(here: Here, run: Run, change: dict[str, object]) -> None:
+    here.hub.fault("GET", "/api/models", "json", data=[{"id": "rnnzoo/lstm", "tags": ["rnnzoo"], **change}])
+    code, out, err = run("list", "--remote")
+    assert code == 1, (out, err)
+    assert "that rnnzoo cannot read" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "abc"),
+        ("HF_HUB_ETAG_TIMEOUT", "-1"),
+        ("HF_HUB_ETAG_TIMEOUT", "1.5"),
+        ("HF_ENDPOINT", "http://[::1"),
+    ],
+)
+@pytest.mark.parametrize("verb", [("pull", "hf://me/m"), ("cache", "list"), ("list", "--remote")])
+def test_a_variable_that_the_client_cannot_read_is_named(
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv(name, value)
+    code, _, err = run(*verb)
+    assert code == 2
+    assert err.startswith(f"rnnzoo: {name} is ")
+    assert len(err.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("token", ["test", "null", "true", "1234567890123456789", "not a token at all"])
@@ -95,12 +219,12 @@ def test_what_is_not_shaped_like_a_token_redacts_nothing(monkeypatch: pytest.Mon
     assert redact(text) == text
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff"], ids=["folder", "not text"])
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\xff", "pipe"], ids=["folder", "not text", "pipe"])
 def test_a_token_file_that_cannot_be_read_is_one_line(
-    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+    here: Here, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | str | None
 ) -> None:
     path = tmp_path / "token"
-    path.mkdir() if content is None else path.write_bytes(content)
+    path.mkdir() if content is None else os.mkfifo(path) if content == "pipe" else path.write_bytes(content)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(path))
     assert run("list")[0] == 0

@@ -188,7 +188,7 @@ def test_train_eval_record_card(run: Run, small_zoo: Zoo, tmp_path: Path) -> Non
     out = tmp_path / "run"
     code, text, err = run("train", NAME, "--out", str(out), "--device", "cpu", "--epochs", "2")
     assert code == 0
-    assert "2 epochs, the best is epoch 2" in text
+    assert "2 epochs, the best by validation loss is epoch 2" in text
     assert err.count("validation loss") == 2
     code, text, err = run("eval", str(out), "--limit", "50", "--device", "cpu", "--batch-size", "20", "--json")
     result = json.loads(text)

@@ -79,14 +79,14 @@ class Reference:
         return cls(text, repo=repo, revision=own_revision)
 
 
+def can_exist(repo: str) -> bool:
+    """Return whether `repo` is a valid org/name."""
+    return REPO.fullmatch(repo) is not None and not ("--" in repo or ".." in repo or repo.endswith((".git", ".")))
+
+
 def check_repo(repo: str) -> str:
     """Return `repo`. Raises RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
-    if (
-        not REPO.fullmatch(text_of("The name of a repository", repo))
-        or "--" in repo
-        or ".." in repo
-        or repo.endswith((".git", "."))
-    ):
+    if not can_exist(text_of("The name of a repository", repo)):
         raise RequestError(f"{repo[:120]!r} is not the name of a repository. Such a name has the form org/name.")
     return repo
 

@@ -34,7 +34,7 @@ class PullOptions:
     sha256: str | None = None
     """Digest that model.safetensors must have."""
     timeout: float | None = None
-    """Seconds to keep trying while the Hub fails (default: settings.TIMEOUT)."""
+    """Seconds to wait for the Hub in all, besides the time of files that keep coming (default: settings.TIMEOUT)."""
     log: Log = LOG
     report: Callable[[str, int, int], None] = lambda name, done, size: None
     """Called with a file's name, the number of bytes received so far, and the file's size."""
@@ -227,9 +227,13 @@ class _Unpinned:
         known = cache.known_commit(repo, revision)
         if known == revision and not options.force and (checkpoint := self.from_cache(known)):
             return checkpoint  # a commit never changes, so no request is needed
-        options.log(
-            f"{self.reference.text}: {repo}@{revision} has no pin in the registry. Only the Hub vouches for its files."
+        models = [name for name, pin in registry.load_lock().weights.items() if pin.repo == repo]
+        reason = (
+            f"an address is not compared with the pin of {models[0]}, as `rnnzoo pull {models[0]}` does."
+            if models and self.reference.model is None
+            else f"{repo}@{revision} has no pin in the registry."
         )
+        options.log(f"{self.reference.text}: {reason} Only the Hub vouches for its files.")
         if not options.may_connect:
             if checkpoint := self.from_cache(known):
                 return checkpoint

@@ -17,6 +17,7 @@ from ..registry import Entry, load_lock
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
+from ..utils import paths
 from ..utils.text import markdown
 from .training_text import recipe_text, training_text
 
@@ -89,7 +90,9 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
         return "none: the data are not available"
     if entry.weights is None:
         return f"{'not published' if recorded.training else 'none yet'}; rnnzoo train {entry.name}"
-    return f"{entry.weights.repo}@{entry.weights.revision}" if entry.weights.revision else "in the package"
+    if entry.weights.revision:
+        return f"{entry.weights.repo}@{entry.weights.revision}"
+    return "in the package" if paths.ROOT == paths.PACKAGED_ROOT else str(paths.path("cards", entry.name))
 
 
 def source(figure: Reported, paper: Paper) -> str:

@@ -68,14 +68,18 @@ def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushe
                 f"The token of {user.name} can only read. Make a token with write access and log in with it: hf auth login"
             )
         repos = [_repo(package, options) for package in packages]
-        states = [remote_state(hub, repo, options, user) for repo in repos]
-        targets = [
-            _Target(package, repo, state, _has_same_files(hub, package, repo, state, options))
-            for package, repo, state in zip(packages, repos, states, strict=True)
-        ]
+        states, targets = [], []
+        for repo in repos:
+            hub.renew()
+            states.append(remote_state(hub, repo, options, user))
+        for package, repo, state in zip(packages, repos, states, strict=True):
+            hub.renew()
+            same = _has_same_files(hub, package, repo, state, options)
+            targets.append(_Target(package, repo, state, same))
         pushed: list[Pushed] = []
         try:
             for target in targets:
+                hub.renew()
                 pushed.append(_push(hub, target, options))
         except (ZooError, KeyboardInterrupt):
             for row in pushed if not options.dry_run else ():

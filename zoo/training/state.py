@@ -117,6 +117,20 @@ def identity(
     }  # fmt: skip
 
 
+def difference(setting: str, current: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
+    """Return in words how a setting of `stored` differs, such as `another recipe (seed 0 instead of 5)`."""
+    before, now = stored.get(setting), current[setting]
+    if not isinstance(before, Mapping):
+        return f"another {setting}"
+    changes = [
+        f"{key} {before.get(key)} instead of {now.get(key)}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+    ]
+    text = ", ".join(changes)
+    return f"another {setting} ({text})" if changes and len(text) < 200 else f"another {setting}"
+
+
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """Return the name of the first setting in which two identities differ, or None if they are equal.
 

@@ -315,11 +315,10 @@ class TrainingRun:
             raise TrainingError(f"Not every process finds the state in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
-        """Continue from a stored state. Raises TrainingError if another run wrote it or the best weights are missing."""
+        """Continue from a stored state. Raises RequestError if another run wrote it, TrainingError without weights."""
         if setting := state.changed_setting(self.identity, stored.identity):
-            raise TrainingError(
-                f"{self.out} has a run that was started with another {setting}. Choose another --out, or remove the folder."
-            )
+            started = state.difference(setting, self.identity, stored.identity)
+            raise RequestError(f"{self.out} has a run that was started with {started}. Choose another --out.")
         if tensors.differences(self.network.state_dict(), stored.network):
             raise state.not_a_state(self.out / state.FILE)
         if stored.history and not (self.out / tensors.FILE).exists():

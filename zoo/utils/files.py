@@ -73,6 +73,12 @@ def read_regular(path: Path, most: int) -> bytes:
     return content
 
 
+def has_content(path: Path, content: bytes) -> bool:
+    """Return whether the file at `path` has this content. Raises OSError, also for a pipe or a device."""
+    with open_regular(path) as file:
+        return file.read(len(content) + 1) == content
+
+
 def sha256(path: Path) -> str:
     """Return the sha256 of a file's content in hexadecimal. Raises OSError."""
     with open_regular(path) as file:

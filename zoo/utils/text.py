@@ -61,5 +61,6 @@ def _secrets() -> list[str]:
     client = sys.modules.get("huggingface_hub")  # only this module reads the stored token
     tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")]
     with suppress(OSError, ValueError):  # the request, not its message, reports a token file that cannot be read
-        tokens.append(client.get_token() if client else None)
+        is_file = client is not None and os.path.isfile(client.constants.HF_TOKEN_PATH)  # a pipe would be waited for
+        tokens.append(client.get_token() if client and is_file else None)
     return [token.strip() for token in tokens if token and TOKEN.fullmatch(token.strip())]

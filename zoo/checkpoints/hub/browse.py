@@ -9,7 +9,9 @@ from ...errors import MissingError
 from ...registry.schema import Config
 from ...utils.text import one_line
 from .. import configs, results
+from ..references import can_exist
 from .client import Connection
+from .settings import COMMIT
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,18 @@ class Remote:
 
 
 def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
-    """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError."""
+    """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError.
+
+    Models of names that cannot be addresses are left out.
+    """
     with Connection(timeout) as connection:
         list_models = connection.api.list_models
         pinned = {pin.repo for pin in registry.load_lock().weights.values()}
 
         def ours() -> list[Remote]:
             models = list_models(author=namespace, full=True, cardData=True)
-            return [_remote(info) for info in models if info.id in pinned or _names_this_library(info)]
+            ours = [info for info in models if info.id in pinned or _names_this_library(info)]
+            return [_remote(info) for info in ours if can_exist(info.id)]
 
         return sorted(connection.call(f"models of {namespace}", ours), key=lambda remote: remote.repo)
 
@@ -84,6 +90,8 @@ def _remote(info: Any) -> Remote:
         getattr(info, name, None) for name in ("sha", "private", "last_modified", "pipeline_tag", "tags")
     )
     words = tuple(map(one_line, tags or ()))
+    if not (sha is None or COMMIT.fullmatch(sha)) or not (private is None or isinstance(private, bool)):
+        raise TypeError(f"{one_line(info.id)} has a commit or a visibility that is none")
     return Remote(one_line(info.id), sha, private, modified and modified.isoformat(), task and one_line(task), words)
 
 

@@ -4,32 +4,36 @@ huggingface_hub documents the layout of the cache: models--ORG--NAME/ has refs/R
 snapshots/COMMIT/ with links to blobs.
 """
 
+import errno
 import json
+import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ... import registry
 from ...errors import RequestError
 from ...utils import files
 from .. import configs
-from ..references import Reference
+from ..references import SCHEME, Reference
+from . import settings
 from .errors import storage_error
 from .settings import COMMIT
 
 PREFIX = "models--"
+MAX_REF_BYTES = 1000
+"""Maximum size of a file with the commit of a revision."""
 ABANDONED_HOURS = 1.0
 """Hours since the last write after which the download of a partial file counts as abandoned."""
 
 
 def cache_root() -> Path:
     """Return the folder of the client's cache. The environment variables HF_HOME and HF_HUB_CACHE change it."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
+    return Path(settings.constants().HF_HUB_CACHE)
 
 
 def folder(repo: str) -> Path:
@@ -39,6 +43,7 @@ def folder(repo: str) -> Path:
 
 def find(repo: str, name: str, commit: str | None) -> Path | None:
     """Return the path in the cache of a commit's file `name`, unverified; None if the file is not in the cache."""
+    settings.constants()
     from huggingface_hub import try_to_load_from_cache
 
     path = None if commit is None else try_to_load_from_cache(repo, name, revision=commit)
@@ -50,10 +55,43 @@ def known_commit(repo: str, revision: str) -> str | None:
     if COMMIT.fullmatch(revision):
         return revision
     try:
-        commit = (folder(repo) / "refs" / revision).read_text().strip()
-    except OSError:
+        commit = files.read_regular(folder(repo) / "refs" / revision, MAX_REF_BYTES).decode().strip()
+    except (OSError, ValueError):
         return None
     return commit if COMMIT.fullmatch(commit) else None
+
+
+def repair(repo: str, repo_type: str = "model") -> None:
+    """Remove from a repository's folder in the cache what the client would wait for, or write through.
+
+    That is every pipe, device and socket, and every link that leads to one or out of the cache. Only the link itself is
+    removed, never what it leads to. Raises StorageError.
+    """
+    name = f"{repo_type}s--{repo.replace('/', '--')}"
+    places = [cache_root() / name / part for part in ("refs", "blobs", "snapshots")]
+    inside = (cache_root().resolve(), (cache_root() / name).resolve())
+    try:
+        for place in (*places, cache_root() / ".locks" / name):
+            if _leads_astray(place, inside):
+                place.unlink()
+            for parent, folders, names in os.walk(place):
+                for path in (Path(parent, each) for each in (*folders, *names)):
+                    if _leads_astray(path, inside):
+                        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_error(error) from error
+
+
+def _leads_astray(path: Path, inside: tuple[Path, ...]) -> bool:
+    """Return whether a path is neither a file nor a folder, or is a link that leads out of the folders `inside`."""
+    try:
+        mode = path.stat().st_mode
+        leaves = path.is_symlink() and not any(map(path.resolve().is_relative_to, inside))
+    except FileNotFoundError:
+        return False  # the client replaces a link to nothing
+    except (OSError, RuntimeError):  # a link to itself
+        return path.is_symlink()
+    return leaves or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def discard(path: Path) -> None:
@@ -74,7 +112,7 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
     try:
         for name, content in contents.items():
             path = target / name
-            if not force and path.exists() and path.read_bytes() != content:
+            if not force and path.exists() and not files.has_content(path, content):
                 raise RequestError(
                     f"{path} exists with other content; nothing was copied. Choose another folder, or replace it with --force."
                 )
@@ -99,6 +137,8 @@ class Cached:
     """Partial files of downloads that are running or were killed."""
     unused: tuple[Path, ...]
     """Blobs that no cached commit refers to."""
+    damaged: bool = False
+    """True if a config.json of the repository cannot be read, so that perhaps another library's model is in it."""
 
     @property
     def partial_bytes(self) -> int:
@@ -114,14 +154,21 @@ class Freed:
 
 
 def contents() -> list[Cached]:
-    """Return rnnzoo's repositories in the cache: those that the registry pins, and those whose config.json names rnnzoo."""
+    """Return rnnzoo's repositories in the cache: those that the registry pins, and those whose config.json names rnnzoo.
+
+    Repositories whose config.json cannot be read are damaged, and could be rnnzoo's, so they are among them.
+    """
     root = cache_root().resolve()
     pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     repositories = []
     for place in sorted(root.glob(f"{PREFIX}*--*")) if root.is_dir() else ():
         repo = place.name.removeprefix(PREFIX).replace("--", "/", 1)
-        if not place.is_symlink() and place.is_dir() and (repo in pins or _names_this_library(place)):
-            repositories.append(_read(repo, place, pins.get(repo)))
+        if place.is_symlink() or not place.is_dir():
+            continue
+        libraries = {_library(path) for path in (place / "snapshots").glob(f"*/{configs.FILE}")}
+        damaged = None in libraries
+        if repo in pins or "rnnzoo" in libraries or damaged:
+            repositories.append(replace(_read(repo, place, pins.get(repo)), damaged=damaged))
     return repositories
 
 
@@ -135,25 +182,26 @@ def _read(repo: str, place: Path, pinned_commit: str | None) -> Cached:
     return Cached(repo, revisions, pinned_commit in revisions, sum(map(_size, {*blobs, *used})), partial, unused)
 
 
-def _names_this_library(place: Path) -> bool:
-    """Return whether a config.json in a repository's folder names this library."""
-    for path in (place / "snapshots").glob(f"*/{configs.FILE}"):
-        try:
-            if path.stat().st_size <= configs.MAX_BYTES:
-                data = json.loads(path.read_bytes())
-                return isinstance(data, dict) and data.get("library") == "rnnzoo"
-        except (OSError, ValueError, RecursionError):
-            continue
-    return False
+def _library(path: Path) -> str | None:
+    """Return the library that a config.json names, "" if it names none; None if the file cannot be read."""
+    try:
+        data = json.loads(files.read_regular(path, configs.MAX_BYTES))
+    except OSError as error:
+        return "" if error.errno == errno.EFBIG else None  # other libraries have longer ones
+    except (ValueError, RecursionError):
+        return None
+    return str(data.get("library", "")) if isinstance(data, dict) else ""
 
 
 def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
     """Remove partial files and unused blobs that are older than `hours` and are not being downloaded; return them.
 
-    Raises StorageError.
+    Damaged repositories that the registry does not pin are left alone, because they may be another library's. Raises StorageError.
     """
     latest = time.time() - 3600 * hours
-    candidates = [path for cached in contents() for path in (*cached.partial, *cached.unused)]
+    pinned = {pin.repo for pin in registry.load_lock().weights.values()}
+    ours = [cached for cached in contents() if cached.repo in pinned or not cached.damaged]
+    candidates = [path for cached in ours for path in (*cached.partial, *cached.unused)]
     freed = []
     for path in candidates:
         with _claimed(path) as idle:
@@ -170,7 +218,7 @@ def _claimed(blob: Path) -> Iterator[bool]:
     lock = cache_root() / ".locks" / blob.parent.parent.name / f"{blob.name.partition('.')[0]}.lock"
     with ExitStack() as held:
         try:
-            if lock.exists():
+            if lock.is_file():
                 held.enter_context(FileLock(lock, timeout=0))
             idle = True
         except Timeout:
@@ -181,7 +229,7 @@ def _claimed(blob: Path) -> Iterator[bool]:
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
     """Remove repositories with all their revisions from the cache, and return what was removed.
 
-    names: registered models, or hf://org/name. Raises RequestError, before anything is removed, if one of `names` is not in
+    names: registered models, hf://org/name or org/name. Raises RequestError, before anything is removed, if one of `names` is not in
     the cache; and StorageError.
     """
     return _remove(list(dict.fromkeys(path for name in names for path in _folders(name))), dry_run)
@@ -189,7 +237,8 @@ def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
 
 def _folders(name: str) -> list[Path]:
     """Return the folders of a repository in the cache: its files, and the client's locks if there are any."""
-    reference = Reference.parse(name)
+    is_bare = "/" in name and not name.startswith(SCHEME)
+    reference = Reference.parse(f"{SCHEME}{name}" if is_bare else name)
     if reference.revision is not None:
         raise RequestError(f"{name}: only whole repositories can be removed. Leave out the revision.")
     pin = None if reference.model is None else registry.find(reference.model).weights

@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...errors import AccessError, CheckpointError, HubError, ZooError, first_line
+from ...utils import files
 from ...utils.text import redact
 from ...utils.version import __version__
 from .. import configs
-from . import client_internals, settings
+from . import cache, client_internals, settings
 from .errors import CLIENT_ERRORS, explain
-from .guard import Guard
+from .guard import GaveUp, Guard
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -43,24 +44,25 @@ _turn = threading.RLock()
 class Connection:
     """A connection to the Hub, open between __enter__ and __exit__. Connections of several threads take turns.
 
-    timeout: seconds to keep trying while the Hub fails. `api` is huggingface_hub's HfApi, for use within `call`. The
+    timeout: seconds that all calls may take together, besides the time of files that keep coming. `api` is huggingface_hub's HfApi, for use within `call`. The
     constructor raises RequestError for an HF_ENDPOINT that is neither encrypted nor local; __enter__ raises AccessError for
     a token file that cannot be read.
     """
 
     def __init__(self, timeout: float | None = None, log: Log = LOG):
-        self.endpoint, self.timeout, self.log = (
-            settings.endpoint(),
-            settings.TIMEOUT if timeout is None else timeout,
-            log,
-        )
-        self.guard = Guard(self.endpoint, self.timeout)
+        self.endpoint, self.log = settings.endpoint(), log
+        hint = "Try later." if timeout is None else "Try later, or with a longer timeout."
+        self.guard = Guard(self.endpoint, settings.TIMEOUT if timeout is None else timeout, hint)
 
     def __enter__(self) -> Self:
         global _active
-        from huggingface_hub import HfApi, constants, get_token
+        constants = settings.constants()
+        settings.check_certificates()
+        from huggingface_hub import HfApi, get_token
 
         try:
+            if (path := Path(constants.HF_TOKEN_PATH)).exists():
+                files.open_regular(path).close()
             get_token()
         except (OSError, ValueError) as error:
             where = f"The token in {constants.HF_TOKEN_PATH} cannot be read ({first_line(error)})."
@@ -68,7 +70,7 @@ class Connection:
         _turn.acquire()
         try:
             _redact_logs()
-            client_internals.add_hooks(_check_request, _check_response)
+            client_internals.add_hooks(_Hooks())
             self.api = HfApi(endpoint=self.endpoint, **LIBRARY)
         except BaseException:
             _turn.release()
@@ -86,6 +88,10 @@ class Connection:
         client_internals.disable_xet(xet_disabled)
         _turn.release()
 
+    def renew(self) -> None:
+        """Give the connection its full time again, for the next of several models."""
+        self.guard.budget.renew()
+
     def call(self, subject: str, function: Callable[[], T], once: bool = False) -> T:
         """Call `function`, which uses the client, and return its result.
 
@@ -93,26 +99,26 @@ class Connection:
         broken body.) Raises a ZooError whose message begins with `subject`.
         """
         expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *client_internals.transport_errors())
-        began, tries = time.monotonic(), 0
-        while True:
-            self.guard.begin_call()
-            try:
-                return function()
-            except ZooError:
-                raise
-            except expected as error:
-                problem, may_pass = explain(error, subject, self.endpoint)
-                # an answer that makes no sense, after failures, was probably an error page
-                may_pass |= type(problem) is HubError and self.guard.clock.failures > 0
-                self.guard.clock.broke_off()
-                if not may_pass or once:
-                    raise problem from error
-                wait, spent = min(2.0**tries, MAX_WAIT), time.monotonic() - began
-                tries += 1
-                if tries == MAX_TRIES or spent + wait > self.timeout:
-                    raise type(problem)(f"{problem} Gave up after {spent:.0f} s.") from error
-                self.log(f"{problem} Trying again in {wait:.0f} s.")
-                time.sleep(wait)
+        tries = 0
+        with self.guard.calling():
+            while True:
+                try:
+                    return function()
+                except ZooError:
+                    raise
+                except expected as error:
+                    problem, may_pass = explain(error, subject, self.endpoint)
+                    # an answer that makes no sense, after failures, was probably an error page
+                    may_pass |= type(problem) is HubError and self.guard.failures.number > 0
+                    if not may_pass or once:
+                        raise problem from error
+                    wait = min(2.0**tries, MAX_WAIT)
+                    tries += 1
+                    if tries == MAX_TRIES or isinstance(error, GaveUp) or wait > self.guard.budget.left():
+                        spent = self.guard.budget.spent()
+                        raise type(problem)(f"{problem} Gave up after {spent:.0f} s.") from error
+                    self.log(f"{problem} Trying again in {wait:.0f} s.")
+                    time.sleep(wait)
 
     def download(
         self, repo: str, name: str, revision: str | None, *, size: int | None = None, limit: int = MAX_BYTES,
@@ -126,6 +132,7 @@ class Connection:
         from huggingface_hub import hf_hub_download
 
         subject = f"{repo}: {name}"
+        cache.repair(repo, repo_type)
         with self.guard.expecting(subject, size):
             return self.call(subject, lambda: Path(hf_hub_download(
                 repo, name, revision=revision, endpoint=self.endpoint, force_download=force, repo_type=repo_type,
@@ -150,14 +157,23 @@ class Connection:
         return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
 
-def _check_request(request: Any) -> None:
-    if _active is not None:
-        _active.guard.check_request(request)
+class _Hooks:
+    """Passes the requests of the client to the guard of the active Connection, if there is one."""
 
+    def request(self, request: Any) -> None:
+        if _active is not None:
+            _active.guard.check_request(request)
 
-def _check_response(response: Any) -> None:
-    if _active is not None:
-        _active.guard.check_response(response)
+    def response(self, response: Any) -> None:
+        if _active is not None:
+            _active.guard.check_response(response)
+
+    def failure(self, error: Exception) -> None:
+        if _active is not None:
+            _active.guard.check_failure(error)
+
+    def operation(self, operate: Callable[[float | None], T], timeout: float | None, sent: int = 0) -> T:
+        return operate(timeout) if _active is None else _active.guard.limit(operate, timeout, sent)
 
 
 class _LogFilter(logging.Filter):
@@ -167,6 +183,8 @@ class _LogFilter(logging.Filter):
         record.msg, record.args = redact(record.getMessage()), ()
         if _active is None:
             return True
+        if client_internals.says_nothing_to_push(record.msg):  # rnnzoo says so itself
+            return False
         seconds = client_internals.retry_seconds(record.msg)
         if seconds is not None:
             record.msg = f"{_active.endpoint} does not answer as it should. Trying again in {seconds:.0f} s."

@@ -4,16 +4,35 @@ Each function says why no public name would do. When a new release breaks a priv
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 BROKEN_DOWNLOAD = "Consistency check"
 """Words in the message of the OSError that the client raises for a body of the wrong size."""
+SENT_AT_ONCE = 2**14
+"""Maximum number of bytes in one operation of sending."""
 
 
-def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], None]) -> None:
-    """Call `on_request` for every request and `on_response` for every response of huggingface_hub's future HTTP clients.
+class Hooks(Protocol):
+    """What is called for every request of the client."""
+
+    def request(self, request: Any) -> None: ...
+    def response(self, response: Any) -> None: ...
+    def failure(self, error: Exception) -> None:
+        """Called with the error if a request has no response."""
+
+    def operation(self, operate: Callable[[float | None], T], timeout: float | None, sent: int = 0) -> T:
+        """Return operate(seconds): connect, read once, or send `sent` bytes within so many seconds."""
+
+
+def add_hooks(hooks: Hooks) -> None:
+    """Call `hooks` for every request of huggingface_hub's future HTTP clients.
 
     `set_client_factory` is public, but the factory set before, perhaps by the user, has no public getter. Hooks on the
     client that `get_session` returns would be lost, because the library replaces that client after a failed connection.
@@ -29,37 +48,122 @@ def add_hooks(on_request: Callable[[Any], None], on_response: Callable[[Any], No
         client = make_client()
         before = client.event_hooks
         client.event_hooks = {
-            "request": [*before["request"], on_request],
-            "response": [*before["response"], on_response],
+            "request": [*before["request"], hooks.request],
+            "response": [*before["response"], hooks.response],
         }
+        client._transport = _watched(client._transport, hooks)
+        client._mounts = {url: each and _watched(each, hooks) for url, each in client._mounts.items()}
         return client
 
     factory.rnnzoo = True  # type: ignore[attr-defined]
     set_client_factory(factory)
 
 
-def watch_body(response: Any, watch: Callable[[int], bool]) -> None:
-    """Call `watch` with the number of bytes so far at each part of a response's body. If it returns False, the body ends.
+def _watched(transport: Any, hooks: Hooks) -> Any:
+    """Return a transport that reports its failures, and each of whose operations is timed on its own.
 
-    The client reads bodies itself and limits neither their size nor their time.
+    The timeouts of the HTTP library are those of a single read, so a server that sends one byte now and then would be
+    waited for without end. The library has no other way to the operations of a connection than its pool's backend.
     """
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    class Watched(httpx.BaseTransport):
+        def handle_request(self, request: Any) -> Any:
+            try:
+                return transport.handle_request(request)
+            except transport_errors() as error:
+                hooks.failure(error)
+                raise
+
+        def close(self) -> None:
+            transport.close()
+
+    if (pool := getattr(transport, "_pool", None)) is not None:
+        pool._network_backend = _Backend(pool._network_backend, hooks)
+    return Watched()
+
+
+class _Backend:
+    """A backend of the HTTP library whose connections are timed."""
+
+    def __init__(self, backend: Any, hooks: Hooks):
+        self._backend, self._hooks = backend, hooks
+        self.sleep = backend.sleep
+
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, *more: Any, **options: Any) -> "_Stream":
+        connect = self._backend.connect_tcp
+        operate = lambda limit: within(limit, lambda: connect(host, port, limit, *more, **options))  # noqa: E731
+        return _Stream(self._hooks.operation(operate, timeout), self._hooks)
+
+    def connect_unix_socket(self, path: str, timeout: float | None = None, *more: Any, **options: Any) -> "_Stream":
+        connect = self._backend.connect_unix_socket
+        stream = self._hooks.operation(lambda limit: connect(path, limit, *more, **options), timeout)
+        return _Stream(stream, self._hooks)
+
+
+class _Stream:
+    """A connection each of whose operations is timed on its own."""
+
+    def __init__(self, stream: Any, hooks: Hooks):
+        self._stream, self._hooks = stream, hooks
+        self.close, self.get_extra_info = stream.close, stream.get_extra_info
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._hooks.operation(lambda limit: self._stream.read(max_bytes, limit), timeout)
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for begin in range(0, len(buffer), SENT_AT_ONCE):
+            part = buffer[begin : begin + SENT_AT_ONCE]
+            self._hooks.operation(lambda limit, part=part: self._stream.write(part, limit), timeout, len(part))
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "_Stream":
+        start = self._stream.start_tls
+        return _Stream(
+            self._hooks.operation(lambda limit: start(ssl_context, server_hostname, limit), timeout), self._hooks
+        )
+
+
+def within(seconds: float | None, connect: Callable[[], T]) -> T:
+    """Return connect(), or raise the HTTP library's ConnectTimeout after so many seconds.
+
+    Connecting looks up the host's name, which nothing can interrupt, and tries each of its addresses in turn.
+    """
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(connect())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return outcome.result(seconds)
+    except FutureTimeoutError as error:
+        if outcome.done():  # the connection's own error
+            raise
+        outcome.add_done_callback(lambda late: late.exception() or late.result().close())  # type: ignore[attr-defined]
+        raise httpx.ConnectTimeout("timed out") from error
+
+
+def wrap_body(response: Any, wrap: Callable[[Iterator[bytes]], Iterator[bytes]]) -> None:
+    """Let `wrap` pass on the parts of a response's body. The client limits neither the size of bodies nor their time."""
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx in 1.x, httpx2 in 2.x
 
     stream = response.stream
 
-    class Watched(httpx.SyncByteStream):
+    class Wrapped(httpx.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:
-            done = 0
-            for part in stream:
-                done += len(part)
-                if not watch(done):
-                    return
-                yield part
+            yield from wrap(iter(stream))
 
         def close(self) -> None:
             stream.close()
 
-    response.stream = Watched()
+    response.stream = Wrapped()
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -90,6 +194,11 @@ def retry_seconds(message: str) -> float | None:
 def explains_retry(message: str) -> bool:
     """Return whether a log message is the line that the client writes before announcing a retry."""
     return " thrown while requesting " in message
+
+
+def says_nothing_to_push(message: str) -> bool:
+    """Return whether a log message says that a commit would change no file. No option of the client stops it."""
+    return message.startswith("No files have been modified")
 
 
 @contextmanager

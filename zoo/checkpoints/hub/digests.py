@@ -4,7 +4,10 @@ import hashlib
 from pathlib import Path
 
 from ...registry.schema import PinnedFile
-from ...utils.files import sha256
+from ...utils.files import read_regular, sha256
+
+MAX_SMALL_BYTES = 10**8
+"""Maximum size of a file that is named by git's sha1. The Hub names files of more than 10 MB by their sha256."""
 
 
 def mismatch(path: Path, file: PinnedFile) -> str | None:
@@ -34,7 +37,10 @@ def damage(path: Path) -> str | None:
     A cached file is a link to a blob that is named by the Hub's digest: the sha256 of a large file, git's sha1 of a small
     file. A cache without links, as on some Windows systems, has no digests to check.
     """
-    digest = path.resolve().name
+    blob = path.resolve()
+    digest = blob.name
+    if path.is_symlink() and blob.parent.name != "blobs":
+        return "is a link that leads out of the cache"
     if digest == path.name:
         return None
     try:
@@ -43,7 +49,7 @@ def damage(path: Path) -> str | None:
         if len(digest) == 40:
             return (
                 None
-                if git_sha1(path.read_bytes()) == digest
+                if git_sha1(read_regular(path, MAX_SMALL_BYTES)) == digest
                 else "differs from the file that the Hub names (another sha1)"
             )
     except OSError as error:

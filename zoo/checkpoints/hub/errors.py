@@ -51,6 +51,7 @@ STORAGE_REASONS = {
     errno.EACCES: "you may not write there",
     errno.EPERM: "you may not write there",
     errno.ENOTDIR: "a file is where a folder should be",
+    errno.EISDIR: "a folder is where a file should be",
     errno.EEXIST: "a file is where a folder should be",
 }
 
@@ -87,10 +88,11 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         )
         return NetworkError(text), False
     if "ConnectError" in names or "ProxyError" in names:
-        # the client has tried an unknown host name several times already
-        unknown_host = any(isinstance(each.__context__, socket.gaierror) for each in chain)
-        text = f"{subject}: {endpoint} cannot be reached. Check the network and HF_ENDPOINT."
-        return NetworkError(text), not unknown_host
+        # the client has tried these several times already
+        unknown_host, refused = context_has(socket.gaierror, error), context_has(ConnectionRefusedError, error)
+        reason = " (there is no such host)" if unknown_host else " (it refuses the connection)" if refused else ""
+        text = f"{subject}: {endpoint} cannot be reached{reason}. Check the network and HF_ENDPOINT."
+        return NetworkError(text), not (unknown_host or refused)
     if "TransportError" in names:
         return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
     for each in chain:
@@ -112,6 +114,8 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
     status, said = getattr(response, "status_code", 0), _server_message(response)
     if status == BAD_RANGE:
         return NetworkError(f"{subject}: {endpoint} cannot continue the download ({status})."), True
+    if status == 401 and not names & set(map(str, REFUSALS)) and not _sent_token(response):
+        return AccessError(f"{subject}: the Hub asks for a token. Log in: hf auth login, or set HF_TOKEN."), False
     if status in BUSY:
         return NetworkError(f"{subject}: {endpoint} fails ({status}{said})."), True
     for key, (kind, text) in REFUSALS.items():
@@ -123,6 +127,11 @@ def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> 
     return HubError(f"{subject}: {endpoint} refuses the request ({status}{said})."), False
 
 
+def _sent_token(response: object) -> bool:
+    """Return whether the refused request had a token; True if that is unknown."""
+    return "authorization" in getattr(getattr(response, "_request", None), "headers", {"authorization": ""})
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and its causes, outermost first; at most ten."""
     for _ in range(10):
@@ -130,6 +139,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
             return
         yield error
         error = error.__cause__
+
+
+def context_has(kind: type[BaseException], error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, was raised while an error of class `kind` was handled."""
+    return any(isinstance(each.__context__, kind) for each in _causes(error))
 
 
 def _class_names(errors: list[BaseException]) -> set[str]:

@@ -1,17 +1,19 @@
 """Checks every HTTP request and response: limits of time and size, where the token may go, headers that become paths."""
 
 import re
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ...errors import CheckpointError, HubError, NetworkError
 from . import client_internals
+from .budget import Budget, Failures
+from .errors import context_has
 from .settings import COMMIT, is_loopback, origin
+
+T = TypeVar("T")
 
 REQUEST_SECONDS = 30.0
 """Time limit of a request for which the client sets none."""
@@ -19,25 +21,32 @@ RETRIED = (408, 409, 429, 500, 502, 503, 504)
 """Status codes after which the client may try again. The client does so after 409 when it creates a repository."""
 MAX_FAILURES = 20
 """Number of consecutive failures after which to give up."""
+MAX_REFUSED = 3
+"""Number of consecutive connections that the server refuses after which to give up."""
 MAX_REQUESTS = 100
 """Maximum number of GET requests in one call. The limit ends a listing whose pages never end."""
 MAX_ANSWER = 2**25
 """Maximum number of bytes in an answer that is not a file."""
 MAX_REFUSAL = 2**16
 """Maximum number of bytes that are read from the body of a failed request."""
-MIN_RATE = 1000
-"""Minimum rate, in bytes a second, of a file that takes longer than the time limit."""
 ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
 
 
-class Guard:
-    """Checks the requests and responses of one connection to a Hub, and raises a ZooError if it must stop."""
+class GaveUp(RuntimeError):
+    """No time is left for another try of the request whose error is the cause."""
 
-    def __init__(self, endpoint: str, timeout: float):
-        self.endpoint, self.timeout = endpoint, timeout
-        self.clock = _Clock()
+
+class Guard:
+    """Checks the requests and responses of one connection to a Hub, and raises a ZooError if it must stop.
+
+    timeout: seconds that all calls of the connection may take (see Budget). hint: what to do if they do not suffice.
+    """
+
+    def __init__(self, endpoint: str, timeout: float, hint: str = "Try later."):
+        self.endpoint, self.hint = endpoint, hint
+        self.budget, self.failures = Budget(timeout), Failures()
         self.expected: tuple[str, int] | None = None
-        self.fetching, self.requests = False, 0
+        self.fetching, self.requests, self.received = False, 0, 0
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
@@ -48,9 +57,12 @@ class Guard:
         finally:
             self.expected, self.fetching = None, False
 
-    def begin_call(self) -> None:
-        """Begin to count the requests of a call, from zero."""
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Count the requests of a call, from zero, and its time."""
         self.requests = 0
+        with self.budget.running():
+            yield
 
     def check_request(self, request: Any) -> None:
         """Check a request before it is sent: take away the token if the request goes to another origin, and limit its time.
@@ -72,18 +84,47 @@ class Guard:
         self.requests += request.method == "GET"
         if self.requests > MAX_REQUESTS:
             raise HubError(f"{self.endpoint} has more than {MAX_REQUESTS} pages of answers, so rnnzoo gave up.")
-        seconds_left = self.timeout - self.clock.failing_seconds()
-        if seconds_left <= 0:
-            raise NetworkError(
-                f"{self.endpoint} has failed for {self.clock.failing_seconds():.0f} s; given up. Try later, or pull with a "
-                "longer --timeout."
-            )
+        seconds_left = self._seconds_left()
         limits = request.extensions.get("timeout") or {}
         request.extensions["timeout"] = {
             kind: min(limits.get(kind) or REQUEST_SECONDS, seconds_left)
             for kind in ("connect", "read", "write", "pool")
         }
-        self.clock.sent()
+        self.received = 0
+        self.failures.begin_request()
+
+    def _seconds_left(self) -> float:
+        """Return the seconds left, which are positive. Raises NetworkError if there are none."""
+        if (seconds := self.budget.left()) > 0:
+            return seconds
+        spent = f"{self.budget.spent():.0f} s"
+        did = (
+            f"sends too slowly: {self.received:,} bytes in {spent}"
+            if self.received
+            else f"does not answer in time ({spent})"
+        )
+        raise NetworkError(f"{self.endpoint} {did}. {self.hint}")
+
+    def limit(self, operate: Callable[[float], T], timeout: float | None, sent: int = 0) -> T:
+        """Return operate(seconds), a single operation of a connection that may take so many seconds.
+
+        timeout: the limit of that operation. sent: the number of bytes that it sends. Raises NetworkError if no time is left.
+        """
+        seconds = min(timeout or REQUEST_SECONDS, self._seconds_left())
+        with self.budget.transferring() if sent else nullcontext() as transfer:
+            result = operate(seconds)
+            if transfer is not None:
+                transfer.bytes = sent
+        self.received += len(result) if isinstance(result, bytes) else 0
+        return result
+
+    def check_failure(self, error: Exception) -> None:
+        """Raise NetworkError if no time is left, and GaveUp if a request, which ended with an error, must not be sent again."""
+        self._seconds_left()
+        self.failures.add(context_has(ConnectionRefusedError, error))
+        no_time = self.failures.next_wait > self.budget.left()
+        if no_time or self.failures.refused >= MAX_REFUSED or self.failures.number > MAX_FAILURES:
+            raise GaveUp(str(error)) from error
 
     def check_response(self, response: Any) -> None:
         """Check a response before the client sees it.
@@ -92,43 +133,76 @@ class Guard:
         malformed or contradict its pin, and HubError for a compressed answer. Reading the response's body raises HubError if
         the body is too long, and NetworkError if it comes too slowly.
         """
+        if location := response.headers.get("location"):
+            self._check_location(location)
         self._bound_body(response)
-        failed = response.status_code in RETRIED
-        self.clock.answered(failed)
-        if self.clock.failures > MAX_FAILURES:
-            raise NetworkError(f"{self.endpoint} has failed {self.clock.failures} times in a row; given up. Try later.")
-        wait = _requested_wait(response.headers) if failed else 0
-        if wait > self.timeout - self.clock.failing_seconds():
-            raise NetworkError(
-                f"{self.endpoint} is busy ({response.status_code}) and asks to wait {wait:,} s, longer than the timeout. "
-                "Try later, or with a longer --timeout."
-            )
+        if response.status_code in RETRIED:
+            self._check_retry(response)
         # after a redirect within the Hub the client asks again, and only the next response describes the file
         if response.request.method != "HEAD" or response.status_code >= 400 or self._redirects_within_hub(response):
             return
         self._check_file_headers(response.headers, is_redirect=response.is_redirect)
 
+    def _check_location(self, location: str) -> None:
+        """Raise HubError for a redirect to what is not an address. (The client would try again.)"""
+        try:
+            given, parts = urlsplit(location), urlsplit(urljoin(self.endpoint, location))
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            valid &= bool(given.hostname) or not given.scheme
+        except ValueError:
+            valid = False
+        if not valid:
+            raise HubError(f"{self.endpoint} redirects to something that is not an address, so the answer was refused.")
+
+    def _check_retry(self, response: Any) -> None:
+        """Raise NetworkError if the client must not wait and try again after this failure."""
+        self.failures.add()
+        status, wait, left = response.status_code, _requested_wait(response.headers), self.budget.left()
+        if self.failures.number > MAX_FAILURES:
+            raise NetworkError(
+                f"{self.endpoint} has failed {self.failures.number} times in a row; given up. {self.hint}"
+            )
+        if wait > left:
+            raise NetworkError(
+                f"{self.endpoint} is busy ({status}) and asks to wait {wait:,} s, longer than the timeout. {self.hint}"
+            )
+        if status != 409 and self.failures.next_wait > left:
+            raise NetworkError(
+                f"{self.endpoint} fails ({status}). Gave up after {self.budget.spent():.0f} s. {self.hint}"
+            )
+
     def _bound_body(self, response: Any) -> None:
         """Bound the body of a response in size and time. Raises HubError if it is compressed."""
-        refused, file, began = response.status_code >= 400, self.fetching, time.monotonic()
+        refused = response.status_code >= 400
+        succeeded = response.status_code not in RETRIED and not response.is_redirect
+        file = self.fetching and not refused
         if not refused and response.headers.get("content-encoding", "identity") != "identity":
             raise HubError(
                 f"{self.endpoint} sent a compressed answer, which was not asked for, so the answer was refused."
             )
 
-        def watch(done: int) -> bool:
-            seconds = time.monotonic() - began
-            if seconds > self.timeout and (not file or done < MIN_RATE * seconds):
-                raise NetworkError(
-                    f"{self.endpoint} sends too slowly: {done:,} bytes in {seconds:.0f} s. Try later, or with a longer --timeout."
-                )
-            if not refused and not file and done > MAX_ANSWER:
-                raise HubError(
-                    f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused."
-                )
-            return not refused or done <= MAX_REFUSAL
+        def bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
+            done = 0
+            with self.budget.transferring() if file else nullcontext() as transfer:
+                try:
+                    for part in parts:
+                        done += len(part)
+                        if transfer is not None:
+                            transfer.advance(len(part))
+                        elif refused and done > MAX_REFUSAL:
+                            return
+                        elif not refused and done > MAX_ANSWER:
+                            raise HubError(
+                                f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused."
+                            )
+                        yield part
+                    if succeeded:
+                        self.failures.clear()
+                except client_internals.transport_errors() as error:
+                    self.check_failure(error)
+                    raise
 
-        client_internals.watch_body(response, watch)
+        client_internals.wrap_body(response, bounded)
 
     def _redirects_within_hub(self, response: Any) -> bool:
         if not response.has_redirect_location:
@@ -163,33 +237,6 @@ def _remote_proxy(host: str) -> str | None:
         return None
     proxy = urlsplit(address if "//" in address else f"//{address}").hostname or address
     return None if is_loopback(proxy) else proxy
-
-
-class _Clock(threading.local):
-    """Counts how often, and for how many seconds, the requests of one thread have failed in a row. Its clock is time.monotonic."""
-
-    failing_since: float | None = None
-    unanswered_since: float | None = None
-    """When the last request was sent, if it has no response yet."""
-    failures = 0
-
-    def sent(self) -> None:
-        if self.unanswered_since is not None and self.failing_since is None:
-            self.failing_since = self.unanswered_since  # the previous request had no response at all
-        self.unanswered_since = time.monotonic()
-
-    def answered(self, failed: bool) -> None:
-        self.failing_since = (self.failing_since or self.unanswered_since) if failed else None
-        self.failures = self.failures + 1 if failed else 0
-        self.unanswered_since = None
-
-    def broke_off(self) -> None:
-        self.failing_since = self.failing_since or self.unanswered_since or time.monotonic()
-        self.unanswered_since = None
-
-    def failing_seconds(self) -> float:
-        since = self.failing_since or self.unanswered_since
-        return 0.0 if since is None else time.monotonic() - since
 
 
 def _requested_wait(headers: Any) -> int:

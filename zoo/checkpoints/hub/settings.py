@@ -3,14 +3,19 @@
 import ipaddress
 import os
 import re
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import RequestError
+from ...errors import RequestError, first_line
 from ...registry.schema import base
+from ...utils import files
 
 PUBLIC = "https://huggingface.co"
 TIMEOUT = 60.0
-"""Seconds to keep trying while the Hub fails or does not answer."""
+"""Seconds that all requests for one model may take, besides the time of files that keep coming."""
+NUMBERS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
+"""Variables that the client takes for whole numbers of seconds when it is imported."""
 COMMIT = re.compile(base.COMMIT)
 
 
@@ -48,8 +53,37 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
+def constants() -> Any:
+    """Return the client's module of constants, which it reads from the environment when it is imported.
+
+    Raises RequestError for variables that the client cannot read.
+    """
+    endpoint()
+    for name in NUMBERS:
+        value = os.environ.get(name, "").strip()
+        if value and not re.fullmatch("[0-9]{1,9}", value):
+            raise RequestError(
+                f"{name} is {value[:50]!r}, which is not a whole number of seconds. Correct or unset it."
+            )
+    try:
+        from huggingface_hub import constants
+    except ValueError as error:
+        raise RequestError(
+            f"A variable HF_... of the environment is invalid ({first_line(error)}). Unset it."
+        ) from error
+    return constants
+
+
+def check_certificates() -> None:
+    """Raise RequestError if SSL_CERT_FILE names a file that cannot be read, which OpenSSL ignores in silence."""
+    if path := os.environ.get("SSL_CERT_FILE"):
+        try:
+            files.open_regular(Path(path)).close()
+        except OSError as error:
+            text = f"SSL_CERT_FILE is {path}, which cannot be read ({error.strerror}). Correct or unset it."
+            raise RequestError(text) from error
+
+
 def offline() -> bool:
     """Return whether HF_HUB_OFFLINE forbids requests."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
+    return bool(constants().HF_HUB_OFFLINE)

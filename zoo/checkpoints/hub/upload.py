@@ -134,6 +134,7 @@ def commit_files(
             return connection.call(repo, commit, once=options.create_pr)
     except (ChangedError, NetworkError) as error:
         lost = isinstance(error, NetworkError)  # perhaps the commit was made, and only the answer was lost
+        connection.renew()  # whether it was made must be known
         if options.create_pr and lost:
             raise NetworkError(
                 f"{error} The pull request may exist nevertheless: look on the Hub before you try again."

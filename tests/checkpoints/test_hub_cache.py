@@ -1,0 +1,123 @@
+"""The cache of the Hub's client with pipes, links and damaged files in it."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hubs import NAME, OTHER, REPO, Here, Run
+
+from zoo.checkpoints import configs, sources, tensors
+from zoo.checkpoints.hub import cache
+from zoo.checkpoints.references import Reference
+from zoo.errors import NetworkError
+
+ADDRESS = f"hf://{REPO}"
+
+
+def pull(here: Here, name: str = ADDRESS) -> dict[str, bytes]:
+    return {
+        name: path.read_bytes() for name, path in sources.pull(Reference.parse(name), here.pull_options).files.items()
+    }
+
+
+def block(path: Path) -> None:
+    """Put a pipe in the place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def places(here: Here) -> list[Path]:
+    """Return the files of the cached model that the client opens."""
+    place, locks = cache.folder(REPO), here.cache / "hub" / ".locks" / cache.folder(REPO).name
+    return [place / "refs" / "main", *(place / "blobs").iterdir(), *place.glob("snapshots/*/*"), *locks.iterdir()]
+
+
+@pytest.mark.parametrize("target", [ADDRESS, NAME])
+def test_pipes_in_the_cache_are_replaced_and_never_waited_for(here: Here, run: Run, target: str) -> None:
+    here.publish()
+    expected = pull(here, target)
+    pull(here)
+    for path in places(here):
+        block(path)
+    code, _, err = run("pull", ADDRESS, "--offline")
+    assert code == 1
+    assert "no complete copy" in err
+    assert run("cache", "list")[0] == 0
+    assert pull(here, target) == expected
+    pull(here)
+    assert all(path.is_file() for path in places(here))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "loop", "long"])
+def test_what_is_no_file_names_no_commit(here: Here, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    here.publish()
+    pull(here)
+    path = cache.folder(REPO) / "refs" / "main"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as server:
+        if kind == "socket":
+            monkeypatch.chdir(path.parent)  # the name of a socket must be short
+            server.bind(path.name)
+        elif kind == "long":
+            path.write_bytes(b"0" * 10**6)
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            {"pipe": os.mkfifo, "folder": Path.mkdir, "loop": lambda path: path.symlink_to(path)}[kind](path)
+        assert cache.known_commit(REPO, "main") is None
+        cache.repair(REPO)
+        assert os.path.lexists(path) == (kind in ("folder", "long"))
+
+
+@pytest.mark.parametrize("file", [configs.FILE, tensors.FILE])
+def test_a_link_out_of_the_cache_is_replaced_and_its_target_kept(here: Here, tmp_path: Path, file: str) -> None:
+    here.publish()
+    expected = pull(here)
+    (path,) = cache.folder(REPO).glob(f"snapshots/*/{file}")
+    precious = tmp_path / file
+    precious.write_bytes(b"{}")
+    path.unlink()
+    path.symlink_to(precious)
+    with pytest.raises(NetworkError, match="no complete copy"):
+        sources.pull(Reference.parse(ADDRESS), sources.PullOptions(offline=True, log=here.logged.append))
+    assert pull(here) == expected
+    assert precious.read_bytes() == b"{}"
+    assert path.resolve().parent.name == "blobs"
+
+
+def test_a_folder_of_the_cache_that_leads_out_of_it_is_not_written_to(here: Here, tmp_path: Path) -> None:
+    here.publish()
+    expected = pull(here)
+    (snapshot,) = cache.folder(REPO).glob("snapshots/*")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    snapshot.rename(tmp_path / "before")
+    snapshot.symlink_to(precious)
+    assert pull(here) == expected
+    assert list(precious.iterdir()) == []
+
+
+def test_a_damaged_repository_is_listed_and_can_be_removed(here: Here, run: Run) -> None:
+    here.hub.add("me/m", here.content())
+    pull(here, "hf://me/m")
+    (config,) = cache.folder("me/m").glob("snapshots/*/config.json")
+    config.write_bytes(b"")
+    other = here.cache / "hub" / "models--timm--resnet" / "snapshots" / "0" / "config.json"
+    other.parent.mkdir(parents=True)
+    other.write_text('{"architecture": "resnet"}')
+    (row,) = json.loads(run("cache", "list", "--json")[1])
+    assert (row["repo"], row["damaged"]) == ("me/m", True)
+    assert "damaged" in run("cache", "list")[1]
+    assert run("cache", "rm", "timm/resnet")[0] == 2
+    assert run("cache", "rm", "me/m")[0] == 0
+    assert cache.contents() == []
+    assert other.exists()
+
+
+def test_a_copy_over_a_pipe_is_an_error(here: Here, run: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / configs.FILE)
+    code, _, err = run("pull", OTHER, "--to", str(tmp_path))
+    assert code == 1
+    assert "not a regular file" in err

@@ -1,0 +1,99 @@
+"""Counts the seconds that a connection may still take, and the failures of its requests in a row."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MIN_RATE = 1000
+"""Minimum rate, in bytes a second, of a file that takes longer than the time limit."""
+
+
+class Budget:
+    """The seconds that all calls of one connection may take together, waits and repeated requests included.
+
+    The time of a file that comes or goes at MIN_RATE or faster does not count.
+    """
+
+    def __init__(self, seconds: float):
+        self.total = self._unspent = seconds
+        self._deadline: float | None = None
+        self._file_deadline = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time within the block. A block may stand within another one."""
+        if self._deadline is not None:
+            yield
+            return
+        self._deadline, self._file_deadline = time.monotonic() + self._unspent, 0.0
+        try:
+            yield
+        finally:
+            self._unspent, self._deadline = self._deadline - time.monotonic(), None
+
+    def renew(self) -> None:
+        """Give the connection its full time again."""
+        self._unspent = self.total
+
+    def left(self) -> float:
+        """Return the seconds left; zero or less if there are none."""
+        if self._deadline is None:
+            return self._unspent
+        return max(self._deadline, self._file_deadline) - time.monotonic()
+
+    def spent(self) -> float:
+        """Return the seconds that the connection has taken."""
+        return max(0.0, self.total - self.left())
+
+    @contextmanager
+    def transferring(self) -> Iterator["Transfer"]:
+        """Do not count the time within the block while its transfer advances at MIN_RATE."""
+        transfer = Transfer(self)
+        try:
+            yield transfer
+        finally:
+            self._file_deadline = 0.0
+            if self._deadline is not None:
+                self._deadline += min(time.monotonic() - transfer.began, transfer.bytes / MIN_RATE)
+
+    def extend(self, deadline: float) -> None:
+        """Let the transfer of a file go on until `deadline`, in seconds of time.monotonic."""
+        self._file_deadline = deadline
+
+
+class Transfer:
+    """The transfer of a file, or of a part of one."""
+
+    def __init__(self, budget: Budget):
+        self.budget, self.began, self.bytes = budget, time.monotonic(), 0
+
+    def advance(self, count: int) -> None:
+        """Count `count` more bytes."""
+        self.bytes += count
+        self.budget.extend(self.began + self.bytes / MIN_RATE)
+
+
+class Failures(threading.local):
+    """Counts the requests of one thread that have failed in a row, each once."""
+
+    number = 0
+    refused = 0
+    """How many of them found that the server refuses connections."""
+    counted = False
+    """True if the present request is counted already."""
+
+    def begin_request(self) -> None:
+        self.counted = False
+
+    def add(self, refused: bool = False) -> None:
+        if not self.counted:
+            self.number, self.refused, self.counted = self.number + 1, self.refused + refused, True
+
+    def clear(self) -> None:
+        self.number = self.refused = 0
+
+    @property
+    def next_wait(self) -> float:
+        """The seconds that the client waits after this many failures before it tries again."""
+        return min(2.0 ** (self.number - 1), 8.0)
