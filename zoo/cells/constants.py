@@ -17,7 +17,7 @@ def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.
     if (kept := _KEPT.get(key)) is not None:
         return kept
     numbers = values(*arguments)
-    with torch.inference_mode(False):  # what is kept outlives the caller's mode
+    with torch.inference_mode(False):  # the kept tensor outlives the caller's mode
         tensor = torch.tensor(numbers, device=device, dtype=None if isinstance(numbers[0], int) else _precise(device))
     if type(tensor) is Tensor and not is_functional(tensor) and not torch.compiler.is_compiling():
         _KEPT[key] = tensor

@@ -177,7 +177,7 @@ class Stack:
     def _scan_waves(
         self, x: Tensor, state: NetworkState, lengths: Tensor | None, last_only: bool
     ) -> tuple[LayerOutputs, NetworkState] | None:
-        """Run all layers at once as a wavefront; None if that cannot be done. It takes whole sequences and gradients only."""
+        """Run all layers at once as a wavefront, which takes neither lengths nor truncated gradients; None if it cannot."""
         is_whole = lengths is None and self.settings.tbptt_steps is None
         if not (is_whole and self._only_layers and not intercepted() and wavefront.supports(self.layers)):
             return None

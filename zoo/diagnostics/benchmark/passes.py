@@ -114,7 +114,7 @@ def product_passes(contender: Contender, work: Workload) -> Passes:
     """
     network = builder.build(contender.config, device="meta", allow_large=True)
 
-    @cache  # maps of one shape share a buffer: reading and writing other memory is not what is measured
+    @cache  # maps of one shape share a buffer, so that reading and writing other memory is not timed
     def buffer(role: str, rows: int, columns: int) -> Tensor:
         return torch.rand(rows, columns, device=work.device)
 

@@ -27,11 +27,11 @@ class Snapshot:
         self.submodules = [torch_internals.children(m) for m in (*stack.modules(), *heads)]
         self.submodules_then = [dict(submodules) for submodules in self.submodules]
 
-        # another class
+        # to notice a change of class
         self.modules: list[nn.Module] = [*directions, *cells, *readers]
         self.classes_then = list(map(type, self.modules))
 
-        # an option that decides what is computed; a bias where there was none
+        # to notice a changed option of the equations, and a new bias of a module that had none
         options = [(vars(direction), "zoneout") for direction in directions]
         options += [(vars(cell), name) for cell in cells for name, value in vars(cell).items() if _is_option(value)]
         options += [(vars(m), "parametrization") for m in projections]
@@ -39,13 +39,13 @@ class Snapshot:
         self.option_owners, self.option_names = zip(*options, strict=True)
         self.options_then = self._options()
 
-        # a hook; another method of one module, which is one attribute more
+        # to notice a new hook, and a method replaced on one module, which adds an attribute
         self.sized: list[Sized] = [hooks for m in projections for hooks in torch_internals.forward_hooks(m)]
         self.sized += [hooks for m in heads for hooks in torch_internals.all_hooks(m)]
         self.sized += map(vars, self.modules)
         self.sizes_then = list(map(len, self.sized))
 
-        # weights that lie elsewhere; other values in the same place are what the next step reads
+        # to notice weights in other memory; a step reads new values in the same memory by itself
         owned = [torch_internals.parameters(m) for m in readers]
         weights = [(parameters, name) for parameters in owned for name, p in parameters.items() if p is not None]
         self.parameter_owners, self.parameter_names = zip(*weights, strict=True)

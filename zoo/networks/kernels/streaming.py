@@ -94,7 +94,7 @@ class CompiledStack:
             address(outputs),
             address(logits),
         )
-        del held  # what the jobs point into had to stay until now
+        del held  # the jobs had the addresses of these tensors until now
         return new_states
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -156,7 +156,7 @@ class Stepper:
 
     def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
         """Return whether `step` computes the same as this stack and head now, for inputs like x, (batch, features)."""
-        known = head is self.snapshot.head  # which notices changes of it
+        known = head is self.snapshot.head  # the snapshot notices changes of this head
         linear = head if known or is_plain_linear(head) else None
         return (
             _can_step(stack, head, x) and self.key == (mean, std, x.shape[1]) and self.snapshot.unchanged(stack, linear)  # type: ignore[arg-type]
