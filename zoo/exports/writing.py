@@ -78,7 +78,7 @@ def export(
                 reference,
                 kind,
                 Path(name),
-                _provenance(config, sha256, quantize, origin),
+                provenance(config, sha256, quantize, origin),
                 opset,
                 quantize,
             )
@@ -139,7 +139,8 @@ def _write(
     return Exported(path, format, kind, size, files.sha256(path), checked)
 
 
-def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+def provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+    """Return what a file says of where it comes from. Arguments: see `export`."""
     content = {
         "model": config.name,
         "weights_sha256": sha256,
