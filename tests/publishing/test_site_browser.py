@@ -110,6 +110,30 @@ def test_a_page_is_whole(folder: Path, browser: Any, path: str) -> None:
         visit.page.close()
 
 
+@pytest.mark.parametrize(
+    "path", ["index.html", f"models/{HEADLINE}.html", f"models/{MUSIC}.html", "papers/star.html", "why.html"]
+)
+def test_a_page_paints_soon_and_stands_still(folder: Path, browser: Any, path: str) -> None:
+    """First contentful paint in the best of three visits, and the layout's shift until half a second after loading."""
+    paints = []
+    for width in (1280, 390, 1280):
+        visit = Visit(browser, folder, path, viewport={"width": width, "height": 844})
+        paint, shift = visit.page.evaluate(
+            """async () => {
+              let shift = 0, first;
+              const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+              new PerformanceObserver((list) => { for (const entry of list.getEntries()) shift += entry.value; }).observe({ type: "layout-shift", buffered: true });
+              for (let i = 0; i < 100 && !first; i++) { await wait(50); [first] = performance.getEntriesByName("first-contentful-paint"); }
+              await wait(500);
+              return [first ? first.startTime : 1e6, shift];
+            }"""
+        )
+        assert shift < 0.1
+        paints.append(paint)
+        visit.page.close()
+    assert min(paints) < 1000
+
+
 def test_every_model_page_opens(folder: Path, browser: Any) -> None:
     """A page of every kind of model was tested above; here are many more, without axe."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))

@@ -157,8 +157,10 @@ def test_gates_are_shown(folder: Path, browser: Any) -> None:
     run = page.evaluate(
         "(({ trace, rows }) => ({ gates: [...trace.gates.slice(0, 64)], rows: rows.slice(0, 1) }))(zoo.widget.runs[0])"
     )
-    layer = load(HEADLINE, device="cpu").layers[0].forward_direction
-    projected = layer.input(torch.tensor(run["rows"], dtype=torch.float32))[0, 64:]  # from a state of zeros
+    network = load(HEADLINE, device="cpu")
+    mean, std = network.mean_std
+    x = (torch.tensor(run["rows"], dtype=torch.float32) - mean) / std
+    projected = network.layers[0].forward_direction.input(x)[0, 64:]  # from a state of zeros
     torch.testing.assert_close(torch.tensor(run["gates"]), torch.sigmoid(projected), rtol=0, atol=1e-5)
     visit.check()
     page.close()
