@@ -38,10 +38,10 @@ zoo.inputs.music = ({ control, style }) => {
     sounding.set(key, { oscillator, gain });
   };
   const show = (t) => {
+    Object.assign(pad, { width: pad.clientWidth, height: pad.clientHeight }); // this clears it, too
     const keys = roll.flatMap((frame) => frame.flatMap((on, key) => (on ? [key] : [])));
     const low = Math.max(0, Math.min(39, ...keys) - 2), high = Math.min(87, Math.max(63, ...keys) + 2), height = pad.height / (high - low + 1), width = pad.width / roll.length;
     const y = (key) => pad.height - (key - low + 1) * height;
-    pen.clearRect(0, 0, pad.width, pad.height);
     pen.font = "11px sans-serif";
     for (let key = low; key <= high; key++) {
       if ((LOWEST_KEY + key) % 12) continue;

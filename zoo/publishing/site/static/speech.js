@@ -64,13 +64,13 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
   let samples = null, frames = null, recorder = null, player = null;
   const words = control("record").textContent;
   const draw = (t) => {
-    pen.clearRect(0, 0, pad.width, pad.height);
+    Object.assign(pad, { width: pad.clientWidth, height: pad.clientHeight }); // this clears it, too
     const low = Math.log(zoo.sound.floor), high = Math.max(low + 1, ...frames.map((frame) => Math.max(...frame))), width = pad.width / frames.length, height = pad.height / bands;
     pen.fillStyle = style("--warm");
     frames.forEach((frame, x) => frame.forEach((v, band) => {
-      const left = Math.round(x * width);
+      const left = Math.round(x * width), top = Math.round(pad.height - (band + 1) * height);
       pen.globalAlpha = ((v - low) / (high - low)) ** 2 * (x <= t ? 1 : 0.35);
-      pen.fillRect(left, pad.height - (band + 1) * height, Math.round((x + 1) * width) - left, height);
+      pen.fillRect(left, top, Math.round((x + 1) * width) - left, Math.round(pad.height - band * height) - top);
     }));
     pen.globalAlpha = 1;
     pen.fillStyle = style("--ink");
