@@ -67,8 +67,9 @@ def inputs_of(name: str, count: int = 20) -> tuple[list[Any], torch.Tensor]:
 LOGITS = """async ([root, name, inputs]) => {
   const model = await zoo.model(name, root);
   const words = (text) => zoo.tokens(model, zoo.split(text));
+  const fitting = (story, question) => ({ story: words(story).slice(question.length - model.steps), question });
   return inputs.map((input) => {
-    const rows = model.kind === "story" ? { story: words(input[0]), question: words(input[1]) } : model.kind === "text" ? words(input) : model.kind === "writing" ? zoo.characters(model, input) : input;
+    const rows = model.kind === "story" ? fitting(input[0], words(input[1])) : model.kind === "text" ? words(input) : model.kind === "writing" ? zoo.characters(model, input) : input;
     const { logits, outputs } = model.run(rows);
     return [...logits.slice(-outputs)];
   });
