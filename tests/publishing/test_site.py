@@ -30,6 +30,7 @@ from zoo.publishing.site import (
     model_page,
     pages,
     papers,
+    templating,
 )
 from zoo.utils import files, paths
 
@@ -366,6 +367,18 @@ def test_a_page_says_why_its_network_does_not_run() -> None:
     assert reasons["rnn-8x32-sits"] == "its input cannot be made by hand"
     assert reasons["lstm-4x128-pmnist"] is None
     assert all(reasons[name] is None for name in registry.models() if registry.find(name).weights is None)
+
+
+def test_onnx_files_are_offered_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_page, "_onnx", lambda name: name.encode())
+    site = templating.Site()
+    names = ("rnn-8x32-sits", "convstar-2x8-nmnist-small")
+    models = [model for model in facts.every_model() if model.name in names]
+    for onnx in (False, True):
+        for model in models:
+            offered = [file for file in model_page._downloads(site, model, None, onnx) if file.name.endswith(".onnx")]
+            assert [file.sha256 for file in offered] == [hashlib.sha256(model.name.encode()).hexdigest()] * onnx
+            assert (f"files/{model.name}/{model.name}.onnx" in site.files) == onnx
 
 
 def test_formats_are_those_that_can_hold_the_network() -> None:
