@@ -24,7 +24,7 @@ test-gpu: .venv/.dev
 
 test-site: .venv/.dev  # needs Chromium, such as Debian's package chromium
 	$(BIN)/pip install -q 'playwright>=1.40' 'axe-playwright-python>=0.1.4'
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser tests/publishing/test_site_browser.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m browser tests/publishing
 
 site: .venv/.dev
 	$(BIN)/rnnzoo site --out site --serve

@@ -21,13 +21,16 @@ def site(
     live: Annotated[
         bool, Option("--live/--no-live", help="Compile models that run in the browser (needs clang).")
     ] = True,
+    onnx: Annotated[
+        bool, Option("--onnx", help="Offer an ONNX file of every model with weights (takes minutes).")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the zoo as static web pages: tables, curves, papers, and models that run in the browser."""
     from zoo.publishing.site import builder
 
     with progress("compile models") as bar:
-        built = builder.build(out, live=live, report=bar)
+        built = builder.build(out, live=live, onnx=onnx, report=bar)
     data = {**asdict(built), "folder": str(built.folder)}
     emit(data, as_json, str(out / "index.html"))
     say(

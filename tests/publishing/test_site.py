@@ -1,6 +1,8 @@
 """`rnnzoo site`: whole pages from a small zoo, the same bytes twice, links that lead somewhere, nothing from elsewhere."""
 
+import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -28,10 +30,14 @@ from zoo.publishing.site import (
     model_page,
     pages,
     papers,
+    templating,
 )
 from zoo.utils import files, paths
 
 Run = Callable[..., tuple[int, str, str]]
+needs_compiler = pytest.mark.skipif(
+    not all(map(shutil.which, FORMATS["wasm"].programs)), reason="needs clang, wasm-ld and node"
+)
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 
 
@@ -126,7 +132,22 @@ def test_a_small_zoo_twice(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "third").exists()
 
 
-@pytest.mark.skipif(not all(map(shutil.which, FORMATS["wasm"].programs)), reason="needs clang, wasm-ld and node")
+@needs_compiler
+@pytest.mark.slow
+def test_the_whole_zoo_twice(tmp_path: Path) -> None:
+    """With RNNZOO_SITE=DIR the first site is the one in DIR, brought up to date."""
+    folders = [Path(os.environ.get("RNNZOO_SITE") or tmp_path / "first"), tmp_path / "second"]
+    built = [builder.build(folder) for folder in folders]
+    assert len(built[0].live) > 60
+    first, second = ({p.relative_to(f) for p in f.rglob("*") if p.is_file()} for f in folders)
+    assert first == second
+    assert [
+        path for path in sorted(first) if (folders[0] / path).read_bytes() != (folders[1] / path).read_bytes()
+    ] == []
+    assert check_pages(folders[1]) == built[1].pages
+
+
+@needs_compiler
 def test_scripts_of_models_are_kept_until_something_changes(zoo_of_one: Path, run: Run, tmp_path: Path) -> None:
     out = tmp_path / "site"
     script, page = out / "live" / "rnn-1x8-mnist-rows.js", out / "models" / "rnn-1x8-mnist-rows.html"
@@ -134,11 +155,16 @@ def test_scripts_of_models_are_kept_until_something_changes(zoo_of_one: Path, ru
     first = script.read_bytes()
     data = json.loads(first[len(live.HEAD) : -3])
     assert data["wasm"][0]["states"] == [{"layer": 1, "name": "h", "offset": 0, "size": 8}]
+    assert [gate for module in data["wasm"] for gate in module["gates"]] == []
     assert 'id="try"' in page.read_text()
+    header = out / live.header_path("rnn-1x8-mnist-rows")
+    assert hashlib.sha256(header.read_bytes()).hexdigest() in page.read_text()
+    header.write_bytes(b"damaged")
     script.write_bytes(first.replace(data["key"].encode(), b"0" * len(data["key"])))
     (out / "stale.html").write_text("by hand")
     assert run("site", "--out", str(out))[0] == 0
     assert script.read_bytes() == first
+    assert b"rnn_1x8_mnist_rows_step" in header.read_bytes()
     assert run("site", "--out", str(out), "--no-live")[0] == 0
     assert not script.exists()
     assert (out / "stale.html").exists()  # a person's file stays
@@ -331,6 +357,28 @@ def test_the_claims_of_papers_as_the_documents_have_them() -> None:
 
 def test_the_studies_of_the_explorable_exist() -> None:
     assert all(analysis_pages.study(name) for name in pages.LATTICE_STUDIES)
+
+
+def test_a_page_says_why_its_network_does_not_run() -> None:
+    reasons = {name: model_page._why_not_live(registry.find(name)) for name in registry.models()}
+    assert reasons["bigru-1x200-toxic-parts"] == "it is bidirectional, so it needs the whole sequence"
+    assert reasons["convstar-2x8-nmnist-small"] == "it is convolutional"
+    assert reasons["mlp-3x8-pima.prelu"] == "it has no time steps"
+    assert reasons["rnn-8x32-sits"] == "its input cannot be made by hand"
+    assert reasons["lstm-4x128-pmnist"] is None
+    assert all(reasons[name] is None for name in registry.models() if registry.find(name).weights is None)
+
+
+def test_onnx_files_are_offered_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_page, "_onnx", lambda name: name.encode())
+    site = templating.Site()
+    names = ("rnn-8x32-sits", "convstar-2x8-nmnist-small")
+    models = [model for model in facts.every_model() if model.name in names]
+    for onnx in (False, True):
+        for model in models:
+            offered = [file for file in model_page._downloads(site, model, None, onnx) if file.name.endswith(".onnx")]
+            assert [file.sha256 for file in offered] == [hashlib.sha256(model.name.encode()).hexdigest()] * onnx
+            assert (f"files/{model.name}/{model.name}.onnx" in site.files) == onnx
 
 
 def test_formats_are_those_that_can_hold_the_network() -> None:

@@ -71,11 +71,11 @@ def export(
         sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
-        provenance = _provenance(config, sha256, quantize, origin)
+        origins = provenance(config, sha256, quantize, origin)
         written = []
         for kind in kinds:
             path = Path(name) / _file_name(format, kind, config)
-            job = Job(fixed, kind, path, {**provenance, "graph": kind}, opset, quantize)
+            job = Job(fixed, kind, path, {**origins, "graph": kind}, opset, quantize)
             written.append(_write(format, job, reference))
         if network.tokenizer is not None:
             (Path(name) / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
@@ -136,7 +136,8 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
     return Exported(path, format, job.kind, size, files.sha256(path), checked)
 
 
-def _provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+def provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
+    """Return what a file says of where it comes from. Arguments: see `export`."""
     content = {
         "model": config.name,
         "weights_sha256": sha256,

@@ -11,7 +11,7 @@ from ...errors import ExportError
 from ...networks.recurrent import RecurrentNetwork
 from ...utils.files import atomic_write
 from ..base import Job, Provenance
-from .header import header
+from .header import Place, header
 
 SECTION = "rnnzoo"
 """The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
@@ -28,11 +28,26 @@ def write_header(job: Job) -> None:
 
 def write_wasm(job: Job) -> None:
     """Write NAME.wasm. Raises ExportError."""
+    _compile(job, _header(job))
+
+
+def _compile(job: Job, text: str) -> None:
+    """Write NAME.wasm from the text of a header."""
     with tempfile.TemporaryDirectory() as folder:
         source, module = Path(folder) / "model.h", Path(folder) / "model.wasm"
-        source.write_text(_header(job))
+        source.write_text(text)
         compile_glue("clang", WASM, source, module)
         atomic_write(job.path, module.read_bytes() + _custom_section(job.provenance))
+
+
+def write_inspected(job: Job) -> list[Place]:
+    """Write NAME.wasm whose function `gates` returns the address of the gates of the last step. Return where they lie.
+
+    Raises ExportError.
+    """
+    places: list[Place] = []
+    _compile(job, header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, places))
+    return places
 
 
 def compile_library(source: Path, library: Path) -> None:
@@ -44,10 +59,11 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
     """Compile the functions of native/glue.c for one header."""
     text = source.read_text()
     name = text.partition("_state {")[0].rpartition("struct ")[2]
-    tokens = ["-DTOKENS"] if "int32_t token" in text else []
+    options = ["-DTOKENS"] if "int32_t token" in text else []
+    options += [f"-DRNN_gates={name}_gates"] if f"{name}_gates[" in text else []
     names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
     with as_file(files(__package__) / "native" / "glue.c") as glue:
-        command = [compiler, *flags, *names, *tokens, f'-DHEADER="{source.resolve()}"', str(glue), "-o", str(target)]
+        command = [compiler, *flags, *names, *options, f'-DHEADER="{source.resolve()}"', str(glue), "-o", str(target)]
         if flags is not WASM:
             command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True)

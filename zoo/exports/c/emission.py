@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from ...errors import ExportError
+from .gates import Gate
 from .nests import INDICES, broadcast, contiguous, nest
 from .operations import formula, number
 from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, total, zeros
@@ -23,6 +24,8 @@ class LayerCode:
     trace: Trace
     quantized: bool
     constants: set[fx.Node]
+    gates: Sequence[Gate] = ()
+    """What the function writes to g besides, in this order."""
     steps: list[Entrywise | Call] = field(default_factory=list)
     buffers: dict[str, int] = field(default_factory=dict)
     layout: list[tuple[fx.Node, bool]] = field(default_factory=list)
@@ -43,6 +46,11 @@ class LayerCode:
         for node in self.trace.graph.nodes:
             if node.op == "call_function" and node not in self.constants and node.target not in _IGNORED:
                 values[node] = self._compute(node)
+        offset = 0
+        for gate in self.gates:
+            (ref,) = cut((self._whole(self._value(gate.node)),), gate.offset, gate.size)
+            self.steps.append(copy(ref, Ref("g", offset, gate.size)))
+            offset += gate.size
         results = [self._safe(self._value(node)) for node in self.trace.new_states]
         if self.has_output:
             self._store(self._value(self.trace.output), "y")

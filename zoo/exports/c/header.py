@@ -12,6 +12,7 @@ from ...networks.quantize import quantize_rows
 from ...networks.recurrent import RecurrentNetwork
 from ..base import Provenance
 from .emission import LayerCode
+from .gates import gates
 from .operations import number
 from .tracing import Trace, trace
 
@@ -53,14 +54,29 @@ class _Weights:
         self.integers.append(integers.T.flatten())
 
 
-def header(network: RecurrentNetwork, provenance: Provenance, quantized: bool) -> str:
+@dataclass(frozen=True)
+class Place:
+    """Where the numbers of a layer's gate lie in the array NAME_gates."""
+
+    layer: int
+    name: str
+    offset: int
+    size: int
+
+
+def header(
+    network: RecurrentNetwork, provenance: Provenance, quantized: bool, gate_places: list[Place] | None = None
+) -> str:
     """Return the text of a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
-    integers with a scale for each row; the numbers must be those that such integers stand for.
+    integers with a scale for each row; the numbers must be those that such integers stand for. gate_places: gets the places
+    of the gates, which a step of such a header writes to NAME_gates; such a header is for a compiler, not for people.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
-    functions, calls, states = _layers(network, weights, quantized)
+    functions, calls, states = _layers(network, weights, quantized, gate_places)
+    if gate_places:
+        functions = f"\nstatic float RNN_gates[{gate_places[-1].offset + gate_places[-1].size}];\n{functions}"
     lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
     lines += _head_code(network, weights, quantized)
     values = states + (network.width + 1 if interface.readout == "mean" else 0)
@@ -73,7 +89,7 @@ def header(network: RecurrentNetwork, provenance: Provenance, quantized: bool) -
         size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
         operations=_resource("functions.h") + _resource("product_int8.h" if quantized else "product.h"),
-        arrays=_arrays(weights), functions=functions, body="\n".join(f"    {line}" for line in lines),
+        arrays=_arrays(weights) if gate_places is None else _literals(weights), functions=functions, body="\n".join(f"    {line}" for line in lines),
     )  # fmt: skip
     return text.replace("RNN_", f"{identifier(name)}_")
 
@@ -92,24 +108,38 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
     ]
 
 
-def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tuple[str, list[str], int]:
-    """Return the functions of the layers, their calls, and the number of states; add the layers' weights."""
+def _layers(
+    network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None
+) -> tuple[str, list[str], int]:
+    """Return the functions of the layers, their calls, and the number of states; add the layers' weights and gates."""
     codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
-    functions, states = "", 0
+    functions, states, numbers = "", 0, 0
     calls: list[str] = []
     inputs = network.interface.input[0] if network.embedding is None else network.embedding.embedding_dim
     for depth, layer in enumerate(network.layers):
         key = tuple((name, tensor.shape) for name, tensor in layer.state_dict().items())
         if key not in codes:
             traced = trace(layer, network.width if depth else inputs)
-            code, name = LayerCode(traced, quantized, set(traced.constants(layer))), f"RNN_layer_{len(codes)}"
+            written = [] if gate_places is None else gates(traced, layer)
+            code, name = LayerCode(traced, quantized, set(traced.constants(layer)), written), f"RNN_layer_{len(codes)}"
             functions += _function(name, code, quantized)
             codes[key] = traced, code, name
         traced, code, name = codes[key]
         floats, integers = weights.places()
         place = f"RNN_integers + {integers}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
         output = f"output + {network.width * (depth % 2)}" if code.has_output else f"s + {states}"
-        calls += [f"{name}({place}, h, s + {states}{', ' + output if code.has_output else ''});", f"h = {output};"]
+        arguments = [
+            place,
+            "h",
+            f"s + {states}",
+            *[output] * code.has_output,
+            *[f"RNN_gates + {numbers}"] * bool(code.gates),
+        ]
+        calls += [f"{name}({', '.join(arguments)});", f"h = {output};"]
+        for gate in code.gates:
+            assert gate_places is not None
+            gate_places.append(Place(depth + 1, gate.name, numbers, gate.size))
+            numbers += gate.size
         values = traced.constants(layer)
         for node, is_matrix in code.layout:
             if is_matrix:
@@ -117,17 +147,18 @@ def _layers(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> tu
             else:
                 weights.floats.append(values[node].flatten())
         states += code.state_size
-    written = any(code.has_output for _, code, _ in codes.values())
-    return functions, ([f"float output[{2 * network.width}];"] if written else []) + calls, states
+    has_output = any(code.has_output for _, code, _ in codes.values())
+    return functions, ([f"float output[{2 * network.width}];"] if has_output else []) + calls, states
 
 
 def _function(name: str, code: LayerCode, quantized: bool) -> str:
     integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
     output = ", float *RNN_RESTRICT y" if code.has_output else ""
+    opened = ", float *RNN_RESTRICT g" if code.gates else ""
     what = f"reads {code.inputs} numbers x and has the states s" + (", and writes y" if output else "")
     return (
         f"\n/* One step of a layer that {what}. */\nstatic RNN_APART void {name}(\n    {integers}"
-        f"const float *RNN_RESTRICT w, const float *RNN_RESTRICT x, float *RNN_RESTRICT s{output}) {{\n{code.text()}\n}}\n"
+        f"const float *RNN_RESTRICT w, const float *RNN_RESTRICT x, float *RNN_RESTRICT s{output}{opened}) {{\n{code.text()}\n}}\n"
     )
 
 
@@ -184,6 +215,25 @@ def _arrays(weights: _Weights) -> str:
     floats = ", ".join(_shortest(torch.cat(weights.floats)))
     text = f"static const int8_t RNN_ALIGNED RNN_integers[] = {{{_wrapped(integers)}}};\n" if integers else ""
     return f"{text}static const float RNN_ALIGNED RNN_weights[] = {{{_wrapped(floats)}}};"
+
+
+def _literals(weights: _Weights) -> str:
+    """Return the arrays of weights as string literals, which clang reads several times faster than lists of numbers."""
+    lines = []
+    for kind, name, parts in (("int8_t", "RNN_integers", weights.integers), ("float", "RNN_weights", weights.floats)):
+        if parts:
+            content = torch.cat(parts).numpy()
+            text = "".join(map(_OCTAL.__getitem__, content.tobytes()))
+            union = f"union {{ char bytes[{content.nbytes}]; {kind} numbers[{content.size}]; }}"
+            lines += [
+                f'static const {union} RNN_ALIGNED {name}_bytes = {{"{text}"}};',
+                f"#define {name} {name}_bytes.numbers",
+            ]
+    return "\n".join(lines)
+
+
+_OCTAL = tuple(f"\\{byte:03o}" for byte in range(256))
+"""Escapes of bytes in a C string. Weights are little-endian, as WebAssembly's memory and all of our machines are."""
 
 
 def _shortest(values: Tensor) -> list[str]:

@@ -28,16 +28,18 @@ class Built:
 
 
 def build(
-    out: Path, *, live: bool | Collection[str] = True, report: Callable[[int, int, str | None], None] | None = None
-) -> Built:
+    out: Path, *, live: bool | Collection[str] = True, onnx: bool = False,
+    report: Callable[[int, int, str | None], None] | None = None,
+) -> Built:  # fmt: skip
     """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
 
     live: compile the models that run in a page, or those of these names, which needs clang, wasm-ld and node; the pages of
     others, or of all if a program is missing, have no part that runs.
+    onnx: also export every network with weights as ONNX, for visitors to download; this takes seconds for each.
     report: is told the models compiled so far, how many there are, and the present one's name.
 
     Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, and CheckpointError for a
-    file to download that differs from its pin.
+    file to download that differs from its pin. With onnx, it raises what `zoo.export` raises.
     """
     check_extra()
     earlier = _earlier(out)
@@ -47,7 +49,7 @@ def build(
 
     compiler = Compiler(out, report, None if live is True else live) if live else None
     site = Site()
-    pages.add_all(site, compiler)
+    pages.add_all(site, compiler, onnx)
     _write(out, site.files, earlier)
     count = sum(path.endswith(".html") for path in site.files)
     size = sum(map(len, site.files.values()))

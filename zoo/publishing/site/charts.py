@@ -262,13 +262,12 @@ def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = "The numbers as a table") -> Markup:
     """Return a table that a reader opens."""
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(cell) for cell in header)
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(c) for c in row)) for row in rows
-    )
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    words = escape(words)
     return Markup(
-        '<details class="numbers"><summary>{}</summary><div class="scroll" tabindex="0" role="group" aria-label="{}"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div></details>'
-    ).format(words, words, head, body)
+        f'<details class="numbers"><summary>{words}</summary><div class="scroll" tabindex="0" role="group" aria-label="{words}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
+    )
 
 
 def number(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """What the pages say of every model, collected once from the registry, the lock, the recorded results and the benchmarks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,10 +82,10 @@ class ModelFacts:
         return rank, place, self.entry.model.task, -(self.quality or -1e9), self.name
 
 
-def every_model() -> list[ModelFacts]:
-    """Return the facts of every model, in the order of the table."""
+def every_model(figures: Iterable[comparison.Row] | None = None) -> list[ModelFacts]:
+    """Return the facts of every model, in the order of the table. figures: those of `comparison.rows`, if they were read."""
     rows: dict[str, list[comparison.Row]] = {}
-    for row in comparison.rows():
+    for row in comparison.rows() if figures is None else figures:
         rows.setdefault(row.model, []).append(row)
     steps: dict[str, float] = {}
     for kept in exported.read():

@@ -11,7 +11,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files as resources
@@ -19,16 +19,27 @@ from multiprocessing import cpu_count, get_context
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
+import torch
+
+from ...checkpoints.references import Reference
+from ...checkpoints.sources import resolve
+from ...errors import ExportError, ZooError
+from ...exports.base import Job
+from ...exports.c import WasmRuntime, write_header, write_inspected
+from ...exports.check import check
 from ...exports.formats import FORMATS, why_not
+from ...exports.writing import provenance
+from ...networks.pretrained import assemble
+from ...networks.quantize import quantized
 from ...registry import Entry
 from ...utils import paths
 from ...utils.version import __version__
 from .facts import ModelFacts
+from .stories import parts
 
 FLOAT_BYTES = 850_000
 """Weights up to this size stay float32; larger ones are rounded to 8 bits, so that a page stays small."""
-KINDS = {"mnist": "digit", "adding": "adding", "babi": "story"}
+KINDS = {"mnist": "digit", "adding": "adding", "babi": "story", "fsdd": "speech", "music": "music"}
 """What a visitor does with the models of a family of tasks; networks that read text are of the kind `text` or `writing`."""
 HEAD = "zoo.load("
 WORKERS = 4
@@ -42,6 +53,8 @@ class LiveModel:
     kind: str
     script: bytes
     data: Mapping[str, Any]
+    header: bytes | None
+    """The C header that its WebAssembly is compiled from; None for a story reader, which is three networks."""
 
     @property
     def rounded(self) -> bool:
@@ -99,29 +112,36 @@ class Compiler:
             and (kind := kind_of(m.entry))
             and paths.path("cards", m.name, "model.safetensors").exists()
         ]
-        scripts = {job[0]: self._kept(*job) for job in jobs}
-        missing = [job for job in jobs if scripts[job[0]] is None]
-        for done, ((name, kind, _), script) in enumerate(zip(missing, _compiled(missing), strict=True)):
+        ready = {job[0]: self._kept(*job) for job in jobs}
+        missing = [job for job in jobs if ready[job[0]] is None]
+        for done, ((name, kind, _), written) in enumerate(zip(missing, _compiled(missing), strict=True)):
             if self.report:
                 self.report(done + 1, len(missing), name)
-            scripts[name] = _read(name, kind, script)
-        self.names = tuple(sorted(scripts))
-        return {name: model for name, model in scripts.items() if model is not None}
+            ready[name] = _read(name, kind, *written)
+        self.names = tuple(sorted(ready))
+        return {name: model for name, model in ready.items() if model is not None}
 
     def _kept(self, name: str, kind: str, key: str) -> LiveModel | None:
         """Return a model whose script an earlier build wrote from the same weights and sources."""
-        path = self.out / "live" / f"{name}.js"
         try:
-            model = _read(name, kind, path.read_bytes())
+            script = (self.out / "live" / f"{name}.js").read_bytes()
+            header = None if kind == "story" else (self.out / header_path(name)).read_bytes()
+            model = _read(name, kind, script, header)
         except (OSError, ValueError, LookupError):
             return None
-        return model if model.data.get("key") == key else None
+        digest = None if header is None else hashlib.sha256(header).hexdigest()
+        return model if (model.data.get("key"), model.data.get("header")) == (key, digest) else None
 
 
-def _read(name: str, kind: str, script: bytes) -> LiveModel:
+def header_path(name: str) -> str:
+    """Return where in the site the C header of a model lies."""
+    return f"files/{name}/{name}.h"
+
+
+def _read(name: str, kind: str, script: bytes, header: bytes | None) -> LiveModel:
     data = json.loads(script[len(HEAD) : -len(");\n")])
     del data["wasm"]
-    return LiveModel(name, kind, script, data)
+    return LiveModel(name, kind, script, data, header)
 
 
 def _key(name: str, entry: Entry) -> str:
@@ -162,8 +182,8 @@ def _compiler() -> str:
     return shown.partition("\n")[0]
 
 
-def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[bytes]:
-    """Yield the script of every job: name, kind and key. Several run at once if there are many."""
+def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the script of every job, name, kind and key, and its header. Several run at once if there are many."""
     if len(jobs) < 4:
         yield from map(_script, jobs)
         return
@@ -172,40 +192,53 @@ def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[bytes]:
 
 
 def _one_thread() -> None:
-    import torch
-
     torch.set_num_threads(1)
 
 
-def _script(job: tuple[str, str, str]) -> bytes:
-    """Compile a model and return its script."""
-    from ...checkpoints.references import Reference
-    from ...checkpoints.sources import resolve
-    from ...exports.writing import export
-    from ...networks.pretrained import assemble
-
+@torch.no_grad()
+def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
+    """Compile a model and return its script, and the C header that it is compiled from. Raises ExportError."""
     name, kind, key = job
     checkpoint = resolve(Reference.parse(name))
     network = assemble(checkpoint, device="cpu")
     size = sum(p.numel() * 4 for p in network.parameters())
     quantize = None if size <= FLOAT_BYTES else "int8"
-    from .stories import parts
-
     steps = parts(network) if kind == "story" else {"": network}
+    made = {**provenance(network.config, checkpoint.weights_sha256, quantize, "rnnzoo site"), "graph": "step"}
     with tempfile.TemporaryDirectory() as folder:
-        modules: dict[str, dict[str, Any]] = {}
+        modules: list[dict[str, Any]] = []
         for part, each in steps.items():
-            (written,) = export(each, "wasm", out=folder, quantize=quantize, origin="rnnzoo site")
-            modules[part] = {"wasm": written.path.read_bytes(), "states": _states(each)}
+            written = Job(
+                quantized(each, quantize).float(), "step", Path(folder) / "model.wasm", made, quantize=quantize
+            )
+            gates = write_inspected(written)
+            try:
+                check(WasmRuntime(written.path, each), written.network if quantize else each, "step")
+            except ExportError as error:
+                raise ExportError(f"{each.config.name} was not compiled for its page: {error}.") from error
+            module = written.path.read_bytes()
+            modules.append(
+                {
+                    "part": part,
+                    "states": _states(each),
+                    "gates": [asdict(gate) for gate in gates],
+                    "code": _packed(module),
+                    "bytes": len(module),
+                }
+            )
+        header = None
+        if kind != "story":
+            write_header(replace(written, path=Path(folder) / "model.h"))
+            header = (Path(folder) / "model.h").read_bytes()
     entry_task, interface = network.config.task, network.interface
     data: dict[str, Any] = {
         "name": name, "key": key, "kind": kind, "task": entry_task, "quantize": quantize or "", "readout": interface.readout,
         "steps": interface.steps, "inputs": list(interface.input), "outputs": interface.outputs, "classes": list(network.classes),
-        "bytes": sum(len(m["wasm"]) for m in modules.values()), "layout": _layout(entry_task),
+        "bytes": sum(module.pop("bytes") for module in modules), "header": header and hashlib.sha256(header).hexdigest(), "layout": _layout(entry_task),
         "words": list(network.tokenizer.words) if network.tokenizer else [],
-        "wasm": [{"part": part, "states": m["states"], "code": _packed(m["wasm"])} for part, m in modules.items()],
+        "wasm": modules,
     }  # fmt: skip
-    return f"{HEAD}{json.dumps(data, separators=(',', ':'), ensure_ascii=True)});\n".encode()
+    return f"{HEAD}{json.dumps(data, separators=(',', ':'), ensure_ascii=True)});\n".encode(), header
 
 
 def _layout(task: str) -> str:

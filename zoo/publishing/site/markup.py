@@ -10,6 +10,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
@@ -26,11 +27,15 @@ def slug(text: str) -> str:
 
 def coloured(code: str, language: str) -> Markup:
     """Return code as HTML, its words in spans whose classes site.css colours."""
+    return Markup(highlight(code, _lexer(language or "text"), HtmlFormatter(nowrap=True)))
+
+
+@cache
+def _lexer(language: str) -> Lexer:
     try:
-        lexer = get_lexer_by_name(language or "text")
+        return get_lexer_by_name(language)
     except ClassNotFound:
-        lexer = get_lexer_by_name("text")
-    return Markup(highlight(code, lexer, HtmlFormatter(nowrap=True)))
+        return get_lexer_by_name("text")
 
 
 def code_block(code: str, language: str) -> Markup:

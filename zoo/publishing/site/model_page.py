@@ -1,12 +1,14 @@
 """The page of a model: its card, drawn; the run in the browser; curves, gradients and files."""
 
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from ... import registry
 from ...errors import CheckpointError
 from ...exports.formats import FORMATS, why_not
 from ...registry import Entry
@@ -34,10 +36,18 @@ class Download:
     href: str
     size: int
     sha256: str
+    note: str = ""
 
 
-def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]", link: markup.LinkMap) -> None:
-    """Add the page of every model, and the files of those with weights. link: turns a card's links into addresses of the site."""
+def add(
+    site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]", link: markup.LinkMap, recordings: Sequence[str], onnx: bool = False,
+) -> None:  # fmt: skip
+    """Add the page of every model, and the files of those with weights.
+
+    link: turns a card's links into addresses of the site. recordings: the words of the recordings of assets/recordings.js.
+    onnx: whether to export networks with weights as ONNX, too.
+    """
+    datasets = registry.load_registry().datasets
     for name, each in live.items():
         site.files[f"live/{name}.js"] = each.script
     for model in models:
@@ -50,7 +60,8 @@ def add(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]
         site.page(
             model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
             lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
-            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model), live=mine, formats=_formats(model.entry),
+            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model, mine, onnx), live=mine, recordings=recordings, dataset=datasets.get(model.entry.task.dataset),
+            not_live=_why_not_live(model.entry) if live and not mine else None, formats=_formats(model.entry),
             live_peers=[each.name for each in live.values() if mine and each.task == mine.task and each.name != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
         )  # fmt: skip
 
@@ -132,10 +143,19 @@ def _formats(entry: Entry) -> list[str]:
     ]
 
 
-def _downloads(site: Site, model: ModelFacts) -> list[Download]:
-    """Return the pinned files of a model that this installation has, and add them to the site.
+def _why_not_live(entry: Entry) -> str | None:
+    """Return why a network with weights runs in no page, in words; None for one that would, with its files and clang."""
+    from .live import kind_of
 
-    Raises CheckpointError for a file that differs from its pin.
+    if entry.weights is None or kind_of(entry):
+        return None
+    return why_not(entry.config, "wasm", "step") or "its input cannot be made by hand"
+
+
+def _downloads(site: Site, model: ModelFacts, live: "LiveModel | None", onnx: bool) -> list[Download]:
+    """Return the pinned files of a model that this installation has, and its exported ones; add them to the site.
+
+    Raises CheckpointError for a file that differs from its pin, and what `zoo.export` raises.
     """
     if model.entry.weights is None:
         return []
@@ -151,4 +171,23 @@ def _downloads(site: Site, model: ModelFacts) -> list[Download]:
                 )
             site.files[href] = content
             found.append(Download(name, href, pin.size, pin.sha256))
+    exported = {}
+    if live and live.header is not None:
+        rounded = ", weights rounded to 8 bits" if live.rounded else ""
+        exported[f"{model.name}.h"] = live.header, f"its step in C99{rounded}"
+    if onnx and found and why_not(model.entry.config, "onnx", "sequence") is None:
+        exported[f"{model.name}.onnx"] = _onnx(model.name), "whole sequences"
+    for name, (content, note) in exported.items():
+        href = f"files/{model.name}/{name}"
+        site.files[href] = content
+        found.append(Download(name, href, len(content), hashlib.sha256(content).hexdigest(), note))
     return found
+
+
+def _onnx(name: str) -> bytes:
+    """Return a network as an ONNX file of whole sequences."""
+    from ...exports.writing import export
+
+    with tempfile.TemporaryDirectory() as folder:
+        (written,) = export(name, "onnx", graph="sequence", out=folder, origin="rnnzoo site")
+        return written.path.read_bytes()

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
+from ...errors import DataError
 from .. import analysis_pages, atlas, comparison, lattices, speed
 from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
 from .charts import Point
@@ -25,9 +26,10 @@ LATTICE_STUDIES = ("star-lattice", "lru-lattice")
 """Studies of random networks whose lattices the explorable shows beside those of the cards."""
 
 
-def add_all(site: Site, compiler: "Compiler | None") -> None:
-    """Add every page to the site."""
-    models = facts.every_model()
+def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None:
+    """Add every page to the site. onnx: whether the pages of models offer ONNX files."""
+    figures = comparison.rows()
+    models = facts.every_model(figures)
     live = compiler.compile(models) if compiler else {}
     gradients = _stored_lattices()
     library = documents.read()
@@ -38,24 +40,52 @@ def add_all(site: Site, compiler: "Compiler | None") -> None:
     }  # fmt: skip
     site.documents = library.titles
     site.optional_pages = {page for page, wanted in conditions.items() if wanted}
-    _assets(site, live)
+    recordings = _assets(site, live)
     _models(site, models, live)
-    model_page.add(site, models, live, link)
+    model_page.add(site, models, live, link, recordings, onnx)
     _cells(site, models)
-    _papers(site, link)
+    _papers(site, link, figures)
     _speed(site)
     _why(site, gradients)
     leaderboard.add(site, models)
     documents.add(site, library)
 
 
-def _assets(site: Site, live: "Mapping[str, LiveModel]") -> None:
+def _assets(site: Site, live: "Mapping[str, LiveModel]") -> list[str]:
+    """Add styles and scripts. Return what is said in the recordings that pages of speech have."""
+    kinds = {model.kind for model in live.values()}
+    wanted = {"site", "table", "why", *(("live", "widgets") if live else ()), *kinds}
     for path in sorted(STATIC.iterdir()):
-        if path.suffix in (".css", ".js") and (live or path.stem not in ("live", "widgets")):
+        if path.suffix in (".css", ".js") and path.stem in wanted:
             site.files[f"assets/{path.name}"] = path.read_bytes()
-
-    if any(model.kind == "digit" for model in live.values()):
+    if "digit" in kinds:
         site.files["assets/digits.js"] = _digits()
+    spoken = _recordings() if "speech" in kinds else {}
+    if spoken:
+        site.files["assets/recordings.js"] = f"zoo.recordings={json.dumps(list(spoken.values()))};\n".encode()
+    return list(spoken)
+
+
+def _recordings() -> dict[str, str]:
+    """Return test recordings of four spoken digits, of each the one of median length, int16 in base64; none without the data."""
+    from ...data import task_data
+    from ...data.speech import FSDD
+
+    known = registry.load_registry()
+    task = known.all_tasks["fsdd"]
+    data = task_data(task, known.datasets[task.dataset])
+    assert isinstance(data, FSDD)
+    try:
+        samples, digits = data.recordings("test")
+    except DataError:
+        return {}
+    typical = {}
+    for digit in ("1", "3", "6", "7"):
+        said = [each for each, label in zip(samples, digits.tolist(), strict=True) if str(label) == digit]
+        typical[digit] = base64.b64encode(
+            sorted(said, key=len)[len(said) // 2].numpy().astype("<i2").tobytes()
+        ).decode()
+    return typical
 
 
 def _digits() -> bytes:
@@ -139,11 +169,12 @@ def _gradients_of(cell: str) -> list[analyses.Picture]:
     return []
 
 
-def _papers(site: Site, link: markup.LinkMap) -> None:
+def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row]) -> None:
     """Add a page for each paper, and one that lists them. link: turns a path in the repository into an address."""
     known, rows = registry.load_registry().papers, []
     for key in papers.paper_keys():
-        tables, claims = papers.tables(key), papers.claims(key, link)
+        tables = papers.tables([row for row in figures if row.paper == key])
+        claims = papers.claims(key, link)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
         measured = [row for table in tables for row in table.rows if row.measured is not None]
         rows.append((key, known[key], tables, verdicts))

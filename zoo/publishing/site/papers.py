@@ -44,10 +44,10 @@ class Claimed:
     verdicts: Sequence[tuple[str, str, str]]
 
 
-def tables(key: str) -> list[TableOfPaper]:
-    """Return the tables of a paper, each task by itself."""
+def tables(figures: Sequence[Row]) -> list[TableOfPaper]:
+    """Return the tables of a paper from its rows of `comparison.rows`, each task by itself."""
     found = []
-    for (table, _, title), group in groupby(comparison.rows(paper=key), key=lambda r: (r.table, r.task, r.task_title)):
+    for (table, _, title), group in groupby(figures, key=lambda r: (r.table, r.task, r.task_title)):
         rows = list(group)
         found.append(TableOfPaper(f"{table}: {title}", rows, _depth_figure(rows)))
     return found

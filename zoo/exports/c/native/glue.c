@@ -11,6 +11,9 @@ EXPORT(states) int states(void) { return RNN_STATES; }
 EXPORT(state) RNN_state *state_address(void) { return &first_state; }
 EXPORT(x) float *x_address(void) { return first_x; }
 EXPORT(logits) float *logits_address(void) { return first_logits; }
+#ifdef RNN_gates
+EXPORT(gates) float *gates_address(void) { return RNN_gates; }
+#endif
 #else
 #define EXPORT(name)
 #endif

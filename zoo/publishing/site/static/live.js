@@ -17,12 +17,12 @@ zoo.inflate = async (text) => {
   return new Response(stream).arrayBuffer();
 };
 
-/* One compiled step. A trace has the logits and all states after every step. */
+/* One compiled step. A trace has the logits, all states and all gates after every step. */
 zoo.Step = class {
-  constructor(instance, states) {
+  constructor(instance, states, gates) {
+    const sum = (places) => places.reduce((most, place) => Math.max(most, place.offset + place.size), 0);
     this.exports = instance.exports;
-    this.states = states;
-    this.size = states.reduce((most, state) => Math.max(most, state.offset + state.size), 0);
+    Object.assign(this, { states, gates, size: sum(states), gateSize: sum(gates) });
     this.tokens = this.exports.step.length > 0 && this.exports.inputs() === 1;
   }
 
@@ -31,7 +31,8 @@ zoo.Step = class {
     const { memory, init, step, state, x, logits, inputs, outputs } = this.exports;
     const place = state(), input = new Float32Array(memory.buffer, x(), inputs()), numbers = outputs();
     const found = new Float32Array(memory.buffer, logits(), numbers), now = new Float32Array(memory.buffer, place, this.size);
-    const trace = { steps: rows.length, outputs: numbers, logits: new Float32Array(rows.length * numbers), states: new Float32Array(rows.length * this.size), size: this.size };
+    const open = new Float32Array(memory.buffer, this.gateSize ? this.exports.gates() : 0, this.gateSize), array = (size) => new Float32Array(rows.length * size);
+    const trace = { steps: rows.length, outputs: numbers, logits: array(numbers), states: array(this.size), size: this.size, gates: array(this.gateSize), gateSize: this.gateSize };
     init(place);
     const begin = performance.now();
     for (let t = 0; t < rows.length; t++) {
@@ -40,6 +41,7 @@ zoo.Step = class {
       else { input.set(rows[t]); step(place, x(), logits()); }
       trace.logits.set(found, t * numbers);
       trace.states.set(now, t * this.size);
+      trace.gates.set(open, t * this.gateSize);
     }
     trace.milliseconds = performance.now() - begin;
     return trace;
@@ -48,7 +50,7 @@ zoo.Step = class {
 
 /* A model: what its script says, and its steps by part. */
 zoo.Model = class {
-  constructor(data, steps) { Object.assign(this, data); this.parts = steps; this.layers = steps[steps.decoder ? "decoder" : ""].states; }
+  constructor(data, steps) { Object.assign(this, data); this.parts = steps; this.top = steps[steps.decoder ? "decoder" : ""]; }
 
   /* rows: an array of inputs for each step, tokens, or for a story {story, question}, both tokens. draw: see Step. */
   run(rows, draw) {
@@ -62,12 +64,17 @@ zoo.Model = class {
     return this.parts.decoder.run(tops.flat(), false);
   }
 
-  /* The names of states and, for each, its place in every layer from the bottom. */
-  get kinds() {
+  /* The names of states, or of gates, and for each its place in every layer from the bottom. */
+  get kinds() { return this.named("states"); }
+  get gates() { return this.named("gates"); }
+  named(places) {
     const kinds = new Map();
-    for (const state of this.layers) kinds.set(state.name, [...(kinds.get(state.name) || []), state]);
+    for (const place of this.top[places]) kinds.set(place.name, [...(kinds.get(place.name) || []), place]);
     return kinds;
   }
+
+  /* The share of each answer: all together 1, or each key of a piano by itself. */
+  shares(logits) { return this.kind === "music" ? Array.from(logits, (v) => 1 / (1 + Math.exp(-v))) : zoo.softmax(logits); }
 };
 
 zoo.model = async (name, root) => {
@@ -76,9 +83,9 @@ zoo.model = async (name, root) => {
   if (!data.compiled) {
     data.compiled = (async () => {
       const steps = {};
-      for (const { part, states, code } of data.wasm) {
+      for (const { part, states, gates, code } of data.wasm) {
         const { instance } = await WebAssembly.instantiate(await zoo.inflate(code));
-        steps[part] = new zoo.Step(instance, states);
+        steps[part] = new zoo.Step(instance, states, gates);
       }
       return new zoo.Model(data, steps);
     })();

@@ -169,7 +169,7 @@
   function panel(model) {
     const box = document.createElement("div");
     box.className = "run";
-    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption">${kind === "writing" ? "The share of the likeliest characters" : "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
+    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption gates-caption"></p><canvas class="states gates" role="img"></canvas><p class="caption">${kind === "writing" ? "The share of the likeliest characters" : kind === "music" ? "The chance of the likeliest keys" : "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
     box.querySelector("h3").textContent = model.name;
     const written = document.createElement("p");
     written.className = "written";
@@ -182,14 +182,14 @@
       const item = scores.appendChild(document.createElement("li"));
       item.innerHTML = `<span class="label"></span><span class="track"><span class="fill"></span></span><span class="value"></span>`;
     }
-    return { box, written, names, shown, scores, states: box.querySelector(".states"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption") };
+    return { box, written, names, shown, scores, states: box.querySelector(".states"), gates: box.querySelector(".gates"), race: box.querySelector(".race"), caption: box.querySelector(".states-caption"), gatesCaption: box.querySelector(".gates-caption") };
   }
   const forget = (run) => { run.trace = null; };
 
   function paint(run, t) {
     const { model, trace, view } = run, { outputs } = trace;
     const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1;
-    const shares = value ? [...logits] : zoo.softmax(logits);
+    const shares = value ? [...logits] : model.shares(logits);
     const ranked = shares.map((_, i) => i).sort((a, b) => shares[b] - shares[a]);
     const order = view.shown < outputs ? ranked.slice(0, view.shown) : shares.map((_, i) => i);
     [...view.scores.children].forEach((item, place) => {
@@ -201,18 +201,35 @@
     });
     if (kind === "writing") view.written.textContent = run.rows.slice(0, t + 1).map((token) => model.words[token]).join("");
     states(run, t);
+    gates(run, t);
     race(run, t);
     return value ? shares[0].toFixed(3) : `${view.names[ranked[0]]} (${(100 * shares[ranked[0]]).toFixed(0)} %)`;
   }
 
-  /* Units side by side, layers from the bottom; of one or two layers, units over time. */
-  function states(run, t) {
-    const { model, trace, view } = run, wanted = control("view").value, change = wanted === "change";
-    const kinds = model.kinds, rows = kinds.get(wanted) || kinds.values().next().value, canvas = view.states, pen = canvas.getContext("2d");
-    const layers = rows.length, over = layers <= 2, units = Math.max(...rows.map((row) => row.size));
-    const [width, height] = over ? [trace.steps, layers * units] : [units, layers];
+  /* Colours a number from -1 to 1 for each unit: units side by side, layers from the bottom; of one or two layers, units over time. */
+  function map(canvas, rows, steps, t, value) {
+    const layers = rows.length, over = layers <= 2, units = Math.max(...rows.map((row) => row.size)), pen = canvas.getContext("2d");
+    const [width, height] = over ? [steps, layers * units] : [units, layers];
     if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
     const image = pen.createImageData(width, height), [mid, cold, warm] = ["--mid", "--cold", "--warm"].map((name) => rgb(style(name)));
+    const put = (x, y, v) => {
+      const size = Math.min(1, Math.abs(v)), colour = v < 0 ? cold : warm, place = 4 * (y * width + x);
+      for (let i = 0; i < 3; i++) image.data[place + i] = mid[i] + (colour[i] - mid[i]) * size;
+      image.data[place + 3] = 255;
+    };
+    rows.forEach((row, layer) => {
+      for (let u = 0; u < row.size; u++) {
+        if (!over) put(u, layers - 1 - layer, value(row, u, t));
+        else for (let s = 0; s <= t; s++) put(s, (layers - 1 - layer) * units + u, value(row, u, s));
+      }
+    });
+    pen.putImageData(image, 0, 0);
+    return over ? `${layers > 1 ? "2 layers of " : ""}${units} unit${units > 1 ? "s" : ""}, over time` : `${layers} layers from the bottom, ${units} units`;
+  }
+
+  function states(run, t) {
+    const { model, trace, view } = run, wanted = control("view").value, change = wanted === "change";
+    const kinds = model.kinds, rows = kinds.get(wanted) || kinds.values().next().value;
     const at = (state, u, step) => {
       const now = trace.states[step * trace.size + state.offset + u];
       return change ? now - (step ? trace.states[(step - 1) * trace.size + state.offset + u] : 0) : now;
@@ -223,21 +240,19 @@
       run.most = most || 1;
       run.scaled = wanted;
     }
-    const put = (x, y, v) => {
-      const size = Math.min(1, Math.sqrt(Math.abs(v) / run.most)), colour = v < 0 ? cold : warm, place = 4 * (y * width + x);
-      for (let i = 0; i < 3; i++) image.data[place + i] = mid[i] + (colour[i] - mid[i]) * size;
-      image.data[place + 3] = 255;
-    };
-    rows.forEach((state, layer) => {
-      for (let u = 0; u < state.size; u++) {
-        if (!over) put(u, layers - 1 - layer, at(state, u, t));
-        else for (let s = 0; s <= t; s++) put(s, (layers - 1 - layer) * units + u, at(state, u, s));
-      }
-    });
-    pen.putImageData(image, 0, 0);
-    const what = change ? "How much the state changes in this step" : `State ${rows[0].name}`;
-    view.caption.textContent = `${what}: ${over ? `${units} units, over time` : `${layers} layers from the bottom, ${units} units`}; red positive, blue negative`;
-    canvas.setAttribute("aria-label", view.caption.textContent);
+    const signed = (v) => Math.sign(v) * Math.sqrt(Math.abs(v) / run.most);
+    const where = map(view.states, rows, trace.steps, t, (state, u, step) => signed(at(state, u, step)));
+    view.caption.textContent = `${change ? "How much the state changes in this step" : `State ${rows[0].name}`}: ${where}; red positive, blue negative`;
+    view.states.setAttribute("aria-label", view.caption.textContent);
+  }
+
+  function gates(run, t) {
+    const { model, trace, view } = run, kinds = model.gates, rows = kinds.get(control("gate").value) || kinds.values().next().value;
+    view.gates.hidden = view.gatesCaption.hidden = !rows;
+    if (!rows) return;
+    const where = map(view.gates, rows, trace.steps, t, (gate, u, step) => 2 * trace.gates[step * trace.gateSize + gate.offset + u] - 1);
+    view.gatesCaption.textContent = `Gate ${rows[0].name}: ${where}; red open (1), blue closed (0)`;
+    view.gates.setAttribute("aria-label", view.gatesCaption.textContent);
   }
 
   function race(run, t) {
@@ -246,7 +261,7 @@
     pen.fillStyle = style("--faint");
     pen.fillRect(0, 0, 560, 160);
     const x = (step) => (560 * (step + 0.5)) / steps, low = value ? -0.2 : 0, high = value ? 2.2 : 1, y = (v) => 154 - (148 * (v - low)) / (high - low);
-    run.shares = run.shares || Array.from({ length: steps }, (_, s) => { const part = trace.logits.subarray(s * outputs, (s + 1) * outputs); return value ? part : zoo.softmax(part); });
+    run.shares = run.shares || Array.from({ length: steps }, (_, s) => { const part = trace.logits.subarray(s * outputs, (s + 1) * outputs); return value ? part : run.model.shares(part); });
     if (value && drawn !== null) { pen.strokeStyle = style("--ink"); pen.setLineDash([6, 5]); pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(0, y(drawn)); pen.lineTo(560, y(drawn)); pen.stroke(); pen.setLineDash([]); }
     const leaders = outputs > 12 ? Array.from(run.shares[t]).map((_, i) => i).sort((a, b) => run.shares[t][b] - run.shares[t][a]).slice(0, 8) : Array.from({ length: outputs }, (_, i) => i);
     for (const i of leaders) {
@@ -272,19 +287,19 @@
       const t = Math.min(run.trace.steps - 1, Math.round(((step + 1) * run.trace.steps) / lead.trace.steps) - 1);
       words.push(`${runs.length > 1 ? run.model.name + ": " : ""}${paint(run, Math.max(0, t))}`);
     }
-    input.show(step, lead.model, lead.trace);
+    input.show(step, lead.model, lead.trace, playing !== null, lead.rows);
     const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
     const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
-    say(`${done ? (kind === "writing" ? "Next" : "Answer") : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
+    say(`${done ? (kind === "writing" || kind === "music" ? "Next" : "Answer") : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
   }
-  function stop() { if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
+  function stop() { input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
     const steps = runs[0].trace.steps;
     let exact = 0, before = null;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) { show(steps - 1); return; }
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches && !input.begin) { show(steps - 1); return; }
     control("run").textContent = "Stop";
     const frame = (now) => {
-      const rate = (steps / 784) * 20 * 200 ** (Number(control("speed").value) / 100);
+      const speed = Number(control("speed").value), rate = input.rate ? input.rate(speed) : (steps / 784) * 20 * 200 ** (speed / 100);
       exact += before === null ? 0 : (rate * Math.min(100, now - before)) / 1000;
       before = now;
       show(Math.min(steps - 1, Math.floor(exact)));
@@ -295,6 +310,7 @@
 
   async function go(film = true) {
     stop();
+    input.begin?.();
     try {
       const peer = control("peer"), wanted = [first, ...(peer && peer.value ? [peer.value] : [])];
       say("Loading the network …");
@@ -309,16 +325,19 @@
       }
       const view = control("view"), names = [...models[0].kinds.keys(), "change"];
       if ([...view.options].map((o) => o.value).join() !== names.join()) view.replaceChildren(...names.map((name) => new Option(name === "change" ? "change in a step" : name, name)));
+      const open = [...models[0].gates.keys()], gate = control("gate");
+      gate.parentElement.hidden = !open.length;
+      if ([...gate.options].map((o) => o.value).join() !== open.join()) gate.replaceChildren(...open.map((name) => new Option(name, name)));
       slider.max = runs[0].trace.steps - 1;
       if (film) play(); else show(runs[0].trace.steps - 1);
     } catch (error) { say(error.message); }
   }
 
-  const input = inputs[kind]();
+  const input = (inputs[kind] || zoo.inputs[kind])({ control, style, stop, go, say });
   control("run").addEventListener("click", () => { if (playing) stop(); else go(); });
   control("peer")?.addEventListener("change", () => { if (runs.length) go(); });
-  control("view").addEventListener("change", () => { if (runs[0]?.trace) show(position); });
+  for (const each of ["view", "gate"]) control(each).addEventListener("change", () => { if (runs[0]?.trace) show(position); });
   slider.addEventListener("input", () => { stop(); if (runs[0]?.trace) show(Number(slider.value)); });
   control("speed").setAttribute("aria-valuetext", "playback speed");
-  zoo.widget = { input, go, runs };
+  zoo.widget = { input, go, stop, runs };
 })();
