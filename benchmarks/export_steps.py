@@ -1,9 +1,11 @@
 """Benchmark steps of one stream outside Python: C and WebAssembly, float32 and 8-bit, beside the compiled scan and onnxruntime.
 
 `python -m benchmarks.export_steps [--rounds N] [--threads N] [--out FILE]` exports models of the registry and lets the files
-take turns, 784 steps at a time, in one run: `stream().step` and onnxruntime's step graph called from Python, C compiled by
-`cc -O3 -march=native`, and WebAssembly in node and, if `chromium` is installed, in Chromium. It stores the least microseconds
-a step, since other programs only ever add time, and each file's bytes.
+take turns, a few steps at a time, in one run: `stream().step` and onnxruntime's step graph called from Python, C compiled by
+`cc -O3 -march=native`, and WebAssembly in node and, if `chromium` is installed, in Chromium. Beside the C of star-16x64-pmnist
+runs star_step.c, a loop over transposed weights written by hand: with the same flags, and with -ffast-math, by which gcc
+computes several exponentials at once. The program stores the least seconds a step, since other programs only ever add time,
+each file's bytes, and the bytes of C when it is compiled.
 """
 
 import base64
@@ -13,29 +15,40 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cli.output import say
 from zoo import export, load
 from zoo.diagnostics.benchmark import Contender, Workload, machine
 from zoo.exports.c import CRuntime
+from zoo.exports.c.building import compile_library
 from zoo.exports.formats import FORMATS
 from zoo.networks.recurrent import RecurrentNetwork
 
+from .hand_written import HandWritten
 from .stacks import FOLDER, arguments, write_rows
 
 MODELS = ("star-16x64-pmnist", "lstm-4x128-pmnist", "gru-1x128-mnist-rows")
-STEPS = 784
+BY_HAND = "star-16x64-pmnist"
+"""The model whose equations star_step.c has."""
+FAST_MATH = {"": (), ", -ffast-math": ("-ffast-math",)}
+STEPS, REPEATS = 28, 140
+"""So few steps that a pass seldom waits for other programs: the least time of many passes is the time without them."""
+BROWSER_STEPS = 98
+"""More, because a browser's clock tells tenths of a millisecond apart."""
 TIMING = """
 function time(bytes) {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
   const { memory, init, step, state, x, logits, inputs } = exports;
   const input = new Float32Array(memory.buffer, x(), inputs());
   let least = Infinity;
-  for (let round = 0; round < 30; round++) {
+  for (let round = 0; round < 240; round++) {
     init(state());
     const begin = performance.now();
     for (let t = 0; t < %d; t++) {
@@ -47,43 +60,72 @@ function time(bytes) {
   return least;
 }
 """
-"""JavaScript: the least milliseconds of 784 steps over 30 rounds, the first of which the engine spends on compiling."""
+"""JavaScript: the least milliseconds of the steps over 240 rounds, the first of which the engine spends on compiling."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A way to take the steps."""
+
+    run: Callable[[], float]
+    """Takes them, and returns the seconds they took."""
+    bytes: int | None = None
+    """The size of the file."""
+    compiled: int | None = None
+    """The size of the library that C becomes."""
 
 
 def in_python(step: Callable[[Any, Any], tuple[Any, Any]], features: int) -> Callable[[], float]:
     """Return a function that takes the steps from Python and returns the seconds they took."""
     inputs = torch.rand(STEPS, 1, features).unbind()
 
-    def run() -> float:
+    def run() -> None:
         state = None
-        begin = time.perf_counter()
         for x in inputs:
             _, state = step(x, state)
-        return time.perf_counter() - begin
 
-    return run
+    return least(run)
 
 
-def in_c(runtime: CRuntime, features: int) -> Callable[[], float]:
+def in_c(runtime: CRuntime, x: Tensor) -> Callable[[], float]:
     """Return a function that takes the steps in C, logits after each, and returns the seconds they took."""
-    x, state = torch.rand(STEPS, features), torch.zeros(runtime.states)
+    return least(lambda: runtime.run(x, torch.zeros(runtime.states), every=True))
+
+
+def least(steps: Callable[[], object]) -> Callable[[], float]:
+    """Return a function that takes the steps REPEATS times and returns the least seconds they took."""
 
     def run() -> float:
-        begin = time.perf_counter()
-        runtime.run(x, state, every=True)
-        return time.perf_counter() - begin
+        seconds = math.inf
+        for _ in range(REPEATS):
+            begin = time.perf_counter()
+            steps()
+            seconds = min(seconds, time.perf_counter() - begin)
+        return seconds
 
     return run
+
+
+def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Timed]:
+    """Return what to time of the loop written by hand, whose logits are compared with the network's."""
+    timed: dict[str, Timed] = {}
+    for name, flags in FAST_MATH.items():
+        loop = HandWritten(network, folder, *flags)
+        torch.testing.assert_close(loop.run(x)[-1:], network(x[None]), rtol=1e-5, atol=1e-5)
+        timed[f"C by hand{name}"] = Timed(least(partial(loop.run, x)))
+    return timed
 
 
 def in_node(module: Path, folder: Path) -> Callable[[], float]:
     """Return a function that takes the steps in node and returns the seconds they took."""
     script = folder / "time.mjs"
-    script.write_text(f'import fs from "node:fs";{TIMING % STEPS}console.log(time(fs.readFileSync(process.argv[2])));')
+    script.write_text(
+        f'import fs from "node:fs";{TIMING % BROWSER_STEPS}console.log(time(fs.readFileSync(process.argv[2])));'
+    )
 
     def run() -> float:
         done = subprocess.run(["node", str(script), str(module)], check=True, capture_output=True, text=True)
-        return float(done.stdout) / 1e3
+        return float(done.stdout) / 1e3 * STEPS / BROWSER_STEPS
 
     return run
 
@@ -94,37 +136,39 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
     content = base64.b64encode(module.read_bytes()).decode()
     bytes_ = f'Uint8Array.from(atob("{content}"), (c) => c.charCodeAt(0))'
     page.write_text(
-        f"<body><script>{TIMING % STEPS}document.body.textContent = `[${{time({bytes_})}}]`;</script></body>"
+        f"<body><script>{TIMING % BROWSER_STEPS}document.body.textContent = `[${{time({bytes_})}}]`;</script></body>"
     )
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
 
     def run() -> float:
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return float(done.stdout.partition("[")[2].partition("]")[0]) / 1e3
+        return float(done.stdout.partition("[")[2].partition("]")[0]) / 1e3 * STEPS / BROWSER_STEPS
 
     return run
 
 
-def passes(name: str, folder: Path) -> dict[str, tuple[Callable[[], float], int | None]]:
-    """Return what to time of a model, with the bytes of its file."""
+def passes(name: str, folder: Path) -> dict[str, Timed]:
+    """Return what to time of a model."""
     network = load(name, device="cpu")
     assert isinstance(network, RecurrentNetwork)
     features = network.interface.input[0]
-    chosen: dict[str, tuple[Callable[[], float], int | None]] = {
-        "`stream().step`": (in_python(network.stream().step, features), None)
-    }
+    x = torch.rand(STEPS, features)
+    timed = {"`stream().step`": Timed(in_python(network.stream().step, features))}
     for quantize, kind in ((None, "float32"), ("int8", "8-bit")):
         (header,) = export(network, "c", out=folder / kind, quantize=quantize)
-        runtime = CRuntime(header.path, network)
-        chosen[f"C, {kind}"] = (in_c(runtime, features), header.bytes)
+        compile_library(header.path, folder / "model.so")
+        compiled = (folder / "model.so").stat().st_size
+        timed[f"C, {kind}"] = Timed(in_c(CRuntime(header.path, network), x), header.bytes, compiled)
         (module,) = export(network, "wasm", out=folder / kind, quantize=quantize)
-        chosen[f"WebAssembly in node, {kind}"] = (in_node(module.path, folder), module.bytes)
+        timed[f"WebAssembly in node, {kind}"] = Timed(in_node(module.path, folder), module.bytes)
         if shutil.which("chromium"):
-            chosen[f"WebAssembly in Chromium, {kind}"] = (in_chromium(module.path, folder), module.bytes)
+            timed[f"WebAssembly in Chromium, {kind}"] = Timed(in_chromium(module.path, folder), module.bytes)
+    if name == BY_HAND:
+        timed |= by_hand(network, x, folder)
     (graph,) = export(network, "onnx", graph="step", out=folder)
     session = FORMATS["onnx"].open(graph.path, network, "step")
-    chosen["onnxruntime"] = (in_python(session.step, features), graph.bytes)
-    return chosen
+    timed["onnxruntime"] = Timed(in_python(session.step, features), graph.bytes)
+    return timed
 
 
 @torch.no_grad()
@@ -135,14 +179,15 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in MODELS:
         with tempfile.TemporaryDirectory() as folder:
-            chosen = passes(name, Path(folder))
-            seconds = dict.fromkeys(chosen, math.inf)
+            timed = passes(name, Path(folder))
+            seconds = dict.fromkeys(timed, math.inf)
             for _ in range(options.rounds + 1):
-                for label, (run, _) in chosen.items():
-                    seconds[label] = min(seconds[label], run())
-        for label, (_, size) in chosen.items():
-            rows.append({"network": name, "pass": label, "bytes": size, "seconds": seconds[label] / STEPS})
-            say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs a step, {size or 0:,} bytes")
+                for label, each in timed.items():
+                    seconds[label] = min(seconds[label], each.run())
+        for label, each in timed.items():
+            sizes = {"bytes": each.bytes} | ({"compiled": each.compiled} if each.compiled else {})
+            rows.append({"network": name, "pass": label, **sizes, "seconds": seconds[label] / STEPS})
+            say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs a step, {sizes}")
     about = machine(Workload(1, 1, options.threads), [Contender("torch", load(MODELS[0], device="cpu").config)])
     write_rows(options.out, about, options.rounds, "rows", rows, "least")
 

@@ -1,9 +1,10 @@
 """Compare exported files with the networks that they are of, on whole test sets, and time them in their own runtimes.
 
-`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--limit N]` exports each model to each format
-that can hold it, and adds what it measures to cards/exports.json: bytes, the largest difference of a logit and the number of
-different answers on the test set, the metric, microseconds a step and milliseconds a sequence, both of one sequence and
-the least of several rounds. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
+`python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--limit N]` exports each model to
+each format that can hold it, and adds what it measures to cards/exports.json: bytes, the largest difference of a logit and the
+number of different answers on the test set, the metric, microseconds a step and milliseconds a sequence, both of one sequence
+and the least of several rounds. Models with little to compute come first, and --missing leaves out what the file already has,
+so that an interrupted run can go on. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
 """
 
 import argparse
@@ -13,13 +14,14 @@ import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from cli.output import say
 from zoo import export, load, registry
-from zoo.checkpoints.exported import Row, record
+from zoo.checkpoints import results
+from zoo.checkpoints.exported import Row, read, record
 from zoo.data import task_data
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
@@ -27,6 +29,8 @@ from zoo.exports.c import StepRuntime
 from zoo.exports.formats import FORMATS, GRAPHS, why_not
 from zoo.networks.golden import example_input
 from zoo.networks.network import Network
+from zoo.networks.recurrent import RecurrentNetwork
+from zoo.registry import lock
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
@@ -43,19 +47,27 @@ class Reference:
         """Load a model and run it on the test set, or on the first `limit` examples."""
         self.network, self.task = load(name, device="cpu"), registry.find(name).task
         split = task_data(self.task, registry.load_registry().datasets[self.task.dataset]).split("test")
+        self.stream, state = split.stream, None
         self.total = len(split) if limit is None else min(limit, len(split))
-        batches = [split.batch(indices) for indices in torch.arange(self.total).split(BATCH)]
-        self.batches = [(x, y, lengths, self.network(x, lengths)) for x, y, lengths in batches]
+        self.batches = []
+        for indices in torch.arange(self.total).split(1 if self.stream else BATCH):
+            x, y, lengths = split.batch(indices)
+            if self.stream:
+                logits, state = cast(RecurrentNetwork, self.network).resume(x, state)
+            else:
+                logits = self.network(x, lengths)
+            self.batches.append((x, y, lengths, logits))
 
     @torch.inference_mode()
     def compare(self, runtime: Runtime) -> dict[str, float]:
         """Return what a runtime computes on the test set beside what the network does."""
-        difference, different, sums = 0.0, 0, torch.zeros(3)
+        difference, different, sums, state = 0.0, 0, torch.zeros(3, dtype=torch.float64), None
         for x, y, lengths, expected in self.batches:
-            logits = runtime.sequence(x, lengths)[0]
+            logits, new_state = runtime.sequence(x, lengths, state)
+            state = new_state if self.stream else None
             difference = max(difference, float((logits - expected).abs().max()))
             different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
-            sums += torch.stack(score(self.task.target, logits, y)).float()
+            sums += torch.stack(score(self.task.target, logits, y)).double()
         _, metric, count = sums.tolist()
         return {"n": self.total, "difference": difference, "different": different, "value": metric / count}
 
@@ -91,15 +103,24 @@ def least(run: Callable[[], object]) -> float:
     return best
 
 
+def graphs(name: str, format: str) -> list[str]:
+    """Return the graphs of a model that files of a format can hold."""
+    config = registry.find(name).config
+    return [kind for kind in GRAPHS if why_not(config, format, kind) is None]
+
+
 def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
     """Export a model, and return the row about its files. Raises RequestError for what the format cannot hold."""
     network = reference.network
-    kinds = [kind for kind in GRAPHS if why_not(network.config, format, kind) is None]
+    kinds = graphs(name, format)
     if not kinds:
         raise RequestError(f"{name} cannot be exported as {format}.")
     with tempfile.TemporaryDirectory() as folder:
         graph = "both" if len(kinds) > 1 else kinds[0]
-        written = export(name, format, graph=graph, out=Path(folder), quantize=quantize)
+        verb = f"rnnzoo export {name} --format {format} --graph {graph}" + (
+            f" --quantize {quantize}" if quantize else ""
+        )
+        written = export(name, format, graph=graph, out=Path(folder), quantize=quantize, origin=verb)
         opened = [FORMATS[format].open(each.path, network, each.graph) for each in written]
         compared = reference.compare(opened[0])
         step = opened[-1] if "step" in kinds else None
@@ -112,6 +133,13 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
     )  # fmt: skip
 
 
+def cost(name: str) -> int:
+    """Return roughly how many products the test set of a model takes."""
+    measured = results.for_model(name).measured()
+    parameters = lock.load_lock().counts[name].parameters
+    return parameters * registry.find(name).task.steps * (measured.n if measured else 1)
+
+
 def main() -> None:
     """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -119,20 +147,25 @@ def main() -> None:
     parser.add_argument("--format", nargs="+", default=list(FORMATS), choices=list(FORMATS))
     parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")
     parser.add_argument("--limit", type=int, help="measure on the first N examples only; the row is not kept")
+    parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
     parser.add_argument("--no-times", action="store_true", help="compare only")
     options = parser.parse_args()
-    for name in options.names:
-        for model in registry.list_models(name, pretrained=True):
-            reference = Reference(model, options.limit)
-            for format, quantize in product(options.format, QUANTIZE[options.quantize]):
-                try:
-                    row = measure(reference, model, format, quantize, not options.no_times)
-                except (RequestError, ExportError) as error:
-                    say(f"{model} {format}: {error}")
-                    continue
-                say(f"{model} {format}: {row.text()}")
-                if options.limit is None:
-                    record(row)
+    for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
+        jobs = list(product(options.format, QUANTIZE[options.quantize]))
+        if options.missing:
+            stored = {(row.format, row.quantize) for row in read() if row.model == model}
+            jobs = [job for job in jobs if job not in stored and graphs(model, job[0])]
+        reference = Reference(model, options.limit) if jobs else None
+        for format, quantize in jobs:
+            assert reference is not None
+            try:
+                row = measure(reference, model, format, quantize, not options.no_times)
+            except (RequestError, ExportError) as error:
+                say(f"{model} {format}: {error}")
+                continue
+            say(f"{model} {format}: {row.text()}")
+            if options.limit is None:
+                record(row)
 
 
 if __name__ == "__main__":

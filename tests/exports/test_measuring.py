@@ -114,6 +114,17 @@ def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
         rows.read()
 
 
+def test_the_page_shows_each_model_with_weights_in_each_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = {"step_us": None, "sequence_ms": None}
+    monkeypatch.setattr(
+        rows, "read", lambda: [ROW.model_copy(update=quiet), ROW.model_copy(update={"format": "c", "different": 0})]
+    )
+    text = exported.section() or ""
+    assert f"| `{NAME}` | 10,000 | 98.82 % | 1e-05, 3 of 10,000 differ | 1e-05 |" in text
+    assert "| `bigru-1x200-toxic-parts` | 1,744 | 89.11 % |  | - |" in text
+    assert f"| `{NAME}` | onnx |" not in text  # it was not timed
+
+
 def test_only_rows_of_accuracies_count_other_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ROW.answers == "3 of 10,000"
     error = ROW.model_copy(update={"model": "rin-1x100-adding-200", "metric": "mse", "value": 0.1})

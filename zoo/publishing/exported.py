@@ -1,12 +1,21 @@
-"""The table of docs/export.md, which compares exported files with their networks.
+"""The tables of docs/export.md, which compare exported files with their networks.
 
-Reads the measurements in cards/exports.json. Does not import torch.
+Reads the measurements in cards/exports.json and benchmarks/export_steps.json. Does not import torch.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import registry
 from ..checkpoints import exported as rows
+from ..checkpoints import results
+from ..exports.formats import FORMATS, GRAPHS, why_not
 from ..registry.metrics import METRICS
 from ..utils.text import markdown
-from .speed import significant
+from .speed import measurements, provenance, significant
+
+Measured = Mapping[tuple[str, str], rows.Row]
+"""The rows of float32, by model and format."""
 
 
 def section() -> str | None:
@@ -15,9 +24,16 @@ def section() -> str | None:
     if not measured:
         return None
     header = ("model", "format", "bytes", "µs a step", "ms a sequence", "difference", "other answers", "measured")
-    table = markdown(header, [_cells(row) for row in measured])
+    timed = [row for row in measured if row.quantize or row.sequence_ms is not None]
+    parts = [markdown(header, [_cells(row) for row in timed]), _machines(timed)]
+    if (steps := measurements("export_steps")) is not None:
+        parts += [*_steps(steps), provenance("export_steps", steps)]
+    return "\n\n".join([*parts, *_equality([row for row in measured if row.quantize is None])])
+
+
+def _machines(measured: Sequence[rows.Row]) -> str:
     machines = "; ".join(sorted({f"{row.cpu}, {row.date}" for row in measured}))
-    return f"{table}\n\n{machines}; `python -m benchmarks.exports`."
+    return f"{machines}; `python -m benchmarks.exports`."
 
 
 def _cells(row: rows.Row) -> tuple[str, ...]:
@@ -27,3 +43,53 @@ def _cells(row: rows.Row) -> tuple[str, ...]:
     return (
         f"`{row.model}`", kind, f"{row.bytes:,}", *times, f"{row.difference:.0e}", row.answers or "-", METRICS[row.metric].text(row.value),
     )  # fmt: skip
+
+
+def _steps(data: dict[str, Any]) -> list[str]:
+    """Return a table of one step of the first network of benchmarks/export_steps.json, and what it is of."""
+    network = data["rows"][0]["network"]
+    table = [
+        (
+            row["pass"], significant(1e6 * row["seconds"]), significant(1e3 * 784 * row["seconds"]),
+            *("-" if row.get(key) is None else f"{row[key]:,}" for key in ("bytes", "compiled")),
+        )
+        for row in data["rows"] if row["network"] == network
+    ]  # fmt: skip
+    text = (
+        f"Steps of one stream of `{network}`, logits after each, in one run. C by hand is a loop over transposed weights, "
+        "`benchmarks/star_step.c`, compiled with the same flags (`-O3 -march=native`) and its logits compared with the "
+        "network's; `-ffast-math` lets gcc compute several exponentials at once, as the exported header does by itself. "
+        "Other programs ran on the machine, so the times are to be compared with one another."
+    )
+    return [text, markdown(("one step of", "µs a step", "ms of 784 steps", "bytes", "compiled"), table)]
+
+
+def _equality(measured: Sequence[rows.Row]) -> list[str]:
+    """Return a table of the largest difference of a logit in float32, by model with weights (rows) and format (columns)."""
+    by_model = {(row.model, row.format): row for row in measured}
+    formats = [format for format in FORMATS if any(row.format == format for row in measured)]
+    models = registry.list_models(pretrained=True)
+    table = [
+        (f"`{name}`", *_test_set(name), *(_difference(name, each, by_model) for each in formats)) for name in models
+    ]
+    text = (
+        "The largest difference of a logit from torch's in float32, on the whole test set. Every answer and every figure is "
+        "torch's, unless the cell says how many answers differ. `-`: the format cannot hold the model; empty: not measured."
+    )
+    return [text, markdown(("model", "examples", "measured", *formats), table)]
+
+
+def _test_set(name: str) -> tuple[str, str]:
+    """Return the size of a model's test set and what was measured on it in torch."""
+    recorded = results.for_model(name).measured()
+    return ("", "") if recorded is None else (f"{recorded.n:,}", METRICS[recorded.metric].text(recorded.value))
+
+
+def _difference(name: str, format: str, measured: Measured) -> str:
+    """Return the cell of a model and a format."""
+    row = measured.get((name, format))
+    if row is not None:
+        answers = f", {row.answers} differ" if row.answers and row.different else ""
+        return f"{row.difference:.0e}{answers}"
+    config = registry.find(name).config
+    return "" if any(why_not(config, format, kind) is None for kind in GRAPHS) else "-"
