@@ -213,7 +213,7 @@ class WordTokenizer(StreamTokenizer):
     END, UNKNOWN_WORD = "<eos>", "<unk>"
 
     @classmethod
-    def split(cls, text: str) -> list[str]:  # type: ignore[override]
+    def split(cls, text: str) -> list[str]:
         """Return the words of a text."""
         return text.replace("\n", f" {cls.END} ").split()
 
