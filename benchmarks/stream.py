@@ -1,14 +1,16 @@
-"""`fsdd-stream`: one long recording of digits and pauses, the hits and false alarms of a network that listens, and its latency.
+"""`fsdd-stream`: one long recording of digits and pauses, a listening network's hits and false alarms in it, and its latency.
 
-The 300 test recordings of FSDD in the order torch.randperm(300) of seed 0, each followed by a pause of 0.5 to 1.5 s, drawn
-uniformly by the same generator, of white noise with a standard deviation of 3 units of int16 (-76 dB, as zoo.data.listening.levels has it). Samples
-arrive by 80, 10 ms.
+The 300 test recordings of FSDD stand in the order torch.randperm(300) of seed 0. A pause of 0.5 to 1.5 s follows each, drawn
+uniformly by the same generator, of white noise with a standard deviation of 3 units of int16 (-76 dB by
+zoo.data.listening.levels). Samples arrive by 80, 10 ms.
 
 A digit ends with the last frame of its recording that is not quiet. Its answer is the last final one to a sound that begins
 within its recording; it is a hit if it is right. Every other final answer is a false alarm: a wrong one, and one to another
 sound. Latency is the time from the digit's end to the first answer, early or final, to all of the same sound: what the
-listener waits for, and the processor time that it computes on the last 10 ms. An hour of noise at 3 units, and one at 30 (-58 dB), have false alarms only;
-so has an hour with a knock every ten seconds, 20 ms of noise at 3,000 units (-18 dB).
+listener waits for, and the processor time that it computes on the last 10 ms.
+
+Three hours have false alarms only: one of noise at 3 units, one at 30 (-58 dB), and one at 3 with a knock every ten seconds,
+20 ms of noise at 3,000 units (-18 dB).
 """
 
 import statistics
@@ -44,7 +46,8 @@ def noise(samples: int, deviation: float, generator: torch.Generator) -> Tensor:
 
 
 def stream_of(recordings: Sequence[Tensor]) -> tuple[Tensor, list[tuple[int, float, float, float]]]:
-    """Return the long recording, and for each digit its index, its start, the end of its last loud frame, and its end, in seconds."""
+    """Return the long recording, and a row for each digit: its index; and in seconds its start, the end of its last frame that
+    is not quiet, and its end."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(recordings), generator=generator).tolist()
     parts, places, at = [], [], 0

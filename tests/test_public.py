@@ -174,7 +174,7 @@ def test_every_trained_network_describes_its_inputs_and_outputs() -> None:
     for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
         assert bool(task.input_description) != bool(task.vocabulary), name  # a tokenizer reads text
-        words = task.family == "babi" or task.form == "characters"  # a class is a word of the tokenizer's
+        words = task.family == "babi" or task.is_stream  # a class is a word of the tokenizer's
         named = task.target != "value" and not words
         assert bool(task.classes) == named, name
 

@@ -101,7 +101,7 @@ def test_figures_of_other_data_are_not_set_beside_these():
              if registry.load_registry().datasets[task.dataset].proxy_for}  # fmt: skip
     assert tasks == {
         "nmnist-small", "sits", "sits-steps", "toxic-parts", "toxic-parts-diluted", "toxic-parts-late", "toxic-parts-long",
-        "toxic-parts-short",
+        "toxic-parts-short", "wikitext2-bytes", "wikitext2-words",
     }  # fmt: skip
     assert all(not model.reported for model in registry.models().values() if model.task in tasks)
 
@@ -110,7 +110,7 @@ def test_figures_of_other_data_are_not_set_beside_these():
 @pytest.mark.skipif("RNNZOO_DATA" not in os.environ, reason="RNNZOO_DATA is not set")
 def test_the_real_series():
     known = registry.load_registry()
-    real = task_data(known.tasks["sits"], known.datasets["mato-grosso"])
+    real = task_data(known.all_tasks["sits"], known.datasets["mato-grosso"])
     splits = [real.split(name) for name in ("train", "validation", "test")]
     assert sum(map(len, splits)) == 1892
     assert sum(split.targets.bincount(minlength=9) for split in splits).sum() == 1892

@@ -1,12 +1,13 @@
 """Turns text into tokens and back. A checkpoint's vocabulary is in vocabulary.txt: line n, counted from 0, is token n.
 
-Tokens are words or, for a network that reads one long text, single characters.
+Tokens are words or, for a network that reads one long text, its characters, bytes or words.
 """
 
+import codecs
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -80,6 +81,11 @@ class Tokenizer:
             raise CheckpointError(f"{path}: not a vocabulary: {error}") from error
 
     @property
+    def unknown_token(self) -> int:
+        """The token of a word that the vocabulary lacks."""
+        return UNKNOWN
+
+    @property
     def neutral_token(self) -> int:
         """The token of "the", which replaces removed words (Chen 2022, 4.2.1 and 4.4.1)."""
         return self.tokens.get("the", UNKNOWN)
@@ -100,7 +106,8 @@ class Tokenizer:
 
         A text without words becomes one unknown word. Raises RequestError if there are no texts.
         """
-        rows = [[self.tokens.get(word, UNKNOWN) for word in text[: self.max_words]] or [UNKNOWN] for text in texts]
+        unknown = self.unknown_token
+        rows = [[self.tokens.get(word, unknown) for word in text[: self.max_words]] or [unknown] for text in texts]
         if not rows:
             raise RequestError("There are no texts to tokenize.")
         lengths = torch.tensor([len(row) for row in rows])
@@ -142,16 +149,32 @@ class Tokenizer:
         return self.separator.join(self.words[int(token)] for token in tokens if int(token) != PADDING)
 
 
-class CharacterTokenizer(Tokenizer):
-    """A Tokenizer whose words are single characters, for a network that reads one long text. It cuts no text off.
+class StreamTokenizer(Tokenizer):
+    """A Tokenizer for a network that reads one long text. It cuts no text off."""
 
-    Raises RequestError for a vocabulary with longer words.
-    """
+    def __init__(self, words: Sequence[str], max_words: int):
+        super().__init__(words, sys.maxsize)
+
+    def encode(self, text: str) -> Tensor:
+        """Return the tokens of a text, (time,), int16."""
+        return torch.tensor([self.tokens.get(word, self.unknown_token) for word in self.split(text)], dtype=torch.int16)
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the parts of a text that the vocabulary lacks, each once, in the order of the text."""
+        return list(dict.fromkeys(word for word in self.split(text) if word not in self.tokens))
+
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        """Yield for each token what it adds to the end of a text."""
+        return (self.words[token] for token in tokens)
+
+
+class CharacterTokenizer(StreamTokenizer):
+    """A StreamTokenizer whose words are single characters. Raises RequestError for a vocabulary with longer words."""
 
     separator = ""
 
     def __init__(self, words: Sequence[str], max_words: int):
-        super().__init__(words, sys.maxsize)
+        super().__init__(words, max_words)
         if any(len(word) != 1 for word in self.words[len(RESERVED) :]):
             raise RequestError("A vocabulary of characters must not have longer words.")
 
@@ -160,11 +183,57 @@ class CharacterTokenizer(Tokenizer):
         """Return the characters of a text."""
         return list(text)
 
-    def unknown(self, text: str) -> list[str]:
-        """Return the characters of a text that the vocabulary lacks, each once, in the order of the text."""
-        return list(dict.fromkeys(c for c in text if c not in self.tokens))
+
+class ByteTokenizer(CharacterTokenizer):
+    """A StreamTokenizer of the 256 bytes of UTF-8; byte b is written as the character of code point b."""
+
+    @classmethod
+    def every_byte(cls) -> "ByteTokenizer":
+        """Return the tokenizer of all 256 bytes, in order."""
+        return cls([*RESERVED, *map(chr, range(256))], 0)
+
+    @staticmethod
+    def split(text: str) -> list[str]:
+        """Return the bytes of a text."""
+        return list(text.encode().decode("latin-1"))
+
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        """Yield for each byte the character that it completes, or nothing. Bytes that are not UTF-8 become U+FFFD."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return (decoder.decode(self.words[token].encode("latin-1")) for token in tokens)
+
+    def decode(self, tokens: Tensor | Sequence[int]) -> str:
+        """Return the text of tokens, (time,), without padding."""
+        return super().decode(tokens).encode("latin-1").decode(errors="replace")
+
+
+class WordTokenizer(StreamTokenizer):
+    """A StreamTokenizer of words between spaces, as WikiText has them; the end of a line is a word."""
+
+    END, UNKNOWN_WORD = "<eos>", "<unk>"
+
+    @classmethod
+    def split(cls, text: str) -> list[str]:
+        """Return the words of a text."""
+        return text.replace("\n", f" {cls.END} ").split()
+
+    @property
+    def unknown_token(self) -> int:
+        """The token of a word that the vocabulary lacks."""
+        return self.tokens.get(self.UNKNOWN_WORD, UNKNOWN)
+
+    def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
+        """Yield for each token its word after a space, or the end of a line."""
+        return ("\n" if (word := self.words[token]) == self.END else f" {word}" for token in tokens)
+
+
+_CLASSES: dict[str, type[Tokenizer]] = {
+    "characters": CharacterTokenizer,
+    "bytes": ByteTokenizer,
+    "words": WordTokenizer,
+}
 
 
 def tokenizer_class(form: str) -> type[Tokenizer]:
     """Return the class of the tokenizer for inputs of a form (zoo.registry.schema.Shapes)."""
-    return CharacterTokenizer if form == "characters" else Tokenizer
+    return _CLASSES.get(form, Tokenizer)

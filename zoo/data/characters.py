@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer
+from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer, StreamTokenizer
 from ..errors import DataError
 from ..networks.network import Network
 from .base import IGNORED, Split, SplitName, TaskData
@@ -29,7 +29,7 @@ class Characters(TaskData):
         return read_verified(self.dataset, name).decode()
 
     @cached_property
-    def tokenizer(self) -> CharacterTokenizer:
+    def tokenizer(self) -> StreamTokenizer:
         """The tokenizer of all characters of the text, in the order of their code points."""
         tokenizer = CharacterTokenizer([*RESERVED, *sorted(set(self.text))], self.task.steps)
         if len(tokenizer) != self.task.vocabulary:
@@ -45,13 +45,21 @@ class Characters(TaskData):
         ]
 
     def read(self, name: SplitName) -> Split:
-        tokens = torch.tensor([self.tokenizer.tokens[c] for c in self.part(name)])
-        steps, targets = self.task.steps, len(tokens) - 1
-        windows = -(-targets // steps)
-        x, y = torch.zeros(windows * steps, dtype=torch.int16), torch.full((windows * steps,), IGNORED)
-        x[:targets], y[:targets] = tokens[:-1], tokens[1:]
-        return Split(x.view(-1, steps), y.view(-1, steps), dict(self.dataset.sha256), Tensor.long, stream=True)
+        return windows(self.tokenizer.encode(self.part(name)), self.task.steps, dict(self.dataset.sha256))
 
     def prepare_network(self, network: Network) -> None:
         """Give the network its tokenizer."""
         network.tokenizer = self.tokenizer
+
+
+def windows(
+    tokens: Tensor,  # (time,), int16
+    steps: int,
+    digests: dict[str, str],
+) -> Split:
+    """Return a text as a stream of windows of `steps` tokens, each with the token after it as target."""
+    targets = len(tokens) - 1
+    count = -(-targets // steps)
+    x, y = torch.zeros(count * steps, dtype=torch.int16), torch.full((count * steps,), IGNORED)
+    x[:targets], y[:targets] = tokens[:-1], tokens[1:]
+    return Split(x.view(-1, steps), y.view(-1, steps), digests, Tensor.long, stream=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import registry
-from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer
+from ..checkpoints.tokenizer import RESERVED, StreamTokenizer
 from ..errors import RequestError, shown
 from ..networks import loading
 from ..networks.base import evaluating
@@ -34,7 +34,7 @@ def generate(
 
     network: a network of characters or of music, or what `load` takes, which is then loaded on the CPU.
     prompt: text; or names of keys such as "C3 E4 G4", frames separated by "|".
-    length: number of characters or frames to draw. In a frame every key sounds or not, independently, with its own
+    length: number of characters, bytes, words or frames to draw. In a frame every key sounds or not, independently, with its own
     probability.
     temperature: divides the logits; the lower, the likelier what the network expects. At 0 nothing is left to chance.
     top_k: draw only from the k most probable characters or keys.
@@ -58,8 +58,8 @@ def generate(
 
 
 def writes(network: Network) -> bool:
-    """Return whether a network predicts the characters of a text."""
-    return isinstance(network.tokenizer, CharacterTokenizer)
+    """Return whether a network predicts the characters, bytes or words of a text."""
+    return isinstance(network.tokenizer, StreamTokenizer)
 
 
 def stream_text(
@@ -70,12 +70,12 @@ def stream_text(
     top_k: int | None = None,
     seed: int = 0,
 ) -> Iterator[str]:
-    """Yield the characters with which a network continues a prompt, each as soon as it is drawn.
+    """Yield the characters, bytes or words with which a network continues a prompt, each as soon as it is drawn.
 
-    Arguments and errors are those of `generate`, raised before the first character.
+    Arguments and errors are those of `generate`, raised before the first of them.
     """
     _check(length, temperature, top_k, seed)
-    tokenizer = cast(CharacterTokenizer, network.tokenizer)
+    tokenizer = cast(StreamTokenizer, network.tokenizer)
     if unknown := tokenizer.unknown(prompt):
         raise RequestError(f"{network.config.name} has never read {', '.join(map(repr, unknown))}. Change the prompt.")
     tokens, _ = tokenizer(prompt or SILENCE)
@@ -89,7 +89,7 @@ def stream_text(
             return logits.argmax()
         return torch.multinomial((logits / temperature).softmax(0), 1, generator=generator)[0]
 
-    return (tokenizer.words[int(token)] for token in _continued(network, tokens[0], length, draw))
+    return tokenizer.pieces(int(token) for token in _continued(network, tokens[0], length, draw))
 
 
 def _frames(

@@ -9,13 +9,13 @@ from torch import nn
 
 from ..checkpoints.tokenizer import Tokenizer
 from ..errors import RequestError, SizeError, first_line, shown
-from ..registry.schema import Config, Interface
+from ..registry.schema import STREAMS, Config, Interface
 from ..utils import import_object
 
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",
     "question": "story_reader.StoryReader",
-    "characters": "recurrent.RecurrentNetwork",
+    **dict.fromkeys(STREAMS, "recurrent.RecurrentNetwork"),
     "none": "feedforward.FeedForward",
 }
 """`module.Class` of the network for each form of input (Shapes.form); "none" is for inputs without time steps."""

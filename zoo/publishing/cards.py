@@ -162,7 +162,7 @@ def _call(entry: Entry) -> str:
         question = 'model.tokenizer.ask(["{}"], ["{}"])'.format(*STORY)
         answer = "answer = model.tokenizer.words[logits.argmax()]"
         return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
-    if task.form == "characters":
+    if task.is_stream:
         text = 'text = generate(model, prompt="To be", length=200)'
         return (
             f'x, _ = model.tokenizer(["To be"])\nlogits = model(x.to(model.device))  # of each next character\n{text}\n'

@@ -80,8 +80,8 @@ def kind_of(entry: Entry) -> str | None:
         return None
     if is_story:
         return "story"
-    if task.form == "characters":
-        return "writing"
+    if task.is_stream:
+        return "writing" if task.form == "characters" else None
     return "text" if task.vocabulary else KINDS.get(task.family)
 
 

@@ -4,13 +4,13 @@ No module here imports torch, so that programs can list and show models without 
 """
 
 from .base import Commit, Key, Seq, Sha256, Spec, Text
-from .data import TASKS, Dataset, Paper, Task
+from .data import STREAMS, TASKS, Dataset, Paper, Task
 from .models import Grid, Model, PinnedFile, Registry, Reported, ReportedTable, Study, TaskGrid, Weights
 from .networks import WEIGHTS, Architecture, Config, ConvHead, Embedding, Init, Interface
 from .recipes import Affine, Augmentation, Optimizer, Recipe, Schedule, Stage
 
 __all__ = [
-    "TASKS", "WEIGHTS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "ConvHead", "Dataset", "Embedding",
+    "STREAMS", "TASKS", "WEIGHTS", "Affine", "Architecture", "Augmentation", "Commit", "Config", "ConvHead", "Dataset", "Embedding",
     "Grid", "Init", "Interface", "Key", "Model", "Optimizer", "Paper", "PinnedFile", "Recipe", "Registry", "Reported",
     "ReportedTable", "Schedule", "Seq", "Sha256", "Spec", "Stage", "Study", "Task", "TaskGrid", "Text", "Weights",
 ]  # fmt: skip

@@ -27,8 +27,13 @@ TASKS: dict[str, str] = {
     "sits": "sits.Sits",
     "spooky": "text.Spooky",
     "uea": "uea.UEA",
+    "wikitext": "wikitext.WikiText",
 }
 """By task family: `module.Class` in zoo.data, a subclass of zoo.data.base.TaskData."""
+
+
+STREAMS = ("characters", "bytes", "words")
+"""Forms of input that are windows of one long text: what a network reads of it at each step."""
 
 
 class Paper(Spec):
@@ -93,9 +98,9 @@ class Shapes(Spec):
     readout: Literal["last", "mean", "every", "none"]
     """Time steps that the head reads: the last (of two directions, the last of each), the mean over all, or every one.
     `none` is for examples without time steps."""
-    form: Literal["sequence", "question", "characters"] = "sequence"
+    form: Literal["sequence", "question", "characters", "bytes", "words"] = "sequence"
     """What an example is: one sequence; a story and a question about it (zoo.networks.story_reader); or a window of one long
-    text, of which the network reads every character and carries its state from each window to the next."""
+    text, of which the network reads every character, byte or word and carries its state from each window to the next."""
     mean: Finite | Seq[Finite] = 0.0
     std: Positive | Seq[Positive] = 1.0
     """Mean and standard deviation of the training inputs: one number, or for readout `none` one for each feature."""
@@ -105,13 +110,18 @@ class Shapes(Spec):
             yield "a time step is either numbers of shape 'input' or a token of a 'vocabulary'; give one of the two"
         if self.form != "sequence" and self.vocabulary is None:
             yield f"form {self.form!r} needs a 'vocabulary'"
-        if self.form == "characters" and self.readout != "every":
-            yield "form 'characters' needs readout 'every'"
+        if self.is_stream and self.readout != "every":
+            yield f"form {self.form!r} needs readout 'every'"
         if self.readout == "none" and (self.steps, len(self.input)) != (1, 1):
             yield "readout 'none' needs steps: 1 and an 'input' of one number, the number of features"
         for name, value in (("mean", self.mean), ("std", self.std)):
             if isinstance(value, tuple) and (self.readout != "none" or (len(value),) != self.input):
                 yield f"{name!r} has {len(value)} numbers; only readout 'none' allows a list, one number for each feature"
+
+    @property
+    def is_stream(self) -> bool:
+        """True if examples are windows of one long text."""
+        return self.form in STREAMS
 
     @property
     def example(self) -> Shape:
@@ -130,8 +140,8 @@ class Shapes(Spec):
             return f"{self.step_text} values"
         if self.form == "question":
             return f"a story and a question, up to {self.steps} words together"
-        if self.form == "characters":
-            return f"a text in windows of {self.steps} characters of {self.vocabulary}"
+        if self.is_stream:
+            return f"a text in windows of {self.steps} {self.form} of {self.vocabulary:,}"
         return f"{'up to ' if self.vocabulary else ''}{self.steps} steps of {self.step_text}"
 
 

@@ -173,8 +173,8 @@ class Architecture(Spec):
             return "a feed-forward cell needs a task without time steps (readout 'none'), and such a task needs a feed-forward cell"
         if (self.embedding is None) != (shape.vocabulary is None):
             return "a task of tokens needs an 'embedding', and only a task of tokens can have one"
-        if shape.form == "characters" and self.bidirectional:
-            return "a network that reads a text to its end cannot predict the next character: leave out 'bidirectional'"
+        if shape.is_stream and self.bidirectional:
+            return "a network that reads a text to its end cannot predict what comes next: leave out 'bidirectional'"
         if self.block is not None and self.bidirectional and shape.readout == "last":
             return "a bidirectional network of blocks has no last step: its readout must be 'mean' or 'every'"
         if self.standardize and self.embedding is not None:
