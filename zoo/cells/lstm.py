@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, State
-from .projections import Projection, ProjectionFactory, along
+from .projections import Projection, ProjectionFactory, at_every_step
 
 
 class LSTM(Cell):
@@ -141,13 +141,16 @@ class PhasedLSTM(PeepholeLSTM):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 1 if state == "t" else units
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        precise = x.to(torch.promote_types(x.dtype, torch.float32))  # as is the time
+        return x, *(at_every_step(p, precise, self.axis) for p in (self.log_period.exp(), self.shift))
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        *old, t = state
-        tau, s = (along(p, self.axis).to(t.dtype) for p in (self.log_period.exp(), self.shift))
+        (gates, tau, s), (*old, t) = x, state
         phi = torch.remainder(t - s, tau) / tau
         rising, falling = 2 * phi / self.ratio, 2 - 2 * phi / self.ratio
         k = torch.where(phi < self.ratio, torch.minimum(rising, falling), self.leak * phi).to(old[0].dtype)
-        new = super().step(x, tuple(old))
+        new = super().step((gates,), tuple(old))
         return *(k * n + (1 - k) * o for n, o in zip(new, old, strict=True)), t + 1
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
