@@ -82,6 +82,15 @@ class Cell(nn.Module):
         raise NotImplementedError
 
 
+class LastApart(Cell):
+    """Base of cells that take their last input projection apart from the others, which share one recurrent product."""
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        channels = x.shape[self.axis]
+        last = channels // len(self.inputs)
+        return x.split([channels - last, last], self.axis)
+
+
 class RawInputCell(Cell):
     """Base of cells that see the layer's input itself. Their methods have one more option: `inputs`, its number of channels."""
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import Projection, ProjectionFactory, add, along, parametrized
 from .unitary import URNN, modrelu, polar, to_complex, to_real
 
@@ -99,7 +99,7 @@ class EUNN(URNN):
         nn.init.uniform_(self.recurrent.phases, -math.pi, math.pi, generator=generator)  # type: ignore[arg-type]
 
 
-class GORU(Cell):
+class GORU(LastApart):
     """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019).
 
     U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases. z weighs the old state, as
@@ -114,10 +114,6 @@ class GORU(Cell):
         self.gates = projection(2)
         self.rotation = Rotations(projection.units, capacity)
         self.threshold = nn.Parameter(torch.empty(projection.units))
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        r, z, h = self.split(x)
-        return torch.cat([r, z], self.axis), h
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h,) = x, state
