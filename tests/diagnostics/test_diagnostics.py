@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from zoo import build
 from zoo.cells import CELLS, FEEDFORWARD
+from zoo.cells.colours import cell_colour
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.diagnostics import ANALYSES, drawing, subject
 from zoo.diagnostics.base import Array, Axis, Result, histograms, read_results
@@ -30,7 +31,7 @@ from zoo.registry.schema import Architecture, Config, Embedding, Interface
 from zoo.registry.schema.blocks import BlockSpec
 from zoo.training.step import make_optimizer
 from zoo.utils import paths
-from zoo.utils.figures import add_caption, cell_colour
+from zoo.utils.figures import add_caption
 
 Run = Callable[..., tuple[int, str, str]]
 LENGTHS = torch.tensor([4, 2, 5])
