@@ -205,7 +205,7 @@ def test_dependency_replaces_the_end_of_every_sequence() -> None:
 
 NO_MATRIX = {  # with square blocks, and no diagonal that multiplies the state
     "deltanet", "eunn", "gated-deltanet", "gla", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "urnn",
-    "brc", "tgru", "tlstm", "unicornn",
+    "brc", "unicornn",
 }  # fmt: skip
 
 

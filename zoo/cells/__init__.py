@@ -273,11 +273,11 @@ CELLS: dict[str, CellRow] = {
     ),
     "tgru": CellRow(
         "strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without=_NO_PRODUCT,
-        properties=("gated", "independent"),
+        properties=("gated", "linear", "independent"),
     ),
     "tlstm": CellRow(
         "strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without=_NO_PRODUCT,
-        properties=("gated", "independent"),
+        properties=("gated", "linear", "independent"),
     ),
     "trnn": CellRow(
         "strongly_typed.TRNN", "strongly typed RNN", "strongly-typed", without=_NO_PRODUCT,
