@@ -13,8 +13,9 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from zoo.cells.colours import CELL_COLOURS
 from zoo.diagnostics.benchmark import FORWARD, TRAINING
-from zoo.utils.figures import CELL_COLOURS, STYLE, add_caption
+from zoo.utils.figures import STYLE, add_caption
 
 from .scaling import BASE, VALUES
 from .stacks import FOLDER

@@ -5,7 +5,7 @@ import io
 import wave
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import count, product
+from itertools import count, cycle, product
 from pathlib import Path
 
 import numpy
@@ -135,14 +135,17 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 def random_state(net: Network, batch: int) -> NetworkState:
     """Return random states of the layers, within (-1, 1) as those of most cells, that require gradients.
 
-    A normaliser n is positive, as no sequence makes it negative.
+    A normaliser n is positive, as no sequence makes it negative, and a time t is a number of steps.
     """
     layers = net.initial_state(batch)[: len(net.layers)]
-    seeds, normaliser = count(100), "n" in net.layers[0].forward_direction.cell.states
-    draws = [[normal(*s.shape, seed=next(seeds)).tanh() for s in layer] for layer in layers]
+    names, seeds = net.layers[0].forward_direction.states, count(100)
+    possible = {"n": torch.abs, "t": lambda t: (20 * t.abs()).floor()}
     return tuple(
-        tuple((s.abs() if normaliser and i % 4 == 2 else s).requires_grad_() for i, s in enumerate(layer))
-        for layer in draws
+        tuple(
+            possible.get(name, torch.clone)(normal(*s.shape, seed=next(seeds)).tanh()).requires_grad_()
+            for name, s in zip(cycle(names), layer, strict=False)
+        )
+        for layer in layers
     )
 
 

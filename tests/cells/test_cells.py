@@ -32,8 +32,6 @@ each_case = each("case", CASES)
 each_case_in_each_form = in_each_form("case", CASES)
 REGULARISERS = {"none": {}, "zoneout": {"zoneout": 0.3}, "norm": {"layer_norm": True}}
 REGULARISED = [(case, name) for case in CASES for name, fields in REGULARISERS.items() if can(case, *fields)]
-# sines of angles, and periods, which need the precision of a state
-PARAMETERS_IN_A_STEP = {"eunn", "goru", "lstm-phased", "urnn"}
 SMOOTH = [case for case in CASES if "skip" not in case]  # a straight-through gradient is not that of the function
 
 
@@ -94,7 +92,7 @@ class ParametersAlone(TorchFunctionMode):
 def test_a_step_computes_only_what_depends_on_the_state(case: str) -> None:
     """No product of the input alone is left to the steps, which `prepare` could compute for all of them at once.
 
-    Nor is a function of parameters alone, such as the sigmoid of one, but in PARAMETERS_IN_A_STEP.
+    Nor is a function of parameters alone, such as the sigmoid of one.
     """
     net = one_layer(case).requires_grad_(False)
     direction, x = net.layers[0].forward_direction, sequence(net)[:, 0]
@@ -111,7 +109,7 @@ def test_a_step_computes_only_what_depends_on_the_state(case: str) -> None:
         with ParametersAlone(direction.cell.parameters()) as alone:
             direction.cell.step(inputs, state)
     assert not late
-    assert bool(alone.names) == (CASES[case][0] in PARAMETERS_IN_A_STEP)
+    assert not alone.names
 
 
 @each_case_in_each_form

@@ -6,7 +6,7 @@ from helpers import network, normal, random_state
 from zoo.cells import CELLS, ROWS, cell_class
 from zoo.cells.linear import LinearRecurrence
 from zoo.cells.matrix import MatrixRecurrence
-from zoo.cells.properties import PROPERTIES, cells_with, properties_of
+from zoo.cells.properties import MEANINGS, PROPERTIES, cells_with, properties_of
 from zoo.errors import UnknownNameError
 
 
@@ -16,6 +16,7 @@ def test_properties_are_those_of_the_classes() -> None:
     assert cells_with("linear") == linear
     assert cells_with("gated") >= {cell for cell in CELLS if cell_class(cell).memory_gates}
     assert cells_with() == ROWS.keys()
+    assert {word for row in ROWS.values() for word in row.properties} == MEANINGS.keys() - {"convolutional"}
     assert all(cell in cells_with(*properties_of(cell)) for cell in CELLS)
 
 

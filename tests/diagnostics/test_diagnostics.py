@@ -25,7 +25,7 @@ from zoo.utils import paths
 
 NO_MATRIX = {  # with square blocks, and no diagonal that multiplies the state
     "deltanet", "eunn", "gated-deltanet", "gla", "mamba2", "mlstm", "retention", "rwkv6", "rwkv7", "indrnn", "urnn",
-    "brc", "tgru", "tlstm", "unicornn",
+    "brc", "unicornn",
 }  # fmt: skip
 
 

@@ -7,13 +7,14 @@ import pytest
 from helpers import network, normal
 
 from zoo.cells import CELLS, FEEDFORWARD
+from zoo.cells.colours import cell_colour
 from zoo.diagnostics import ANALYSES, drawing, subject
 from zoo.diagnostics.base import Array, Axis, Result
 from zoo.diagnostics.gradients import feedforward
 from zoo.diagnostics.jacobian import jacobian
 from zoo.diagnostics.lattice import lattice
 from zoo.diagnostics.outputs import saturation
-from zoo.utils.figures import add_caption, cell_colour
+from zoo.utils.figures import add_caption
 
 
 def test_what_is_drawn_of_a_feed_forward_network(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from zoo import registry
-from zoo.cells import CELLS, CellRow
+from zoo.cells import CELLS
 from zoo.cells.base import Cell, State
 from zoo.cells.projections import ProjectionFactory
+from zoo.cells.rows import CellRow
 from zoo.diagnostics import ensemble
 from zoo.diagnostics.base import Result
 from zoo.diagnostics.jacobian import jacobian, jacobian_at

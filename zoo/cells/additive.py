@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import Cell, LastApart, State
 from .projections import ProjectionFactory
 
 
-class RAN(Cell):
+class RAN(LastApart):
     """c_t = i (W_c x_t + b_c) + f c_{t-1}; h_t = tanh(c_t), or c_t itself (Lee, Levy & Zettlemoyer 2017).
 
     The gates i and f are sigmoids of a W x_t + U h_{t-1} + b of their own; `activation` is the one of h.
@@ -24,10 +24,6 @@ class RAN(Cell):
         self.recurrent = projection(2)
         self.tanh = {"tanh": True, "identity": False}[activation]
 
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        i, f, c = self.split(x)
-        return torch.cat([i, f], self.axis), c
-
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h, c) = x, state
         i, f = self.split(torch.sigmoid(self.recurrent(h, gates)), 2)
@@ -35,7 +31,7 @@ class RAN(Cell):
         return torch.tanh(c) if self.tanh else c, c
 
 
-class CFN(Cell):
+class CFN(LastApart):
     """h_t = theta tanh(h_{t-1}) + eta tanh(W x_t + b), gates theta and eta (Laurent & von Brecht 2017).
 
     Each gate is the sigmoid of a W x_t + U h_{t-1} + b of its own. As long as the candidate's W x_t + b is zero, every
@@ -50,8 +46,8 @@ class CFN(Cell):
         self.recurrent = projection(2)
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        theta, eta, h = self.split(x)
-        return torch.cat([theta, eta], self.axis), torch.tanh(h)
+        gates, h = super().prepare(x)
+        return gates, torch.tanh(h)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h,) = x, state

@@ -85,6 +85,15 @@ def matched(cell: Cell, state: State, dtype: torch.dtype) -> State:
     return tuple(s if name in cell.float32_states else s.to(dtype) for name, s in zip(cell.states, state, strict=True))
 
 
+class LastApart(Cell):
+    """Base of cells that take their last input projection apart from the others, which share one recurrent product."""
+
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        channels = x.shape[self.axis]
+        last = channels // len(self.inputs)
+        return x.split([channels - last, last], self.axis)
+
+
 class RawInputCell(Cell):
     """Base of cells that see the layer's input itself. Their methods have one more option: `inputs`, its number of channels."""
 

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import Projection, ProjectionFactory
 
 
-class NBRC(Cell):
+class NBRC(LastApart):
     """h_t = c h_{t-1} + (1 - c) tanh(W_h x_t + a h_{t-1} + b_h), a = 1 + tanh(a'), c = sigmoid(c').
 
     a' and c' are each a W x_t + U h_{t-1} + b: the other units modulate how strongly a unit feeds back on itself. Where a >
@@ -21,10 +21,6 @@ class NBRC(Cell):
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)
         self.recurrent: Projection = projection(2)
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        a, c, h = self.split(x)
-        return torch.cat([a, c], self.axis), h
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h,) = x, state

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import ProjectionFactory
 
 
-class TauGRU(Cell):
+class TauGRU(LastApart):
     """h_t = (1 - g) h_{t-1} + g (u + a z), u and z candidates of h_{t-1} and of h_{t-1-delay}, gates g and a.
 
     u = tanh(W_u x_t + U_u h_{t-1} + b_u), z = tanh(W_z x_t + U_z h_{t-1-delay} + b_z); g and a are the sigmoids of a W x_t
@@ -29,10 +29,6 @@ class TauGRU(Cell):
     @classmethod
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return units * int(options.get("delay", 1)) if state == "past" else units
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        *three, z = self.split(x)
-        return torch.cat(three, self.axis), z
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (three, z), (h, past) = x, state

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import ProjectionFactory
 
 
-class GRU(Cell):
+class GRU(LastApart):
     """h_t = (1 - z) h_{t-1} + z tanh(W_h x_t + U_h (r h_{t-1}) + b_h), gates r and z. "Gating revisited", eq. 25-27.
 
     z weighs the new state, as in that paper. In torch.nn.GRU it weighs the old state, which is the same cell with the signs
@@ -23,10 +23,6 @@ class GRU(Cell):
         self.before = {"before": True, "after": False}[reset]
         self.gates = projection(2)
         self.candidate = projection(bias=not self.before)
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        r, z, h = self.split(x)
-        return torch.cat([r, z], self.axis), h
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h,) = x, state

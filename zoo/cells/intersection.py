@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import ProjectionFactory
 
 
-class Intersection(Cell):
+class Intersection(LastApart):
     """y_t = g_y x_t + (1 - g_y) ReLU(a_y); h_t = g_h h_{t-1} + (1 - g_h) tanh(a_h); y is the output and h the state.
 
     Each a is W x_t + U h_{t-1} + b, and each gate g the sigmoid of another such sum. Here g_y lets a projection of x_t
@@ -21,10 +21,6 @@ class Intersection(Cell):
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)
         self.recurrent = projection(4)
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        *four, through = self.split(x)
-        return torch.cat(four, self.axis), through
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (four, through), (_, h) = x, state

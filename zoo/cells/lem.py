@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import LastApart, State
 from .projections import ProjectionFactory
 
 
-class LEM(Cell):
+class LEM(LastApart):
     """z_t = (1 - s) z_{t-1} + s tanh(A_z); y_t = (1 - r) y_{t-1} + r tanh(W_y z_t + V_y x_t + b_y), time steps s and r.
 
     A_z = W_z y_{t-1} + V_z x_t + b_z; s and r are dt times the sigmoids of a W y_{t-1} + V x_t + b of their own. y is the
@@ -23,10 +23,6 @@ class LEM(Cell):
         self.recurrent = projection(3)
         self.output = projection()
         self.dt = dt
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        *three, y = self.split(x)
-        return torch.cat(three, self.axis), y
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (three, output), (y, z) = x, state

@@ -39,7 +39,16 @@ class LinearRecurrence(Cell):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         b, a, *rest = x
         c = next_state(a, b, state[-1], self.complex_state, self.axis)
-        return (c,) if len(self.states) == 1 else (self.read(c, *rest), c)
+        return (c,) if len(state) == 1 else (self.read(c, *rest), c)
+
+    def joined(
+        self, x: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[Tensor, State, State]:
+        """Return what `coefficients` takes, the states that a scan begins with, and the final states that it need not compute.
+
+        x: the projected input of all steps, (time, batch, ...). The other arguments are those of Direction.scan.
+        """
+        return x, state, ()
 
 
 def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int = -1) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, State
-from .projections import Projection, ProjectionFactory, along
+from .base import Cell, LastApart, State
+from .projections import Projection, ProjectionFactory, at_every_step
 
 
 class LSTM(Cell):
@@ -27,7 +27,11 @@ class LSTM(Cell):
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         h, c = state
-        i, f, z, o = self.split(self.recurrent(h, x[0]))
+        return self.updated(self.recurrent(h, x[0]), c)
+
+    def updated(self, a: Tensor, c: Tensor) -> State:
+        """Return the new h and c. a: the pre-activations of i, f, z and o; c: the old one."""
+        i, f, z, o = self.split(a, 4)
         c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(z))
         return torch.sigmoid(o) * torch.tanh(c), c
 
@@ -96,7 +100,7 @@ class CoupledLSTM(Cell):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
-class ResidualLSTM(PeepholeLSTM):
+class ResidualLSTM(LastApart, PeepholeLSTM):
     """h_t = o (W_p tanh(c_t) + W_s x_t): a peephole LSTM with a shortcut to the layer above (Kim, El-Khamy & Lee 2017).
 
     The peepholes have one weight for each unit. Here W_s is a projection in every layer, with a bias as all input
@@ -108,10 +112,6 @@ class ResidualLSTM(PeepholeLSTM):
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection, peephole="diagonal")
         self.projection = projection()
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        *gates, shortcut = self.split(x)
-        return torch.cat(gates, self.axis), shortcut
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         gates, shortcut = x
@@ -141,13 +141,16 @@ class PhasedLSTM(PeepholeLSTM):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 1 if state == "t" else units
 
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        precise = x.to(torch.promote_types(x.dtype, torch.float32))  # as is the time
+        return x, *(at_every_step(p, precise, self.axis) for p in (self.log_period.exp(), self.shift))
+
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        *old, t = state
-        tau, s = (along(p, self.axis).to(t.dtype) for p in (self.log_period.exp(), self.shift))
+        (gates, tau, s), (*old, t) = x, state
         phi = torch.remainder(t - s, tau) / tau
         rising, falling = 2 * phi / self.ratio, 2 - 2 * phi / self.ratio
         k = torch.where(phi < self.ratio, torch.minimum(rising, falling), self.leak * phi).to(old[0].dtype)
-        new = super().step(x, tuple(old))
+        new = super().step((gates,), tuple(old))
         return *(k * n + (1 - k) * o for n, o in zip(new, old, strict=True)), t + 1
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, State
+from .base import Cell, LastApart, State
 from .constants import constant
 from .lstm import LSTM, PeepholeLSTM
 from .projections import ProjectionFactory
@@ -42,27 +42,18 @@ class OriginalLSTM(Cell):
         return torch.sigmoid(o) * self.squash(c), c
 
 
-class MultiplicativeLSTM(Cell):
+class MultiplicativeLSTM(LastApart, LSTM):
     """An LSTM that sees m_t = (W_m x_t + b_m) (U_m h_{t-1}) in the place of h_{t-1} (Krause, Lu, Murray & Renals 2017)."""
 
     inputs = ("i", "f", "z", "o", "m")
-    states = ("h", "c")
-    memory_gates = {"f": +1, "i": -1}
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)
-        self.recurrent = projection(4)
         self.multiplied = projection()
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        *gates, m = self.split(x)
-        return torch.cat(gates, self.axis), m
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, m), (h, c) = x, state
-        i, f, z, o = self.split(self.recurrent(m * self.multiplied(h), gates), 4)
-        c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(z))
-        return torch.sigmoid(o) * torch.tanh(c), c
+        return self.updated(self.recurrent(m * self.multiplied(h), gates), c)
 
 
 class ControllerLSTM(Cell):
@@ -127,9 +118,7 @@ class MogrifierLSTM(LSTM):
                 seen = 2 * torch.sigmoid(matrix(h)) * seen
             else:
                 h = 2 * torch.sigmoid(matrix(seen)) * h
-        i, f, z, o = self.split(self.recurrent(h, self.gates(seen)), 4)
-        c = torch.addcmul(torch.sigmoid(f) * c, torch.sigmoid(i), torch.tanh(z))
-        return torch.sigmoid(o) * torch.tanh(c), c
+        return self.updated(self.recurrent(h, self.gates(seen)), c)
 
 
 def upper_ones(size: int) -> list[list[float]]:

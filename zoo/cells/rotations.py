@@ -5,23 +5,23 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .base import Cell, State
-from .projections import Projection, ProjectionFactory, add, along
-from .unitary import URNN, modrelu, to_complex, to_real
+from .base import LastApart, State
+from .projections import Projection, ProjectionFactory, add, along, parametrized
+from .unitary import URNN, modrelu, polar, to_complex, to_real
 
 
-def rotated(s: Tensor, angles: Tensor, phases: Tensor | None, shift: int) -> Tensor:
-    """Replace every pair (a, b) of neighbours by (e^(i phase) (a cos - b sin), a sin + b cos).
+def rotated(s: Tensor, turn: Tensor, phase: Tensor | None, shift: int) -> Tensor:
+    """Replace every pair (a, b) of neighbours by (phase (a cos - b sin), a sin + b cos).
 
-    s: (..., n); angles, phases: (n // 2,); shift: the place of the first pair. The last pair may join the last unit and the
-    first, which the papers leave alone. Of an odd number of units one is left over.
+    s: (..., n); turn: cosines and sines, (n // 2, 2); phase: complex, (n // 2,); shift: the place of the first pair. The
+    last pair may join the last unit and the first, which the papers leave alone. Of an odd number of units one is left over.
     """
     s = s.roll(-shift, -1)
-    pairs = 2 * angles.shape[-1]
-    a, b, cos, sin = s[..., :pairs:2], s[..., 1:pairs:2], along(angles.cos(), -1), along(angles.sin(), -1)
+    pairs = 2 * turn.shape[-2]
+    a, b, (cos, sin) = s[..., :pairs:2], s[..., 1:pairs:2], (along(part, -1) for part in turn.unbind(-1))
     first = a * cos - b * sin
-    if phases is not None:
-        first = first * along(torch.polar(torch.ones_like(phases), phases), -1)
+    if phase is not None:
+        first = first * along(phase, -1)
     turned = torch.stack([first, a * sin + b * cos], -1).flatten(-2)
     return torch.cat([turned, s[..., pairs:]], -1).roll(shift, -1)
 
@@ -33,7 +33,7 @@ class Rotations(Projection):
     """
 
     def __init__(self, units: int, capacity: int):
-        super().__init__((capacity, units // 2))
+        super().__init__((capacity, units // 2), parametrization=polar)
         self.units = units
 
     @property
@@ -45,8 +45,8 @@ class Rotations(Projection):
         return 4 * self.weight.numel()
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        for layer, angles in enumerate(self.weight.to(s.dtype).unbind(-2)):
-            s = rotated(s, angles, None, layer % 2)
+        for layer, turn in enumerate(self.matrix.to(s.dtype).unbind(-3)):
+            s = rotated(s, turn, None, layer % 2)
         return add(s, plus)
 
 
@@ -58,7 +58,7 @@ class PhasedRotations(Projection):
     """
 
     def __init__(self, units: int, capacity: int):
-        super().__init__((2 * capacity, units // 2))
+        super().__init__((2 * capacity, units // 2), parametrization=polar)
         self.phases = nn.Parameter(torch.empty(units))
 
     @property
@@ -69,13 +69,19 @@ class PhasedRotations(Projection):
     def cost(self) -> int:
         return 6 * self.weight.numel() + 4 * self.phases.numel()
 
+    @property
+    def matrix(self) -> Tensor:  # e^(i angle) of the weight, then of the phases, (..., numbers, 2)
+        if self.held_matrix is not None:
+            return self.held_matrix
+        return parametrized(polar, torch.cat([self.weight.flatten(-2), self.phases], -1))
+
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        z, precise = to_complex(s), torch.promote_types(s.dtype, torch.float32)
-        layers = zip(*(half.unbind(-2) for half in self.weight.to(precise).chunk(2, -2)), strict=True)
-        for layer, (angles, phases) in enumerate(layers):
-            z = rotated(z, angles, phases, layer % 2)
-        last = self.phases.to(precise)
-        return add(to_real(z * along(torch.polar(torch.ones_like(last), last), -1), s.dtype), plus)
+        z, turns = to_complex(s), self.matrix
+        pairs, last = turns.split([turns.shape[-2] - self.phases.shape[-1], self.phases.shape[-1]], -2)
+        halves = pairs.unflatten(-2, self.weight.shape[-2:]).chunk(2, -3)
+        for layer, (turn, phase) in enumerate(zip(*(half.unbind(-3) for half in halves), strict=True)):
+            z = rotated(z, turn, torch.view_as_complex(phase), layer % 2)
+        return add(to_real(z * along(torch.view_as_complex(last), -1), s.dtype), plus)
 
 
 class EUNN(URNN):
@@ -93,7 +99,7 @@ class EUNN(URNN):
         nn.init.uniform_(self.recurrent.phases, -math.pi, math.pi, generator=generator)  # type: ignore[arg-type]
 
 
-class GORU(Cell):
+class GORU(LastApart):
     """h_t = z h_{t-1} + (1 - z) modReLU(W_h x_t + r (U h_{t-1}) + b_h), gates r and z (Jing et al. 2019).
 
     U is orthogonal: a product of `capacity` layers of rotations, like the EUNN's without phases. z weighs the old state, as
@@ -108,10 +114,6 @@ class GORU(Cell):
         self.gates = projection(2)
         self.rotation = Rotations(projection.units, capacity)
         self.threshold = nn.Parameter(torch.empty(projection.units))
-
-    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        r, z, h = self.split(x)
-        return torch.cat([r, z], self.axis), h
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         (gates, new), (h,) = x, state

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .base import Cell, State
+from .base import State
 from .linear import LinearRecurrence
 
 
@@ -21,8 +21,8 @@ class TRNN(LinearRecurrence):
         return f, (1 - f) * z
 
 
-class Pairwise(Cell):
-    """Base of those that see x_t and x_{t-1}: z, f and o are each W x_t + V x_{t-1} + b. The state `past` is V x_{t-1}.
+class Pairwise(LinearRecurrence):
+    """Base of those that see x_t and x_{t-1}: z, f and o are each W x_t + V x_{t-1} + b. The last state, `past`, is V x_{t-1}.
 
     Here V x_t has a bias, as all input projections, and V x_0 is zero before the first step.
     """
@@ -31,10 +31,28 @@ class Pairwise(Cell):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 3 * units if state == "past" else units
 
-    def summed(self, x: tuple[Tensor, ...], state: State) -> tuple[Tensor, ...]:
-        """Return z, f, o and the new past."""
+    def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
+        return (x,)
+
+    def step(self, x: tuple[Tensor, ...], state: State) -> State:
         now, past = self.split(x[0], 2)
-        return *self.split(now + state[-1], 3), past
+        return *super().step(super().prepare(now + state[-1]), state[:-1]), past
+
+    def joined(
+        self, x: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
+    ) -> tuple[Tensor, State, State]:
+        now, then = self.split(x, 2)
+        steps, ones = len(now), [1] * (x.dim() - 2)
+        every = torch.cat([state[-1].to(then.dtype)[None], then])
+        before, time = every[:-1], torch.arange(steps, device=x.device)
+        past = every[-1] if lengths is None else every[lengths.clamp(0, steps), torch.arange(len(lengths))]
+        if tbptt_steps is not None:
+            cut = (time % tbptt_steps == 0) & (time > 0)
+            before = torch.where(cut.reshape(-1, 1, *ones), before.detach(), before)
+            last_cut = (steps - 1) // tbptt_steps * tbptt_steps
+            if lengths is not None and last_cut:  # it cuts the states of sequences that have ended, too
+                past = torch.where((lengths > last_cut).reshape(-1, *ones), past, past.detach())
+        return now + before, state[:-1], (past,)
 
 
 class TGRU(Pairwise):
@@ -43,9 +61,9 @@ class TGRU(Pairwise):
     inputs = ("z", "f", "o", "vz", "vf", "vo")
     states = ("h", "past")
 
-    def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        z, f, o, past = self.summed(x, state)
-        return torch.addcmul(torch.sigmoid(f) * state[0], z, torch.tanh(o)), past
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        z, f, o = self.split(x, 3)
+        return torch.sigmoid(f), z * torch.tanh(o)
 
 
 class TLSTM(Pairwise):
@@ -54,7 +72,10 @@ class TLSTM(Pairwise):
     inputs = ("z", "f", "o", "vz", "vf", "vo")
     states = ("h", "c", "past")
 
-    def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        z, f, o, past = self.summed(x, state)
-        c = torch.lerp(z, state[1], torch.sigmoid(f))
-        return torch.tanh(o) * c, c, past
+    def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
+        z, f, o = self.split(x, 3)
+        f = torch.sigmoid(f)
+        return f, (1 - f) * z, torch.tanh(o)
+
+    def read(self, c: Tensor, *rest: Tensor) -> Tensor:
+        return rest[0] * c

@@ -47,6 +47,23 @@ def _order(units: int) -> list[int]:
     return sorted(range(units), key=keys.__getitem__)
 
 
+def polar(angles: Tensor) -> Tensor:
+    """Return e^(i angle) of angles, (..., n), as real and imaginary parts, (..., n, 2), in float32 at least."""
+    angles = angles.to(torch.promote_types(angles.dtype, torch.float32))
+    return torch.stack([angles.cos(), angles.sin()], -1)
+
+
+def _factors(weight: Tensor) -> Tensor:
+    """Return the weight of an Evolution as complex numbers, (..., 5, n, 2): e^(i angle) of D1, D2, D3, then the vectors of R1 and R2.
+
+    The vectors get the length sqrt(2), for which R z = z - v (v* z); a vector of zeros stays so.
+    """
+    vectors = weight[..., 3:, :].to(torch.promote_types(weight.dtype, torch.float32)).unflatten(-2, (2, 2)).mT
+    size = vectors.square().sum((-2, -1), keepdim=True)
+    vectors = vectors * torch.sqrt(2 / torch.where(size == 0, 1, size))
+    return torch.cat([polar(weight[..., :3, :]), vectors], -3)
+
+
 class Evolution(Projection):
     """W = D3 R2 F^-1 D2 Pi R1 F D1 on complex vectors (Arjovsky et al. 2016).
 
@@ -55,7 +72,7 @@ class Evolution(Projection):
     """
 
     def __init__(self, units: int):
-        super().__init__((7, units))
+        super().__init__((7, units), parametrization=_factors)
 
     @property
     def channels(self) -> int:
@@ -67,24 +84,19 @@ class Evolution(Projection):
         return math.ceil(4 * n * (7 + math.log2(n)))  # four for each complex product
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        weight = self.weight.to(torch.promote_types(s.dtype, torch.float32))
-        d1, d2, d3, *parts = (along(row, -1) for row in weight.unbind(-2))
-        r1, r2 = torch.complex(parts[0], parts[1]), torch.complex(parts[2], parts[3])
-        z = torch.fft.fft(_turned(to_complex(s), d1))
-        z = _turned(_reflected(z, r1)[..., constant(_order, z.shape[-1], device=z.device)], d2)
-        return add(to_real(_turned(_reflected(torch.fft.ifft(z), r2), d3), s.dtype), plus)
+        z = to_complex(s)
+        d1, d2, d3, r1, r2 = (along(row, -1) for row in self.factors.unbind(-2))
+        z = _reflected(torch.fft.fft(z * d1), r1)[..., constant(_order, z.shape[-1], device=z.device)]
+        return add(to_real(_reflected(torch.fft.ifft(z * d2), r2) * d3, s.dtype), plus)
 
-
-def _turned(z: Tensor, angles: Tensor) -> Tensor:
-    """Return D z, where D is the diagonal matrix of e^(i angle)."""
-    return z * torch.polar(torch.ones_like(angles), angles)
+    @property
+    def factors(self) -> Tensor:  # D1, D2, D3, R1 and R2, (..., 5, n), complex
+        return torch.view_as_complex(self.matrix)
 
 
 def _reflected(z: Tensor, v: Tensor) -> Tensor:
-    """Return R z = z - 2 v (v* z) / |v|^2; z itself for v = 0, which has no direction."""
-    inner = (z * v.conj()).sum(-1, keepdim=True)
-    size = (v * v.conj()).sum(-1, keepdim=True)
-    return z - 2 * v * inner / torch.where(size == 0, 1, size)
+    """Return R z = z - v (v* z), the reflection at v of length sqrt(2)."""
+    return z - v * (z * v.conj()).sum(-1, keepdim=True)
 
 
 class URNN(Cell):

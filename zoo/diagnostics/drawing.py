@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..utils.figures import STYLE, add_caption, cell_colour, picture_format, save
+from ..cells.colours import cell_colour
+from ..utils.figures import STYLE, add_caption, picture_format, save
 from .base import Array, Axis, Result
 
 if TYPE_CHECKING:

@@ -182,7 +182,9 @@ def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Ten
     if isinstance(cell, LinearRecurrence):
         if cell.axis == -1:
             weight = direction.input.weight
-            a, b, *_ = cell.coefficients(direction.input(weight.new_zeros(1, 1, weight.shape[1])))
+            x = weight.new_zeros(2, 1, weight.shape[1])
+            projected, *_ = cell.joined(direction.input(x), direction.zero_states(x[0]), None, None)
+            a, b, *_ = cell.coefficients(projected[1:])
             where = "" if a.dim() < b.dim() else " at x = 0"  # else the same at every step
             yield f"{prefix} diagonal{where}", _as_matrix(a.flatten().double().cpu(), cell.complex_state)
         return

@@ -292,7 +292,8 @@ class Layer(nn.Module):
         """
         scans = [scan_direction] * 2
         if dt is not None:
-            scans = [partial(scan_direction, dt=gaps) for gaps in (dt, reversed_gaps(dt, lengths))]
+            both_gaps = (dt, reversed_gaps(dt, lengths))
+            scans = [partial(scan_direction, dt=gaps) for gaps in both_gaps]  # type: ignore[call-arg]  # Direction.scan
         if self.forward_direction.convolution is not None:
             scans = [_convolved(scan) for scan in scans]
         forward_states = len(self.forward_direction.states)

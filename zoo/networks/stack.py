@@ -127,7 +127,7 @@ class Stack:
 
     def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None, dt: Tensor | None) -> tuple[Any, ...]:
         """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
-        top, state = self._scan(x, state, lengths, dt=dt)
+        top, state = self._scan(x, state, lengths, False, dt)
         return stacked(top.outputs), top.residual, top.read, state
 
     def _scan(

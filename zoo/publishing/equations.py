@@ -3,7 +3,8 @@
 import inspect
 import re
 
-from ..cells import CELLS, Number, cell_class
+from ..cells import CELLS, cell_class
+from ..cells.rows import Number
 from ..registry import load_registry
 
 

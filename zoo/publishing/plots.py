@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import registry
+from ..cells.colours import cell_colour
 from ..errors import RequestError
-from ..utils.figures import STYLE, add_caption, cell_colour, picture_format, save
+from ..utils.figures import STYLE, add_caption, picture_format, save
 from .comparison import Row, digest
 
 if TYPE_CHECKING:

@@ -43,18 +43,19 @@ def scan(
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
-        a, b, *rest = cell.coefficients(direction.input(vectors))
+        projected, state, computed = cell.joined(direction.input(vectors), state, lengths, truncate)
+        a, b, *rest = cell.coefficients(projected)
         shape = b.shape[2:]
         a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
         start = state[-1].float().flatten(1)
         c = _Scan.apply(a.float(), b.float().flatten(2), start, lengths, truncate or 0, cell.complex_state)
         c = c.unflatten(2, shape)
-        if len(cell.states) == 1:
-            return c, (c[-1],)
+        if len(state) == 1:
+            return c, (c[-1], *computed)
         outputs = cell.read(c, *rest)
     if lengths is not None:
         outputs = _kept(outputs, state[0], lengths, truncate)
-    return outputs, (outputs[-1], c[-1])
+    return outputs, (outputs[-1], c[-1], *computed)
 
 
 def scan_last(

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ... import registry
+from ...cells.colours import cell_colour
 from ...checkpoints import exported, results
 from ...checkpoints.results import Evaluation, Results
 from ...registry import Entry
 from ...registry.lock import Counts
 from ...registry.metrics import METRICS, TARGETS
-from ...utils.figures import cell_colour
 from .. import cards, comparison
 from ..starters import STARTERS
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ...cells import FEEDFORWARD, ROWS, Number, cell_row
+from ...cells import FEEDFORWARD, ROWS, cell_row
+from ...cells.rows import Number
 from .base import Count, Key, Layers, Rate, Seq, Some, Spec, Text
 from .blocks import BlockSpec, FeedForwardSpec
 from .data import Shapes, Task

@@ -1,0 +1,43 @@
+"""What a row of CELLS says of a cell. Needs no torch."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Number:
+    """An option that is a number from `low` to `high`."""
+
+    low: float = -1e30
+    high: float = 1e30
+    whole: bool = False
+    divides_units: bool = False
+    """Whether the number of units must be a multiple of it."""
+
+    def allows(self, value: object) -> bool:
+        """Return whether `value` is such a number. A bool is not."""
+        is_number = isinstance(value, int if self.whole else int | float) and not isinstance(value, bool)
+        return is_number and self.low <= value <= self.high  # type: ignore[operator]  # False for NaN
+
+    def __str__(self) -> str:
+        return f"a {'whole' if self.whole else 'finite'} number from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """Where a cell's class lives and what a specification may say about it."""
+
+    path: str
+    """`module.Class` within zoo.cells, for a row of FEEDFORWARD within zoo.networks; `package.module:Class` elsewhere."""
+    title: str
+    paper: str
+    """Its source, a key of the registry's papers."""
+    options: dict[str, tuple[str, ...] | Number] = field(default_factory=dict)
+    """Allowed options: the allowed words, or the allowed numbers."""
+    init: dict[str, str] = field(default_factory=dict)
+    """Initialisers that belong to the cell's definition and differ from the general defaults."""
+    layers_inside: bool = False
+    """Whether a specification's layers are the depth of one cell, rather than a stack of cells."""
+    without: dict[str, str] = field(default_factory=dict)
+    """Fields of a specification that the cell cannot have, each with the reason."""
+    properties: tuple[str, ...] = ()
+    """What the cell has in common with cells of other families, words of zoo.cells.properties.PROPERTIES."""
