@@ -10,9 +10,10 @@ from .projections import ProjectionFactory
 class RHN(Cell):
     """s_l = tanh(H_l) sigmoid(T_l) + s_{l-1} sigmoid(C_l) for l = 1..depth within one time step; h_t = s_depth.
 
-    Each of H, T and C is a projection of s_{l-1} with a bias; those of the first micro-layer also see the input. Transform
-    gate T and carry gate C are separate, as the parameter counts of "Gating revisited", Table 2, imply. The depth is the
-    specification's number of layers: a 4-layer RHN is one recurrent layer of depth 4.
+    A depth of 1 has the form of the two gates in Hu et al. 2018, eq. 14. Each of H, T and C is a projection of s_{l-1} with a
+    bias; those of the first micro-layer also see the input. Transform gate T and carry gate C are separate, as the parameter
+    counts of "Gating revisited", Table 2, imply. The depth is the specification's number of layers: a 4-layer RHN is one
+    recurrent layer of depth 4.
     """
 
     inputs = ("h", "t", "c")

@@ -17,6 +17,7 @@ from .. import analysis_pages, atlas, comparison, lattices, speed
 from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
+from .step_drawing import step_drawing
 from .templating import STATIC, Site
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
             f"cells/{name}.html", "cell.html", name=name, row=row, paper=known.get(row.paper), users=users[name],
             equations=[mathml.mathml(e) for e in mathml.equations(text or "")], prose=mathml.prose(text or ""),
             pictures=_gradients_of(name), facts=known_cells.get(name),
-            colour=facts.colour(name),
+            colour=facts.colour(name), drawing=step_drawing(name) if name in CELLS else None,
         )  # fmt: skip
 
 

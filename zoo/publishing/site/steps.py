@@ -1,0 +1,310 @@
+"""The graph of a cell's step, traced from the code that computes it: inputs, states, linear maps and pointwise functions."""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ...cells import cell_class
+from ...cells.projections import Projection
+from ...networks.builder import build
+from ...networks.layer import Direction
+from ...networks.recurrent import RecurrentNetwork
+
+UNITS, FEATURES = 16, 4
+ONCE = {"unfolds": 1}
+"""Options that say how often a step repeats a part of itself: one time is drawn."""
+FUNCTIONS = {
+    "sigmoid": "σ", "relu": "ReLU", "silu": "SiLU", "square": "( )²", "neg": "−", "reciprocal": "1/x", "sum": "Σ",
+    "amax": "max", "maximum": "max", "minimum": "min", "gt": ">", "lt": "<", "__eq__": "=", "log_sigmoid": "log σ", "logsigmoid": "log σ",
+}  # fmt: skip
+NAMED = {"σ", "tanh", "ReLU", "SiLU", "softplus", "exp", "log σ", "sin", "softmax"}
+"""Functions whose value bears the name of the input projection that it is a function of."""
+NEW = {"ones_like", "zeros_like", "empty_like", "new_zeros", "new_ones", "new_empty", "rand_like"}
+BINARY = {
+    "add": "+", "__add__": "+", "__radd__": "+", "sub": "−", "__sub__": "−", "mul": "×", "__mul__": "×", "__rmul__": "×",
+    "div": "÷", "__truediv__": "÷", "true_divide": "÷", "matmul": "·", "__matmul__": "·", "einsum": "·", "bmm": "·",
+}  # fmt: skip
+REVERSED = {"__rsub__": "−", "rsub": "−", "__rtruediv__": "÷", "__rdiv__": "÷"}
+SAME = {
+    "__get__", "__getitem__", "broadcast_to", "clone", "contiguous", "detach", "double", "expand", "expand_as", "flatten",
+    "float", "movedim", "permute", "repeat_interleave", "reshape", "select", "squeeze", "swapaxes", "to", "transpose", "type",
+    "type_as", "unbind", "unflatten", "unsqueeze", "view", "view_as", "view_as_complex", "view_as_real",
+}  # fmt: skip
+CUTS = {"chunk", "narrow", "split", "split_with_sizes", "tensor_split"}
+
+
+@dataclass(eq=False)
+class Node:
+    """One value of a step: how it is made, and of what."""
+
+    kind: str
+    """input, state, output, linear, gate (a sigmoid), function or operation."""
+    label: str
+    sources: list["Node"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block of `size` channels, with the name of its input projection if it has one."""
+
+    node: Node
+    name: str
+    size: int
+
+
+class Trace(TorchFunctionMode):
+    """Records every function of tensors as nodes; what a Projection does inside is one node.
+
+    `parts` has, by the identity of a tensor, the blocks of channels that the tensor consists of.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: dict[int, list[Part]] = {}
+        self.constants: dict[int, str] = {}
+        self.alive: list[Any] = []  # so that no identity is used twice
+        self.inside = 0
+
+    def put(self, tensor: Tensor, parts: Sequence[Part]) -> None:
+        self.parts[id(tensor)] = list(parts)
+        self.alive.append(tensor)
+
+    def known(self, value: Any) -> list[Part] | None:
+        return self.parts.get(id(value)) if isinstance(value, Tensor) else None
+
+    def text(self, value: Any) -> str:
+        """Return a number, or the name of the parameter that a constant tensor was computed from."""
+        if isinstance(value, Tensor):
+            return self.constants.get(
+                id(value), f"{value.item():.3g}" if value.numel() == 1 and not value.is_meta else "const"
+            )
+        return f"{value:.3g}" if isinstance(value, int | float) else "const"
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        results = [r for r in (result if isinstance(result, tuple | list) else [result]) if isinstance(r, Tensor)]
+        if self.inside or not results:
+            return result
+        arguments = list(_flat([*args, *(kwargs or {}).values()]))
+        self.alive += arguments
+        if any(self.known(a) for a in arguments) and function.__name__ not in NEW:
+            self.record(function.__name__, arguments, results, args)
+        else:
+            names = [self.constants[id(a)] for a in arguments if id(a) in self.constants]
+            for r in results if names else []:
+                self.constants[id(r)] = names[0]
+                self.alive.append(r)
+        return result
+
+    def record(self, name: str, arguments: list[Any], results: list[Tensor], args: tuple[Any, ...]) -> None:
+        """Give the results of a function their parts."""
+        values = [parts for a in arguments if (parts := self.known(a)) is not None]
+        name = name.rstrip("_") if not name.startswith("_") else name
+        if name in ("cat", "stack", "concat"):
+            self.put(results[0], [part for parts in values for part in parts])
+        elif name in CUTS or (name == "__getitem__" and len(results) == 1 and _is_cut(args)):
+            self.cut(values[0], results, args[0])
+        elif name in SAME:
+            for r in results:
+                self.put(r, values[0])
+        elif name == "lerp":
+            self.put(results[0], self.mixed(*arguments[:3]))
+        elif name == "addcmul":
+            product = self.join("×", [self.one(a) for a in arguments[1:3]])
+            self.put(results[0], _whole(self.join("+", [self.one(arguments[0]), product]), results[0]))
+        elif name in BINARY or name in REVERSED:
+            self.binary(name, [a for a in arguments if isinstance(a, Tensor | int | float)], results[0])
+        else:
+            self.unary(name, arguments, results)
+
+    def cut(self, parts: list[Part], results: list[Tensor], whole: Tensor) -> None:
+        """Deal the parts of a tensor out to the results that it is cut into along its channels."""
+        start = 0
+        along_channels = (
+            all(r.shape[:-1] == whole.shape[:-1] for r in results) and sum(p.size for p in parts) == whole.shape[-1]
+        )
+        for r in results:
+            end, position, inside = start + r.shape[-1], 0, []
+            for part in parts:
+                overlap = min(end, position + part.size) - max(start, position)
+                inside += [Part(part.node, part.name, overlap)] if overlap > 0 else []
+                position += part.size
+            self.put(r, inside if along_channels and inside else parts)
+            start = end
+
+    def one(self, value: Any) -> Node:
+        """Return the node of a value, a new one if it is several."""
+        parts = self.known(value)
+        if parts is None:
+            return Node("operation", self.text(value))
+        nodes = list(dict.fromkeys(part.node for part in parts))
+        return nodes[0] if len(nodes) == 1 else Node("operation", "concat", nodes)
+
+    def join(self, label: str, sources: list[Node]) -> Node:
+        return Node("operation", label, sources)
+
+    def mixed(self, a: Any, b: Any, weight: Any) -> list[Part]:
+        """Return the parts of (1 - weight) a + weight b."""
+        if self.known(weight) is None:
+            text = self.text(weight)
+            if text == "1":
+                return self.known(b) or []
+            left = Node("operation", f"× (1 − {text})", [self.one(a)])
+            right = Node("operation", f"× {text}", [self.one(b)])
+        else:
+            w = self.one(weight)
+            left = self.join("×", [Node("operation", "1 −", [w]), self.one(a)])
+            right = self.join("×", [w, self.one(b)])
+        return [Part(self.join("+", [left, right]), "", UNITS)]
+
+    def binary(self, name: str, operands: list[Any], result: Tensor) -> None:
+        symbol, known = BINARY.get(name) or REVERSED[name], [self.known(a) for a in operands[:2]]
+        if name in REVERSED:
+            operands, known = operands[1::-1], known[::-1]
+        if len(known) == 2 and known[0] is not None and known[1] is not None:
+            named = next((k for k in known if len({p.name for p in k}) > 1 and _width(k) == result.shape[-1]), None)
+            node = self.join(symbol, [self.one(a) for a in operands[:2]])
+            self.put(result, [Part(node, p.name, p.size) for p in named] if named else _whole(node, result))
+            return
+        first = known[0] is not None
+        constant = self.text(operands[1] if first and len(operands) > 1 else operands[0])
+        if symbol + constant in ("×1", "+0"):
+            self.put(result, known[0] or known[1] or [])
+            return
+        label = f"{symbol} {constant}" if first or symbol in "+×" else f"{constant} {symbol}"
+        self.each(label, "operation", known[0] or known[1] or [], result)
+
+    def unary(self, name: str, arguments: list[Any], results: list[Tensor]) -> None:
+        label = FUNCTIONS.get(name, name)
+        sources = [a for a in arguments if self.known(a) is not None]
+        if len(sources) > 1:
+            node = Node("function", label, [self.one(a) for a in sources])
+            for r in results:
+                self.put(r, _whole(node, r))
+            return
+        kind = "gate" if name == "sigmoid" else "function"
+        for r in results:
+            self.each(label, kind, self.known(sources[0]) or [], r)
+
+    def each(self, label: str, kind: str, parts: list[Part], result: Tensor) -> None:
+        """Put one node for each part: the function acts on each alone."""
+        made: dict[tuple[int, str], Node] = {}
+        new = []
+        for part in parts:
+            node = made.setdefault((id(part.node), part.name), Node(kind, label, [part.node]))
+            if part.name and label in NAMED:
+                node.label = f"{part.name} = {label}"
+            new.append(Part(node, part.name if kind == "operation" else "", part.size))
+        self.put(result, new)
+
+    def watch(self, direction: Direction) -> list[Any]:
+        """Make one node of every projection of the cell; return what removes the watch."""
+        handles = []
+        for name, module in direction.cell.named_modules():
+            if isinstance(module, Projection):
+                title = name.replace(".", " ")
+                handles += [
+                    module.register_forward_pre_hook(lambda *_: self._enter()),
+                    module.register_forward_hook(
+                        lambda _, args, kwargs, output, title=title: self._leave(title, args, kwargs, output),
+                        with_kwargs=True,
+                    ),
+                ]
+        return handles
+
+    def _enter(self) -> None:
+        self.inside += 1
+
+    def _leave(self, title: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        self.inside -= 1
+        read, plus = args[0], self.known(args[1] if len(args) > 1 else kwargs.get("plus"))
+        node = Node("linear", title, [self.one(read)])
+        if plus is None:
+            self.put(output, _whole(node, output))
+            return
+        total = self.join("+", [node, *dict.fromkeys(p.node for p in plus)])
+        self.put(
+            output,
+            [Part(total, p.name, p.size) for p in plus] if _width(plus) == output.shape[-1] else _whole(total, output),
+        )
+
+
+def _flat(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _is_cut(args: tuple[Any, ...]) -> bool:
+    index = args[1][-1] if isinstance(args[1], tuple) else None
+    return isinstance(index, slice) and index != slice(None)
+
+
+def _width(parts: list[Part]) -> int:
+    return sum(part.size for part in parts)
+
+
+def _whole(node: Node, tensor: Tensor) -> list[Part]:
+    return [Part(node, "", tensor.shape[-1] if tensor.dim() else 1)]
+
+
+@torch.no_grad()
+def traced(cell: str) -> list[Node]:
+    """Return the outputs of a step of a cell with the default values of its options: graphs that end in inputs and states."""
+    options = {
+        key: value for key, value in ONCE.items() if key in inspect.signature(cell_class(cell).__init__).parameters
+    }
+    network = build(f"{cell}-1x{UNITS}", inputs=FEATURES, outputs=2, device="cpu")
+    assert isinstance(network, RecurrentNetwork)
+    if options:
+        config = network.config
+        architecture = config.architecture.model_copy(update={"options": {**config.architecture.options, **options}})
+        network = build(config.model_copy(update={"architecture": architecture}), device="cpu")
+    direction: Direction = network.layers[0].forward_direction
+    return _trace(direction.eval())
+
+
+def _trace(direction: Direction) -> list[Node]:
+    trace, x = Trace(), torch.randn(2, FEATURES, generator=torch.Generator().manual_seed(0))
+    trace.constants = {id(p): _name(direction, p) for p in direction.parameters()}
+    read, seen = direction.input(x), Node("input", "u(t)" if "x" in direction.cell.states else "x(t)")
+    maps = Node("linear", "input", [seen])
+    state = direction.zero_states(x)
+    trace.put(read, [Part(maps, name, size) for name, size in _blocks(direction, read)])
+    for name, s in zip(direction.cell.states, state, strict=True):
+        trace.put(s, _whole(Node("state", f"{name}(t − 1)"), s))
+    handles = trace.watch(direction)
+    try:
+        with trace:
+            prepared = direction.cell.prepare(read)
+            new = direction.cell.step(prepared, state)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [Node("output", f"{name}(t)", [trace.one(s)]) for name, s in zip(direction.cell.states, new, strict=True)]
+
+
+def _blocks(direction: Direction, read: Tensor) -> list[tuple[str, int]]:
+    """Return the names and sizes of the blocks of a projected input; one that is put in front of them has no name."""
+    names, sizes = direction.cell.inputs, direction.input_channels
+    before = read.shape[-1] - sum(sizes)
+    named = list(zip(names, sizes, strict=True)) if len(names) > 1 else [("", sum(sizes))]
+    return [("", before)] * (before > 0) + named
+
+
+def _name(module: nn.Module, parameter: Tensor) -> str:
+    name = next(name for name, p in module.named_parameters() if p is parameter)
+    return name.removeprefix("cell.").removesuffix(".weight").replace(".", " ")
