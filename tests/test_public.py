@@ -204,7 +204,9 @@ def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatc
     assert load("mine").interface.outputs == 3
     model = run_snippet(guide, index=1)["model"]
     assert (model.interface.outputs, model.tbptt_steps) == (3, 50)
-    assert len(snippets(guide)) == 2
+    names = run_snippet(guide, index=2)
+    assert (names["logits"].shape, names["now"].shape) == ((1, 3), (1, 3))
+    assert len(snippets(guide)) == 3
 
 
 @pytest.mark.parametrize(

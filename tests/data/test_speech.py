@@ -170,7 +170,7 @@ def test_a_recording_of_ones_own_is_read_as_the_task_reads_its():
     (wav(recording(0.1), channels=2), "2 channels"), (wav(recording(0.1), rate=44100), "44,100 Hz"),
     (wav(recording(0.1), width=1), "8-bit integers"), (wav(recording(0.0)), "is empty"), (b"seven", "not a WAV file"),
     (b"", "it ends too early"), (wav(recording(0.1))[:30], "not a WAV file"), (wav(recording(0.1))[:45], "is empty"),
-    (wav(recording(0.1))[:16] + b"\x11\x00\x77\x00" + wav(recording(0.1))[20:], r"of another encoding .*unknown format: 17"),
+    (wav(recording(0.1))[:20] + b"\x11\x00" + wav(recording(0.1))[22:], r"of another encoding .*unknown format: 17"),
 ])  # fmt: skip
 def test_bad_audio_is_refused(content, message):
     with pytest.raises(RequestError, match=message):

@@ -142,7 +142,7 @@ def test_segments_share_scans_with_little_padding(every_step: bool) -> None:
     lengths = torch.arange(185, 201)
     segments, scans = Segments(resets, lengths), []
 
-    def run(x: Tensor, state: object, lengths: Tensor) -> tuple[Tensor, object]:
+    def run(x: Tensor, state: object, lengths: Tensor, dt: None) -> tuple[Tensor, object]:
         assert x.shape[1] == lengths.max()
         scans.append(x.shape[:2])
         return x if every_step else x[torch.arange(len(x)), lengths - 1], ((x[:, 0],),)
