@@ -1089,7 +1089,7 @@ def cfc(w: Weights, x: Tensor, state: State, dt: float | Tensor = 1.0, mode: str
 
 
 def gru_d(w: Weights, x: Tensor, state: State, dt: float | Tensor = 1.0) -> State:
-    """Che et al. 2018, eq. 10-17, with a mean of zero; NaN is missing."""
+    """Che et al. 2018, with a mean of zero; NaN is missing."""
     h, last, since = state
     missing = torch.isnan(x)
     m = torch.where(missing, 0.0, 1.0).to(h)

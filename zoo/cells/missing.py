@@ -11,7 +11,7 @@ from .projections import ProjectionFactory, along
 
 
 class GRUD(RawInputCell):
-    """h_t = (1 - z) d + z tanh(W_h x' + U_h (r d) + V_h m + b_h), d = gamma h_{t-1}: the GRU-D (Che et al. 2018, eq. 10-17).
+    """h_t = (1 - z) d + z tanh(W_h x' + U_h (r d) + V_h m + b_h), d = gamma h_{t-1}: the GRU-D (Che et al. 2018).
 
     r and z = sigmoid(W x' + U d + V m + b) each. Of input k, m = 1 where x_k is a number and 0 where it is NaN; delta_k is
     the time since x_k was last a number, up to this step. x'_k = m x_k + (1 - m) g_k (the last number x_k), with g = exp(-max(0,
