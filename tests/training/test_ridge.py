@@ -100,6 +100,14 @@ def test_what_ridge_regression_refuses(target: Any, processes: int, message: str
         RidgeUpdater(zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu"), 1.0, target, processes)
 
 
+def test_ridge_regression_does_not_read_a_stream() -> None:
+    net = zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu")
+    with pytest.raises(TrainingError, match="not one long text"):
+        RidgeUpdater(net, 1.0, "class").update(
+            torch.zeros(2, 3, 1), torch.zeros(2, dtype=torch.long), state=net.initial_state(2)
+        )
+
+
 def test_ridge_is_no_optimizer_of_gradients() -> None:
     with pytest.raises(TrainingError, match="makes no steps"):
         make_optimizer(Optimizer(name="ridge", penalty=1.0), zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu"))

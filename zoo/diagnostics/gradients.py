@@ -56,17 +56,17 @@ def compare_ends(norms: Sequence[float]) -> str:
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
     """Return the gradient norm of each layer, bottom to top, frozen parameters included. The network does not change."""
     parameters = [list(layer.parameters()) for layer in network.layers]
-    with torch.enable_grad(), unfrozen(network.layers):
+    every = [p for group in parameters for p in group]
+    with torch.enable_grad(), unfrozen(every):
         loss, _, targets = score(target, network(x, lengths), y)
-        every = [p for group in parameters for p in group]
         remaining = iter(torch.autograd.grad(loss / targets, every, allow_unused=True, materialize_grads=True))
     return [_norm([next(remaining) for _ in group]) for group in parameters]
 
 
 @contextmanager
-def unfrozen(module: nn.Module) -> Iterator[None]:
-    """Let gradients flow to all parameters of a module within the block."""
-    frozen = [p for p in module.parameters() if not p.requires_grad]
+def unfrozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Let gradients flow to all of the parameters within the block."""
+    frozen = [p for p in parameters if not p.requires_grad]
     try:
         for p in frozen:
             p.requires_grad_()

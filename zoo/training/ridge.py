@@ -14,6 +14,7 @@ from ..data.base import IGNORED, Split
 from ..errors import TrainingError
 from ..networks.base import evaluating
 from ..networks.network import Network
+from ..networks.stack import NetworkState
 from ..registry.metrics import Target
 from ..registry.schema import Recipe
 from .evaluation import BATCH_SIZE, measure, score
@@ -59,8 +60,10 @@ class RidgeUpdater:
         self.optimizer = Sums(self.network.head.in_features + 1, self.network.head.out_features)
 
     @torch.no_grad()
-    def update(self, x: Tensor, y: Tensor, lengths: Tensor | None = None, state: None = None) -> Update:
-        """Add a batch to the sums, in eval mode; loss and metric are those of the present head."""
+    def update(self, x: Tensor, y: Tensor, lengths: Tensor | None = None, state: NetworkState | None = None) -> Update:
+        """Add a batch to the sums, in eval mode; loss and metric are those of the present head. Raises TrainingError for a stream."""
+        if state is not None:
+            raise TrainingError("Ridge regression reads separate sequences, not one long text.")
         with evaluating(self.network):
             features = self.network.pooled(x, lengths)
             loss, metric, targets = score(self.target, self.network.head(features), y)

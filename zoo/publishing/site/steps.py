@@ -71,10 +71,12 @@ class Trace(TorchFunctionMode):
         self.inside = 0
 
     def put(self, tensor: Tensor, parts: Sequence[Part]) -> None:
+        """Say what a tensor consists of."""
         self.parts[id(tensor)] = list(parts)
         self.alive.append(tensor)
 
     def known(self, value: Any) -> list[Part] | None:
+        """Return what a value consists of, or None if it depends on neither input nor state."""
         return self.parts.get(id(value)) if isinstance(value, Tensor) else None
 
     def text(self, value: Any) -> str:
@@ -152,6 +154,7 @@ class Trace(TorchFunctionMode):
         return nodes[0] if len(nodes) == 1 else Node("operation", "concat", nodes)
 
     def join(self, label: str, sources: list[Node]) -> Node:
+        """Return an operation on several values."""
         return Node("operation", label, sources)
 
     def mixed(self, a: Any, b: Any, weight: Any) -> list[Part]:
@@ -169,23 +172,26 @@ class Trace(TorchFunctionMode):
         return [Part(self.join("+", [left, right]), "", UNITS)]
 
     def binary(self, name: str, operands: list[Any], result: Tensor) -> None:
+        """Record an operation on two values, or on one and a constant."""
         symbol, known = BINARY.get(name) or REVERSED[name], [self.known(a) for a in operands[:2]]
         if name in REVERSED:
             operands, known = operands[1::-1], known[::-1]
-        if len(known) == 2 and known[0] is not None and known[1] is not None:
-            named = next((k for k in known if len({p.name for p in k}) > 1 and _width(k) == result.shape[-1]), None)
+        both = [parts for parts in known if parts is not None]
+        if len(both) == 2:
+            named = next((k for k in both if len({p.name for p in k}) > 1 and _width(k) == result.shape[-1]), None)
             node = self.join(symbol, [self.one(a) for a in operands[:2]])
             self.put(result, [Part(node, p.name, p.size) for p in named] if named else _whole(node, result))
             return
         first = known[0] is not None
         constant = self.text(operands[1] if first and len(operands) > 1 else operands[0])
         if symbol + constant in ("×1", "+0"):
-            self.put(result, known[0] or known[1] or [])
+            self.put(result, both[0])
             return
         label = f"{symbol} {constant}" if first or symbol in "+×" else f"{constant} {symbol}"
-        self.each(label, "operation", known[0] or known[1] or [], result)
+        self.each(label, "operation", both[0], result)
 
     def unary(self, name: str, arguments: list[Any], results: list[Tensor]) -> None:
+        """Record any other function, of one value or of several."""
         label = FUNCTIONS.get(name, name)
         sources = [a for a in arguments if self.known(a) is not None]
         if len(sources) > 1:
@@ -268,11 +274,11 @@ def traced(cell: str) -> list[Node]:
         key: value for key, value in ONCE.items() if key in inspect.signature(cell_class(cell).__init__).parameters
     }
     network = build(f"{cell}-1x{UNITS}", inputs=FEATURES, outputs=2, device="cpu")
-    assert isinstance(network, RecurrentNetwork)
     if options:
         config = network.config
         architecture = config.architecture.model_copy(update={"options": {**config.architecture.options, **options}})
         network = build(config.model_copy(update={"architecture": architecture}), device="cpu")
+    assert isinstance(network, RecurrentNetwork)
     direction: Direction = network.layers[0].forward_direction
     return _trace(direction.eval())
 
