@@ -1,6 +1,7 @@
 """Tensors that are the same for every cell of a kind: computed once, kept for each device."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,17 +12,27 @@ from ..utils.torch_internals import is_functional
 _KEPT: dict[tuple[Any, ...], Tensor] = {}
 
 
+@torch.compiler.assume_constant_result
 def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
-    """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept."""
+    """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept.
+
+    Dynamo does not look inside: it calls the function, a plain one, and takes the tensor for a constant of its graph.
+    """
     key = (values, *arguments, device)
     if (kept := _KEPT.get(key)) is not None:
         return kept
-    numbers = values(*arguments)
+    numbers = _numbers(values, *arguments)
     with torch.inference_mode(False):  # the kept tensor outlives the caller's mode
         tensor = torch.tensor(numbers, device=device, dtype=None if isinstance(numbers[0], int) else _precise(device))
     if type(tensor) is Tensor and not is_functional(tensor) and not torch.compiler.is_compiling():
         _KEPT[key] = tensor
     return tensor
+
+
+@cache
+def _numbers(values: Callable[..., list[Any]], *arguments: float) -> list[Any]:
+    """Return values(*arguments), computed once for all devices and traces."""
+    return values(*arguments)
 
 
 def _precise(device: torch.device) -> torch.dtype:

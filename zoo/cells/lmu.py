@@ -1,7 +1,6 @@
 """The Legendre memory unit (Voelker, Kajic & Eliasmith 2019): a linear memory of the last theta steps of one signal."""
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from .constants import constant
 from .projections import ProjectionFactory
 
 
-@cache
 def legendre(order: int, theta: float) -> list[list[float]]:
     """Return [A | B], (order, order + 1), of m_t = A m_{t-1} + B u_t: the delay network with its input held for a step.
 

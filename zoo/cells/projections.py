@@ -100,7 +100,7 @@ class Dense(Projection):
         return str(tuple(self.weight.shape))
 
     def product(self, s: Tensor, plus: Tensor | None) -> Tensor:
-        weight = self.matrix.mT
+        weight = self.matrix.transpose(-1, -2)  # not .mT: dynamo takes each access to it for an input of the loop
         if plus is None:
             return s @ weight
         if s.dim() == 2:

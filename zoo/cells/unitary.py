@@ -5,7 +5,7 @@ A complex state of n units has 2n channels: n real parts, then n imaginary parts
 
 import math
 import random
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,7 +39,6 @@ def to_real(z: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.cat([z.real, z.imag], -1).to(dtype)
 
 
-@cache
 def _order(units: int) -> list[int]:
     """Return the fixed permutation Pi. Python promises that random() gives the same numbers on every machine."""
     generator = random.Random(0)
