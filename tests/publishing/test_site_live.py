@@ -109,6 +109,11 @@ def test_the_microphone_is_heard(folder: Path, browser: Any) -> None:
     visit.answered()
     assert page.text_content("[data-do=record]") == "Speak"
     assert page.evaluate("zoo.widget.runs[0].rows.length") < 100  # a beep, not silence
+    page.evaluate("document.querySelector('.now').textContent = ''")
+    page.click("[data-do=record]")
+    page.wait_for_function("document.querySelector('[data-do=record]').textContent === 'Stop'")
+    page.click("[data-do=record]")  # at once, before or in the middle of a beep
+    page.wait_for_function("document.querySelector('[data-do=record]').textContent === 'Speak'")
     visit.check()
     page.close()
 

@@ -33,6 +33,8 @@ def build(
 ) -> Built:  # fmt: skip
     """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
 
+    Pages of speech have recordings of the test set if their data is at hand ($RNNZOO_DATA).
+
     live: compile the models that run in a page, or those of these names, which needs clang, wasm-ld and node; the pages of
     others, or of all if a program is missing, have no part that runs.
     onnx: also export every network with weights as ONNX, for visitors to download; this takes seconds for each.

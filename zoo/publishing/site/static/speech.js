@@ -61,7 +61,7 @@ zoo.word = (frames) => {
 
 zoo.inputs.speech = ({ control, style, stop, go, say }) => {
   const pad = document.getElementById("pad"), pen = pad.getContext("2d"), { rate, hop, window, bands, most } = zoo.sound;
-  let samples = null, frames = null, recorder = null, player = null;
+  let samples = null, frames = null, recorder = null, player = null, asking = false;
   const words = control("record").textContent;
   const draw = (t) => {
     Object.assign(pad, { width: pad.clientWidth, height: pad.clientHeight }); // this clears it, too
@@ -96,7 +96,9 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
     source.start();
   };
   const record = async () => {
-    if (recorder) { recorder(); return; }
+    if (recorder) { recorder(true); return; }
+    if (asking) return;
+    asking = true;
     stop();
     let stream, audio;
     try {
@@ -110,7 +112,7 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
       audio?.close();
       say(`No recording: ${error.message}.`);
       return;
-    }
+    } finally { asking = false; }
     const tap = new AudioWorkletNode(audio, "tap", { channelCount: 1, channelCountMode: "explicit" }), heard = [];
     let count = 0, checked = 0;
     const sound = () => {
@@ -118,21 +120,21 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
       heard.reduce((place, each) => { joined.set(each, place); return place + each.length; }, 0);
       return zoo.resample(joined, audio.sampleRate, rate);
     };
-    recorder = () => {
+    recorder = (read) => {
       recorder = null;
       const spoken = sound();
       stream.getTracks().forEach((track) => track.stop());
       audio.close();
       control("record").textContent = words;
-      if (count) take(spoken, true);
+      if (read && count) take(spoken, true);
     };
     tap.port.onmessage = ({ data }) => {
       if (!recorder) return;
       heard.push(data);
       count += data.length;
       const seconds = count / audio.sampleRate;
-      if (seconds > most) recorder();
-      else if (seconds - checked > 0.25) { checked = seconds; if (zoo.word(zoo.logMel(sound())).ended) recorder(); }
+      if (seconds > most) recorder(true);
+      else if (seconds - checked > 0.25) { checked = seconds; if (zoo.word(zoo.logMel(sound())).ended) recorder(true); }
     };
     audio.createMediaStreamSource(stream).connect(tap);
     control("record").textContent = "Stop";
@@ -142,6 +144,7 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
   control("hear").addEventListener("click", hear);
   control("file").addEventListener("change", async ({ target }) => {
     if (!target.files.length) return;
+    recorder?.(false);
     stop();
     try {
       const decoded = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await target.files[0].arrayBuffer());
@@ -150,6 +153,7 @@ zoo.inputs.speech = ({ control, style, stop, go, say }) => {
     } catch { say(`${target.files[0].name} is not a sound that this browser can read.`); }
   });
   document.querySelectorAll("[data-recording]").forEach((button) => button.addEventListener("click", () => {
+    recorder?.(false);
     stop();
     const bytes = Uint8Array.from(atob(zoo.recordings[button.dataset.recording]), (c) => c.charCodeAt(0));
     take(Float32Array.from(new Int16Array(bytes.buffer), (v) => v / 32768), false);
