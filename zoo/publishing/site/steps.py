@@ -185,10 +185,10 @@ class Trace(TorchFunctionMode):
         first = known[0] is not None
         constant = self.text(operands[1] if first and len(operands) > 1 else operands[0])
         if symbol + constant in ("×1", "+0"):
-            self.put(result, both[0])
+            self.put(result, both[0] if both else [])
             return
         label = f"{symbol} {constant}" if first or symbol in "+×" else f"{constant} {symbol}"
-        self.each(label, "operation", both[0], result)
+        self.each(label, "operation", both[0] if both else [], result)
 
     def unary(self, name: str, arguments: list[Any], results: list[Tensor]) -> None:
         """Record any other function, of one value or of several."""
