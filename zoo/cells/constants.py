@@ -12,7 +12,7 @@ from ..utils.torch_internals import is_functional
 _KEPT: dict[tuple[Any, ...], Tensor] = {}
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
     """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept.
 
