@@ -161,7 +161,12 @@ def test_a_description_of_odd_types_is_one_line(here: Here, run: Run, change: di
 
 
 def test_names_on_the_hub_cannot_print_lines_or_turn_text(here: Here, run: Run) -> None:
-    change = {"id": REPO, "sha": here.publish(), "siblings": [], "tags": ["rnnzoo", "b\u2066\x1b[2J", "a\nVerified.\u202e"]}
+    change = {
+        "id": REPO,
+        "sha": here.publish(),
+        "siblings": [],
+        "tags": ["rnnzoo", "b\u2066\x1b[2J", "a\nVerified.\u202e"],
+    }
     here.hub.fault("GET", f"/api/models/{REPO}$", "json", data=change)
     code, out, _ = run("show", f"hf://{REPO}")
     assert code == 0

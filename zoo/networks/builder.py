@@ -81,10 +81,10 @@ def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | Non
     if architecture is None:
         cells = [f"{cell}-2x32" for cell in ROWS]
         raise UnknownNameError("architecture", name, cells, "It is CELL-LxH, such as lstm-2x32.")
-    steps, readout = (1, "none") if architecture.cell in FEEDFORWARD else (STEPS, "last")
     shape = tuple(inputs) if isinstance(inputs, list | tuple | torch.Size) else (inputs,)
     try:
-        interface = Interface(input=shape, steps=steps, outputs=outputs, readout=readout)
+        steps, readout = (1, "none") if architecture.cell in FEEDFORWARD else (STEPS, "last")
+        interface = Interface.model_validate({"input": shape, "steps": steps, "outputs": outputs, "readout": readout})
         return Config(architecture=architecture, interface=interface)
     except ValidationError as error:
         raise RequestError(f"{name} cannot be built: {faults(error)}.") from error

@@ -178,7 +178,7 @@ def check_batch(batch: object) -> None:
     """Raise RequestError unless `batch` is a number of sequences."""
     if torch.compiler.is_exporting():  # then it is a symbol
         return
-    if isinstance(batch, bool) or not isinstance(batch, Integral) or not 1 <= batch < 2**31:
+    if isinstance(batch, bool) or not isinstance(batch, Integral) or not 1 <= int(batch) < 2**31:
         raise RequestError(f"A batch is a number of sequences from 1; got {shown(batch)}.")
 
 

@@ -6,6 +6,7 @@ Each function says why no public name would do. When a new release breaks a priv
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ class _Stream:
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for begin in range(0, len(buffer), SENT_AT_ONCE):
             part = buffer[begin : begin + SENT_AT_ONCE]
-            self._hooks.operation(lambda limit, part=part: self._stream.write(part, limit), timeout, len(part))
+            self._hooks.operation(partial(self._stream.write, part), timeout, len(part))
 
     def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
