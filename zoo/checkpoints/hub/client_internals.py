@@ -6,10 +6,10 @@ Each function says why no public name would do. When a new release breaks a priv
 import re
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
