@@ -128,7 +128,7 @@ def test_the_default_dtype_does_not_change_checkpoints() -> None:
 
 @pytest.mark.parametrize("wrong", [numpy.zeros((1, 28, 28)), "text", None])
 def test_only_a_tensor_is_an_input(network: Network, wrong: object) -> None:
-    with pytest.raises(RequestError, match="takes a tensor, padded, with lengths"):
+    with pytest.raises(RequestError, match="takes one padded tensor, with lengths"):
         network(wrong)
 
 
@@ -399,7 +399,7 @@ def test_lengths_and_states_are_checked(network: Network) -> None:
         with pytest.raises(RequestError, match="lengths must be 2 integers"):
             network(x, lengths)
     for state in ((1, 2), 3, [None], ("a",)):
-        with pytest.raises(RequestError, match="The state is not one of"):
+        with pytest.raises(RequestError, match="The state does not fit"):
             network.step(x[:, 0], state)  # type: ignore[arg-type]
 
 
@@ -429,6 +429,7 @@ def test_build_takes_a_name_an_entry_or_a_config() -> None:
 
 def test_an_architecture_without_shapes_says_what_is_missing() -> None:
     with pytest.raises(
-        RequestError, match=r"^bilstm-2x32 is an architecture, not a model: give inputs and outputs, too\.$"
+        RequestError,
+        match=r"^bilstm-2x32 is an architecture, not a registered model\. Pass inputs=\.\.\. and outputs=\.\.\. too\.$",
     ):
         build("bilstm-2x32")
