@@ -26,7 +26,7 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 def supports(layers: Sequence[Layer]) -> bool:
     """Return whether `layers` can run as a wavefront.
 
-    They can if there are at least two layers, of one direction, dense and alike, with nothing added to their equations.
+    They can if there are at least two layers, of one direction, dense and alike, without zoneout, norms or hooks.
     """
     directions = [d for layer in layers for d in layer.directions]
     dtypes = {p.dtype for d in directions for p in d.parameters()}
