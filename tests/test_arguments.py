@@ -86,10 +86,10 @@ def test_patterns_are_texts(bad: Any) -> None:
         lambda: zoo.list_cells(bad),
         lambda: zoo.list_cells(properties=bad),
     ):
-        with pytest.raises(RequestError, match="is a text"):
+        with pytest.raises(RequestError, match="must be a string"):
             call()
     for table in ("task", "cell"):
-        with pytest.raises(RequestError, match=f"The name of a {table} is a text"):
+        with pytest.raises(RequestError, match=f"The name of a {table} must be a string"):
             zoo.list_models(**{table: 3})  # type: ignore[arg-type]
 
 

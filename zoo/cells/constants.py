@@ -1,4 +1,4 @@
-"""Tensors that are the same for every cell of a kind: computed once, kept for each device."""
+"""Tensors that all cells of a class share: computed once for each device, and kept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ _KEPT: dict[tuple[Any, ...], Tensor] = {}
 
 
 def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
-    """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept."""
+    """Return values(*arguments) as a tensor of integers or float64 numbers. It is kept for later calls, not while tracing."""
     key = (values, *arguments, device)
     if (kept := _KEPT.get(key)) is not None:
         return kept

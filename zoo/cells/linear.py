@@ -14,7 +14,7 @@ from .projections import ProjectionFactory
 
 
 class LinearRecurrence(Cell):
-    """Base of these cells: a subclass gives the `coefficients` and, if the output is not the state, what is `read` of it."""
+    """Base of these cells. A subclass defines `coefficients` and, unless the output is the state itself, `read`."""
 
     complex_state: ClassVar[bool] = False
     """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""
@@ -22,14 +22,14 @@ class LinearRecurrence(Cell):
     """Whether a is the same at every step and b an affine function of the projected input."""
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return a, b, and what `read` takes besides the state. x: the projected input, (..., channels), of any steps.
+        """Return a, b, and the further arguments of `read`. x: the projected input, (..., channels), of any number of steps.
 
         An `a` that is the same at every step has the shape of one state, without batch and time.
         """
         raise NotImplementedError
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
-        """Return the output of a step from its new state and the rest of its coefficients."""
+        """Return the output of a step. c: its new state. rest: what `coefficients` returned after a and b."""
         raise NotImplementedError
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -44,7 +44,7 @@ class LinearRecurrence(Cell):
     def joined(
         self, x: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
     ) -> tuple[Tensor, State, State]:
-        """Return what `coefficients` takes, the states that a scan begins with, and the final states that it need not compute.
+        """Return the argument of `coefficients`, the initial states of the scan, and final states that no scan need compute.
 
         x: the projected input of all steps, (time, batch, ...). The other arguments are those of Direction.scan.
         """
