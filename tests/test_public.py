@@ -94,7 +94,9 @@ def test_saved_and_loaded_again(network: Network, tmp_path: Path) -> None:
 
 def test_saving_refuses_tensors_that_the_config_does_not_describe(network: Network, tmp_path: Path) -> None:
     network.head = nn.Linear(128, 3)
-    with pytest.raises(CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*See Network\.reset_head"):
+    with pytest.raises(
+        CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*Replace a head by Network\.reset_head"
+    ):
         network.save_pretrained(tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
@@ -386,10 +388,10 @@ def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("wrong", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
 def test_every_method_refuses_what_is_not_a_tensor(network: Network, wrong: Any) -> None:
     for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
-        with pytest.raises(RequestError, match="takes a tensor"):
+        with pytest.raises(RequestError, match="takes one padded tensor"):
             run(wrong)
     _, state = network.requires_grad_(False).step(torch.rand(2, 28))
-    with pytest.raises(RequestError, match="takes a tensor"):
+    with pytest.raises(RequestError, match="takes one padded tensor"):
         network.step(wrong, state)
 
 
@@ -422,7 +424,7 @@ def test_build_takes_a_name_an_entry_or_a_config() -> None:
     entry = spec(NAME)
     assert build(entry, device="meta").config == build(entry.config, device="meta").config == entry.config
     for wrong in (None, 3, Path("mine"), entry.config.architecture):
-        with pytest.raises(RequestError, match="built from a name"):
+        with pytest.raises(RequestError, match="build takes a name"):
             build(wrong)  # type: ignore[arg-type]
     assert "(input): Dense((384, 28))" in str(build(entry, device="meta"))
 

@@ -161,7 +161,7 @@ def test_size():
         (X, LENGTHS + 1, "at most 6 together"),
         (X.double(), LENGTHS, "takes tokens"),
         (X + 1, LENGTHS, "takes tokens from 0 to 8"),
-        (X[:, :, None], LENGTHS, r"takes \(batch, time"),
+        (X[:, :, None], LENGTHS, r"takes x of shape \(batch, time"),
     ],
 )
 def test_what_is_no_story_and_question_is_refused(x, lengths, problem):

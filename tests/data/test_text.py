@@ -242,8 +242,8 @@ def test_the_same_seed_gives_the_same_vectors():
         (X.bool(), "takes tokens"),
         (X + 1, "takes tokens from 0 to 8"),
         (X - 1, "takes tokens from 0 to 8"),
-        (X[:, :, None], r"takes \(batch, time"),
-        (X[:0], r"takes \(batch, time"),
+        (X[:, :, None], r"takes x of shape \(batch, time"),
+        (X[:0], r"takes x of shape \(batch, time"),
     ],
 )
 def test_what_are_no_tokens_is_refused(x, problem):

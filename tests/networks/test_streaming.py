@@ -326,7 +326,7 @@ def test_a_stream_passes_no_gradient_on() -> None:
         (
             torch.zeros(1, 2, dtype=torch.float64),
             None,
-            r"A stream of small takes \(batch, 2\) of torch.float32 on the CPU; got \(1, 2\) of",
+            r"A stream of small takes x of shape \(batch, 2\), torch.float32, on the CPU; got \(1, 2\) of",
         ),
         (torch.zeros(1, 3), None, r"got \(1, 3\)"),
         (torch.zeros(1, 1, 2), None, r"got \(1, 1, 2\)"),

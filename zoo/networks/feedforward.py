@@ -116,7 +116,7 @@ class FeedForward(Network):
             raise RequestError(f"{name} is feed-forward: it has no time steps, so no lengths. Call it on ({shape}).")
         self._check_dtype(x)
         if x.dim() != 2 or x.shape[1:] != self.interface.input or 0 in x.shape:
-            raise RequestError(f"{name} takes ({shape}); got {tuple(x.shape)}.")
+            raise RequestError(f"{name} takes x of shape ({shape}); got {tuple(x.shape)}.")
         outputs = [self._standardized(x)]
         for depth, layer in enumerate(self.hidden):
             outputs.append(layer(outputs[-1] if depth == 0 else self.dropout(outputs[-1])))

@@ -12,7 +12,7 @@ from .layer import Layer, Outputs, stacked
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """The outputs of a layer's scan, and the tensors by which the layer's block computes its own outputs from them."""
+    """The outputs of a layer's scan, and the tensors that the layer's block needs to compute the block's outputs from them."""
 
     layer: Layer
     outputs: Outputs
@@ -23,7 +23,7 @@ class LayerOutputs:
     _steps: dict[str, Outputs] = field(init=False, repr=False, default_factory=dict)  # keeps what `steps` computed
 
     def of_last_step(self) -> "LayerOutputs":
-        """Return the same for a scan that computed only each sequence's last step."""
+        """Return these outputs cut to each sequence's last step, for a scan that computed only that step."""
         if self.residual is None or self.read is None:
             return replace(self, lengths=None)
         return replace(

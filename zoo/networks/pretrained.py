@@ -68,7 +68,7 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     if problems := tensors.differences(meta_network(network.config).state_dict(), state):
         raise CheckpointError(
-            f"{network.config.name} does not fit its config: {problems}. Change the head by reset_head only."
+            f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
         )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")

@@ -177,7 +177,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, NetworkState]:
         """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
 
-        state: as the last step returned it, or None at the first step. After t steps the logits are those of `forward` on the t
+        state: as the last step returned it; None at the first step. After t steps the logits are those of `forward` on the t
         steps so far (its last ones if the readout is "every"). Recurrent dropout, a mask for a whole sequence, does not act
         here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
         arguments of another shape, dtype or device.
@@ -288,7 +288,7 @@ class RecurrentNetwork(SequenceNetwork):
         self._check_dtype(x)
         self._check_can_step()
         if x.dim() == 0 or x.shape[1:] != self.interface.input or x.shape[0] == 0:
-            raise RequestError(f"step takes ({self._shape_text('batch')}); got {shape_text(x)}.")
+            raise RequestError(f"step takes x of shape ({self._shape_text('batch')}); got {shape_text(x)}.")
         return self._check_state_of(state, x)
 
     def _check_state_of(self, state: NetworkState | None, x: Tensor) -> NetworkState:

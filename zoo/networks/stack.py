@@ -272,7 +272,9 @@ class SequenceNetwork(Network):
         self.settings.check()
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes ({self._shape_text('batch, time')}); got {shape_text(x)}.")
+            raise RequestError(
+                f"{self.config.name} takes x of shape ({self._shape_text('batch, time')}); got {shape_text(x)}."
+            )
 
     def _layer_input(self, x: Tensor, lengths: Tensor | None) -> LayerInput:
         """Return the first layer's input: vectors of tokens or standardised numbers, with zeros beyond each sequence's end."""

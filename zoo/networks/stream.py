@@ -113,7 +113,9 @@ class Stream:
             shape = ", ".join([leading, *map(str, self.input)])
             plain = isinstance(x, Tensor) and is_strided(x)
             got = f"{shape_text(x)} of {x.dtype} on {x.device}" if plain else shown(x)
-            raise RequestError(f"A stream of {self.config.name} takes ({shape}) of {dtypes[0]} on the CPU; got {got}.")
+            raise RequestError(
+                f"A stream of {self.config.name} takes x of shape ({shape}), {dtypes[0]}, on the CPU; got {got}."
+            )
         if self.embedding is None:
             return x.resolve_neg().contiguous()
         if x.min() < 0 or x.max() >= len(self.embedding.weight):

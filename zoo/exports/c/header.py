@@ -71,8 +71,8 @@ def header(
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
     integers with a scale for each row; the numbers must be those that such integers stand for. gate_places: a list
-    that gets the places of the gates. A step then also writes the gates to NAME_gates, and the weights are strings, which
-    compile faster but are unreadable.
+    that gets the places of the gates. A step then also writes the gates to NAME_gates, and the weights are string literals,
+    which compile faster but are unreadable.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
     functions, calls, states = _layers(network, weights, quantized, gate_places)
