@@ -14,7 +14,7 @@ from .base import Runtime
 TOLERANCE = golden.TOLERANCE
 """Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
 SHORT, STEPS = 7, 50
-"""Steps of the second-shortest sequence, and the most steps that are taken one by one."""
+"""The length of the second-shortest test sequence, and the largest number of steps that are taken one by one."""
 
 
 @dataclass(frozen=True)

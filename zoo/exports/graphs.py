@@ -72,7 +72,7 @@ class _Whole(nn.Module):
 
 
 def graph(network: Network, kind: str, *, single: bool = False, most: int | None = None) -> Graph:
-    """Return a graph of a network, of kind "sequence" or "step". A step needs a network that can take one.
+    """Return a graph of a network, of kind "sequence" or "step". A step needs a unidirectional RecurrentNetwork.
 
     single: for a batch of one only. most: the largest number of steps, for runtimes that plan their memory.
     """

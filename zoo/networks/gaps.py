@@ -24,7 +24,9 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
     if lengths is not None:
         dt = torch.where(torch.arange(shape[1], device=dt.device) < lengths[:, None], dt, 1)
     if not torch.compiler.is_exporting() and not bool(((dt > 0) & dt.isfinite()).all()):
-        raise RequestError("dt must be positive and finite, because it is the time since the previous input.")
+        raise RequestError(
+            f"dt must be positive and finite; got values from {float(dt.min()):g} to {float(dt.max()):g}."
+        )
     return dt
 
 

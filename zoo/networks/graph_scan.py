@@ -65,6 +65,6 @@ def while_running(
     new: State,
     old: State,
 ) -> State:
-    """Return the new state of the sequences that run, and the old state of those that have ended."""
+    """Return `new` for the sequences where `running` is True, and `old` for the others, which have ended."""
     pairs = zip(new, old, strict=True)
     return tuple(torch.where(running.reshape(-1, *[1] * (n.dim() - 1)), n, o) for n, o in pairs)

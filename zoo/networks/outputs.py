@@ -1,4 +1,4 @@
-"""The outputs of a layer's scan. A readout takes the steps that it needs, and only those pass through the block."""
+"""The outputs of a layer's scan. The block is applied only to the steps that the readout reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.projections import Projection
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from ..registry.schema import Config
 from ..utils.torch_internals import children, compiling_to_run
 from .gaps import checked_gaps
@@ -208,7 +208,9 @@ class RecurrentNetwork(SequenceNetwork):
     def _check_can_step(self) -> None:
         """Raise RequestError if the network needs the whole sequence."""
         if self.config.architecture.bidirectional:
-            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+            raise RequestError(
+                f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step. Call the network on it."
+            )
 
     def stream(self) -> Stream:
         """Return a Stream, which takes steps with copies of the present weights, several times faster than `step`.
@@ -258,7 +260,9 @@ class RecurrentNetwork(SequenceNetwork):
             return self._layer_input(x, None), None
         checked = valid_lengths(lengths, x)
         if checked is None:
-            raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}, one for each sequence.")
+            raise RequestError(
+                f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}, one for each sequence; got {shown(lengths)}."
+            )
         return self._layer_input(x, checked), checked
 
     def _run_segments(

@@ -288,7 +288,10 @@ class SequenceNetwork(Network):
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
         if not torch.compiler.is_exporting() and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
-            raise RequestError(f"{self.config.name} takes tokens from 0 to {len(embedding.weight) - 1}; x has others.")
+            raise RequestError(
+                f"{self.config.name} takes tokens from 0 to {len(embedding.weight) - 1}; "
+                f"got {int(tokens.min())} to {int(tokens.max())}."
+            )
         return LazyEmbedding(embedding, tokens)
 
     def _readout(self, top: LayerOutputs, lengths: Tensor | None) -> Tensor:

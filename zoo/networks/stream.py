@@ -120,6 +120,7 @@ class Stream:
             return x.resolve_neg().contiguous()
         if x.min() < 0 or x.max() >= len(self.embedding.weight):
             raise RequestError(
-                f"{self.config.name} takes tokens from 0 to {len(self.embedding.weight) - 1}; x has others."
+                f"{self.config.name} takes tokens from 0 to {len(self.embedding.weight) - 1}; "
+                f"got {int(x.min())} to {int(x.max())}."
             )
         return self.embedding(x)

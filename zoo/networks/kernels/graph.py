@@ -20,8 +20,8 @@ from .triton_stack import TritonScan
 Result = TypeVar("Result")
 
 MAX_RECORDINGS = 4
-"""Maximum number of recordings of one stack. Each shape, training and inference, and each forward pass that still waits for
-its backward pass need their own."""
+"""Maximum number of recordings of one stack. Each input shape, training and inference, and each forward pass whose
+backward pass is still to come need one of their own."""
 
 MAX_MEMORY = 0.5
 """The largest share of a GPU's memory that one recording may take."""
