@@ -14,7 +14,7 @@ from .projections import ProjectionFactory
 
 
 class LinearRecurrence(Cell):
-    """Base of these cells. A subclass defines `coefficients` and, unless the output is the state itself, `read`."""
+    """Base of cells that are linear in their state. A subclass defines `coefficients` and, unless the output is the state itself, `read`."""
 
     complex_state: ClassVar[bool] = False
     """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""
@@ -57,7 +57,7 @@ def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int =
 
 
 def times(a: Tensor, c: Tensor, axis: int = -1) -> Tensor:
-    """Return the product a c, entry by entry, of complex tensors laid out as in `next_state`."""
+    """Return the product a c, entry by entry, of complex tensors with parts in the order of `next_state`."""
     (a_re, a_im), (re, im) = a.chunk(2, axis), c.chunk(2, axis)
     return torch.cat([a_re * re - a_im * im, a_im * re + a_re * im], axis)
 

@@ -70,7 +70,7 @@ def header(
     """Return the text of a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
-    integers with a scale for each row; the numbers must be those that such integers stand for. gate_places: a list
+    integers with a scale for each row; the weights must be rounded to them already. gate_places: a list
     that gets the places of the gates. A step then also writes the gates to NAME_gates, and the weights are string literals,
     which compile faster but are unreadable.
     """

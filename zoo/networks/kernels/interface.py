@@ -149,7 +149,7 @@ def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> 
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Return the address of a tensor's first number, or None, which stands for a null pointer, if `tensor` is None."""
+    """Return the address of a tensor's first number; None, which is a null pointer in C, if `tensor` is None."""
     return None if tensor is None else tensor.data_ptr()
 
 

@@ -51,7 +51,7 @@ def _is_dense_equations(direction: Direction) -> bool:
 
 
 def _are_alike(modules: Sequence[nn.Module]) -> bool:
-    """Return whether modules differ in their parameters' values alone, so that a copy of the first can stand for all."""
+    """Return whether modules differ only in their parameters' values, so that a copy of the first can compute them all."""
     first = _signature(modules[0])
     return all(_signature(m) == first for m in modules[1:])
 
