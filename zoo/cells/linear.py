@@ -14,7 +14,10 @@ from .projections import ProjectionFactory
 
 
 class LinearRecurrence(Cell):
-    """Base of cells that are linear in their state. A subclass defines `coefficients` and, unless the output is the state itself, `read`."""
+    """Base of cells that are linear in their state.
+
+    A subclass defines `coefficients` and, unless the output is the state itself, `read`.
+    """
 
     complex_state: ClassVar[bool] = False
     """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""

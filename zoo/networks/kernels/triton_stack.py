@@ -80,7 +80,7 @@ class TritonScan:
     def forward(self, layers: Sequence[TritonLayer], inputs: Sequence[Tensor | None], lanes: Lanes) -> list[Tensor]:
         """Run all layers, each on its own lane (see Lanes).
 
-        Return one list: the top layer's output, (time, batch, units), then the final states of every layer, the first first.
+        Return one list: the top layer's output, (time, batch, units), then the final states of every layer from the first up.
         """
         states = iter(inputs[1 : self.weights_begin])
         lanes.fork()
