@@ -94,7 +94,9 @@ def test_saved_and_loaded_again(network: Network, tmp_path: Path) -> None:
 
 def test_saving_refuses_tensors_that_the_config_does_not_describe(network: Network, tmp_path: Path) -> None:
     network.head = nn.Linear(128, 3)
-    with pytest.raises(CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*See Network\.reset_head"):
+    with pytest.raises(
+        CheckpointError, match=r"head\.bias is torch\.float32 \(3,\).*Replace a head by Network\.reset_head"
+    ):
         network.save_pretrained(tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
@@ -128,7 +130,7 @@ def test_the_default_dtype_does_not_change_checkpoints() -> None:
 
 @pytest.mark.parametrize("wrong", [numpy.zeros((1, 28, 28)), "text", None])
 def test_only_a_tensor_is_an_input(network: Network, wrong: object) -> None:
-    with pytest.raises(RequestError, match="takes a tensor, padded, with lengths"):
+    with pytest.raises(RequestError, match="takes one padded tensor, with lengths"):
         network(wrong)
 
 
@@ -388,10 +390,10 @@ def test_invalid_settings_are_refused(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("wrong", [numpy.ones((2, 28, 28)), [1.0], None, "text"])
 def test_every_method_refuses_what_is_not_a_tensor(network: Network, wrong: Any) -> None:
     for run in (network, network.step, network.encode, network.features, build("mlp-3x8-pima.relu", device="cpu")):
-        with pytest.raises(RequestError, match="takes a tensor"):
+        with pytest.raises(RequestError, match="takes one padded tensor"):
             run(wrong)
     _, state = network.requires_grad_(False).step(torch.rand(2, 28))
-    with pytest.raises(RequestError, match="takes a tensor"):
+    with pytest.raises(RequestError, match="takes one padded tensor"):
         network.step(wrong, state)
 
 
@@ -401,7 +403,7 @@ def test_lengths_and_states_are_checked(network: Network) -> None:
         with pytest.raises(RequestError, match="lengths must be 2 integers"):
             network(x, lengths)
     for state in ((1, 2), 3, [None], ("a",)):
-        with pytest.raises(RequestError, match="The state is not one of"):
+        with pytest.raises(RequestError, match="The state does not fit"):
             network.step(x[:, 0], state)  # type: ignore[arg-type]
 
 
@@ -424,13 +426,14 @@ def test_build_takes_a_name_an_entry_or_a_config() -> None:
     entry = spec(NAME)
     assert build(entry, device="meta").config == build(entry.config, device="meta").config == entry.config
     for wrong in (None, 3, Path("mine"), entry.config.architecture):
-        with pytest.raises(RequestError, match="built from a name"):
+        with pytest.raises(RequestError, match="build takes a name"):
             build(wrong)  # type: ignore[arg-type]
     assert "(input): Dense((384, 28))" in str(build(entry, device="meta"))
 
 
 def test_an_architecture_without_shapes_says_what_is_missing() -> None:
     with pytest.raises(
-        RequestError, match=r"^bilstm-2x32 is an architecture, not a model: give inputs and outputs, too\.$"
+        RequestError,
+        match=r"^bilstm-2x32 is an architecture, not a registered model\. Pass inputs=\.\.\. and outputs=\.\.\. too\.$",
     ):
         build("bilstm-2x32")

@@ -154,14 +154,14 @@ def test_size():
 @pytest.mark.parametrize(
     ("x", "lengths", "problem"),
     [
-        (X, None, r"takes lengths \(3, 2\)"),
-        (X, LENGTHS.sum(1), r"takes lengths \(3, 2\)"),
-        (X, LENGTHS.double(), r"takes lengths \(3, 2\)"),
+        (X, None, r"takes lengths of shape \(3, 2\)"),
+        (X, LENGTHS.sum(1), r"takes lengths of shape \(3, 2\)"),
+        (X, LENGTHS.double(), r"takes lengths of shape \(3, 2\)"),
         (X, LENGTHS - 1, "at least 1 each"),
         (X, LENGTHS + 1, "at most 6 together"),
         (X.double(), LENGTHS, "takes tokens"),
-        (X + 1, LENGTHS, "has tokens from 0 to 8"),
-        (X[:, :, None], LENGTHS, r"takes \(batch, time"),
+        (X + 1, LENGTHS, "takes tokens from 0 to 8"),
+        (X[:, :, None], LENGTHS, r"takes x of shape \(batch, time"),
     ],
 )
 def test_what_is_no_story_and_question_is_refused(x, lengths, problem):

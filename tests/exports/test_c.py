@@ -241,11 +241,13 @@ def test_what_has_no_c(
     assert "cannot be exported as c: it is convolutional." in err
     net = small("rnn")
     monkeypatch.setattr(net.layers[0].forward_direction.cell, "activation", torch.erf)
-    with pytest.raises(ExportError, match=r"could not be written as C99: C has no form of the operation aten\.erf"):
+    with pytest.raises(
+        ExportError, match=r"could not be written as C99: the operation aten\.erf\S* has no translation to C"
+    ):
         export(net, "c", out=tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     for format, missing in (("c", "cc"), ("wasm", "clang")):
-        with pytest.raises(RequestError, match=f"This needs the program {missing}, which is not installed"):
+        with pytest.raises(RequestError, match=f"needs the program {missing}, which is not installed"):
             export(small("rnn"), format, out=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -219,7 +219,7 @@ def test_nothing_that_takes_time_steps_exists():
     with pytest.raises(RequestError, match=r"small is feed-forward.*Call it on \(batch, 5\)"):
         net(x, torch.ones(3, dtype=torch.long))
     for wrong in (torch.zeros(3, 1, 5), torch.zeros(3, 4), torch.zeros(0, 5)):
-        with pytest.raises(RequestError, match=r"small takes \(batch, 5\)"):
+        with pytest.raises(RequestError, match=r"small takes x of shape \(batch, 5\)"):
             net(wrong)
     with pytest.raises(RequestError, match=r"takes torch\.float32"):
         net(x.double())

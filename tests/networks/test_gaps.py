@@ -198,7 +198,7 @@ def test_gaps_are_positive_and_finite(bad: float) -> None:
 @pytest.mark.parametrize(
     ("dt", "words"),
     [
-        (torch.ones(TIME), r"\(3, 6\); got \(6,\) of torch.float32"),
+        (torch.ones(TIME), r"a tensor of numbers of shape \(3, 6\); got \(6,\) of torch.float32"),
         (torch.ones(BATCH, TIME, dtype=torch.bool), "of torch.bool"),
         ([1.0], "got list"),
     ],

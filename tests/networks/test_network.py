@@ -309,5 +309,5 @@ def test_forward_goes_on_from_a_state(cell: str, readout: str) -> None:
     whole, rest = net(x, lengths), net(x[:, 3:], lengths - 3, state)
     same(rest, whole[:, 3:] if readout == "every" else whole)
     same(net(x[:, 3:], state=state), net(x)[:, 3:] if readout == "every" else net(x))
-    with pytest.raises(RequestError, match="The state is not one of"):
+    with pytest.raises(RequestError, match="The state does not fit"):
         net(x, None, net.initial_state(2))

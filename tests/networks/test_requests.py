@@ -16,7 +16,7 @@ from zoo.networks import builder
 @pytest.mark.parametrize("call", ["__call__", "encode", "features"])
 def test_bad_shapes_are_refused(bad: tuple[int, ...], call: str) -> None:
     net = network()
-    with pytest.raises(RequestError, match=r"small takes \(batch, time, 2\); got ") as error:
+    with pytest.raises(RequestError, match=r"small takes x of shape \(batch, time, 2\); got ") as error:
         getattr(net, call)(torch.zeros(bad, dtype=torch.float64))
     assert str(bad) in str(error.value)
 
@@ -24,13 +24,13 @@ def test_bad_shapes_are_refused(bad: tuple[int, ...], call: str) -> None:
 @pytest.mark.parametrize("bad", [(3, 6, 2, 4, 3), (3, 6, 2), (3, 2, 3, 4), (3, 6, 1, 3, 4)], ids=str)
 def test_bad_images_are_refused(bad: tuple[int, ...]) -> None:
     net = network(kernel=3, inputs=(2, 3, 4))
-    with pytest.raises(RequestError, match=r"small takes \(batch, time, 2, 3, 4\); got "):
+    with pytest.raises(RequestError, match=r"small takes x of shape \(batch, time, 2, 3, 4\); got "):
         net(torch.zeros(bad, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("bad", [(3, 6, 2), (3, 3), (2,), (3,)], ids=str)
 def test_bad_shapes_of_a_step_are_refused(bad: tuple[int, ...]) -> None:
-    with pytest.raises(RequestError, match=r"step takes \(batch, 2\); got "):
+    with pytest.raises(RequestError, match=r"step takes x of shape \(batch, 2\); got "):
         network().step(torch.zeros(bad, dtype=torch.float64))
 
 

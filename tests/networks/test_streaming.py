@@ -225,7 +225,7 @@ def test_a_stream_that_other_layers_began_is_refused() -> None:
     net.backend = "auto"
     state = net.step(x)[1]
     net.layers.append(small("star", layers=1, units=4, inputs=(4,)).layers[0])
-    with pytest.raises(RequestError, match="The state is not one of"):
+    with pytest.raises(RequestError, match="The state does not fit"):
         net.step(x, state)
     state = net.step(x)[1]
     assert len(state) == 2
@@ -234,7 +234,7 @@ def test_a_stream_that_other_layers_began_is_refused() -> None:
         net.layers[1].forward_direction,
     )
     direction.input, direction.cell, direction.units = wide.input, wide.cell, wide.units
-    with pytest.raises(RequestError, match="The state is not one of"):
+    with pytest.raises(RequestError, match="The state does not fit"):
         net.step(x, state)
 
 
@@ -244,7 +244,7 @@ def test_a_state_is_of_the_layers_that_there_are() -> None:
     state = net.initial_state(1)
     net.encode(x, state)
     net.layers[0] = small("star", layers=1, units=64).layers[0]
-    with pytest.raises(RequestError, match="The state is not one of"):
+    with pytest.raises(RequestError, match="The state does not fit"):
         net.encode(x, state)
     assert net.encode(x, net.initial_state(1))[0].shape == (1, 6, 64)
 
@@ -326,16 +326,16 @@ def test_a_stream_passes_no_gradient_on() -> None:
         (
             torch.zeros(1, 2, dtype=torch.float64),
             None,
-            r"streams \(batch, 2\) of torch.float32 on the CPU; got \(1, 2\) of",
+            r"A stream of small takes x of shape \(batch, 2\), torch.float32, on the CPU; got \(1, 2\) of",
         ),
         (torch.zeros(1, 3), None, r"got \(1, 3\)"),
         (torch.zeros(1, 1, 2), None, r"got \(1, 1, 2\)"),
         (torch.zeros(0, 2), None, "which is empty"),
         (torch.zeros(1, 2, device="meta"), None, "on the CPU"),
         ([[0.0, 0.0]], None, "got list"),
-        (torch.zeros(2, 2), torch.zeros(2, 1, 4), "The state is not one of small for a batch of 2"),
-        (torch.zeros(1, 2), torch.zeros(2, 1, 4).double(), "The state is not one of"),
-        (torch.zeros(1, 2), (torch.zeros(2, 1, 4),), "The state is not one of"),
+        (torch.zeros(2, 2), torch.zeros(2, 1, 4), "The state does not fit small and a batch of 2"),
+        (torch.zeros(1, 2), torch.zeros(2, 1, 4).double(), "The state does not fit"),
+        (torch.zeros(1, 2), (torch.zeros(2, 1, 4),), "The state does not fit"),
     ],
 )
 def test_a_stream_refuses_what_does_not_fit(x: Tensor, state: Tensor | None, message: str) -> None:

@@ -148,7 +148,7 @@ def test_golden_outputs_hold_for_every_scan_and_refuse_other_networks(here: Here
         with pytest.raises(CheckpointError):
             golden.deviation(network, tmp_path / "odd")
     write_tensors(tmp_path / "odd", {"output": parts["output"]})
-    with pytest.raises(CheckpointError, match="which are input, lengths, output and tolerance"):
+    with pytest.raises(CheckpointError, match="its tensors must be input, lengths, output and tolerance"):
         golden.deviation(network, tmp_path / "odd")
 
 

@@ -1,4 +1,4 @@
-"""CELLS, every cell that rnnzoo knows, and FEEDFORWARD, networks without one: a row each. Neither table needs torch."""
+"""The tables CELLS, with a row for every cell, and FEEDFORWARD, for networks without a cell. Neither needs torch."""
 
 from collections import ChainMap
 from typing import TYPE_CHECKING
@@ -327,7 +327,7 @@ FEEDFORWARD: dict[str, CellRow] = {
         {"input": "glorot-uniform"}, without=_NO_TIME,
     ),
 }  # fmt: skip
-"""Networks without recurrence, named in a specification in the place of a cell."""
+"""Networks without recurrence. A specification names them where others name a cell."""
 
 ROWS = ChainMap(CELLS, FEEDFORWARD)  # a row that a user adds to CELLS is in it too
 

@@ -57,11 +57,11 @@ class Cell(nn.Module):
         return projection.between(width, outputs, bias=True, norm=projection.layer_norm)
 
     def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        """Set the parameters that do not start as a specification's Init says.
+        """Set the parameters whose start values are the cell's, not those of a specification's Init.
 
         steps: the length of the task's sequences. When this is called, the projections' weights are set, and parameters
-        outside projections are zero. Parameters may have leading dimensions, of many cells drawn at once, so values must be
-        drawn entry by entry.
+        outside projections are zero. Parameters may have leading dimensions, because many cells are drawn at once, so every
+        value must be drawn separately.
         """
 
     def split(self, x: Tensor, parts: int | None = None) -> tuple[Tensor, ...]:
@@ -81,12 +81,15 @@ class Cell(nn.Module):
 
 
 def matched(cell: Cell, state: State, dtype: torch.dtype) -> State:
-    """Return the states in the precision of a step, which autocast may have lowered; float32_states keep theirs."""
+    """Return the states cast to `dtype`, the precision of this step, which autocast may have lowered.
+
+    The states named in `cell.float32_states` are not cast.
+    """
     return tuple(s if name in cell.float32_states else s.to(dtype) for name, s in zip(cell.states, state, strict=True))
 
 
 class LastApart(Cell):
-    """Base of cells that take their last input projection apart from the others, which share one recurrent product."""
+    """Base of cells whose `prepare` returns the last input projection separately, after all others as one tensor."""
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
         channels = x.shape[self.axis]
@@ -95,10 +98,10 @@ class LastApart(Cell):
 
 
 class RawInputCell(Cell):
-    """Base of cells that see the layer's input itself. Their methods have one more option: `inputs`, its number of channels."""
+    """Base of cells that read the unprojected input of the layer. `inputs`, its number of channels, is one more option."""
 
     def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone, in the place of `prepare`.
+        """Return the parts of a step that depend on the input alone, instead of `prepare`.
 
         x: the layer's input, (..., inputs), of any steps. dt: (..., 1), or None. projection: the layer's input projection.
         """

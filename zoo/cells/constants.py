@@ -1,4 +1,4 @@
-"""Tensors that are the same for every cell of a kind: computed once, kept for each device."""
+"""Tensors that all cells of a class share: computed once for each device, and kept."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,9 +14,9 @@ _KEPT: dict[tuple[Any, ...], Tensor] = {}
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
-    """Return values(*arguments) as a tensor of integers or float64 numbers. A tensor that belongs to a trace is not kept.
+    """Return values(*arguments) as a tensor of integers or float64 numbers. It is kept for later calls, not while tracing.
 
-    Dynamo does not look inside: it calls the function, a plain one, and takes the tensor for a constant of its graph.
+    Dynamo does not look inside: it calls this function and takes the tensor for a constant of its graph.
     """
     key = (values, *arguments, device)
     if (kept := _KEPT.get(key)) is not None:

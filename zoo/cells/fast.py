@@ -12,7 +12,7 @@ from .projections import Projection, ProjectionFactory, along, at_every_step
 
 
 class LowRank(Cell):
-    """Base of these cells: U h_{t-1}, where U has rank `recurrent_rank`, or full rank if that is 0."""
+    """Base of FastRNN and FastGRNN: computes U h_{t-1}, where U has rank `recurrent_rank`, or full rank if that is 0."""
 
     def __init__(self, projection: ProjectionFactory, recurrent_rank: int = 0):
         super().__init__(projection)

@@ -14,7 +14,10 @@ from .projections import ProjectionFactory
 
 
 class LinearRecurrence(Cell):
-    """Base of these cells: a subclass gives the `coefficients` and, if the output is not the state, what is `read` of it."""
+    """Base of cells that are linear in their state.
+
+    A subclass defines `coefficients` and, unless the output is the state itself, `read`.
+    """
 
     complex_state: ClassVar[bool] = False
     """Whether a, b and the last state are complex: n real parts along the channels, then n imaginary ones."""
@@ -22,14 +25,14 @@ class LinearRecurrence(Cell):
     """Whether a is the same at every step and b an affine function of the projected input."""
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return a, b, and what `read` takes besides the state. x: the projected input, (..., channels), of any steps.
+        """Return a, b, and the further arguments of `read`. x: the projected input, (..., channels), of any number of steps.
 
         An `a` that is the same at every step has the shape of one state, without batch and time.
         """
         raise NotImplementedError
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
-        """Return the output of a step from its new state and the rest of its coefficients."""
+        """Return the output of a step. c: its new state. rest: what `coefficients` returned after a and b."""
         raise NotImplementedError
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -44,7 +47,7 @@ class LinearRecurrence(Cell):
     def joined(
         self, x: Tensor, state: State, lengths: Tensor | None, tbptt_steps: int | None
     ) -> tuple[Tensor, State, State]:
-        """Return what `coefficients` takes, the states that a scan begins with, and the final states that it need not compute.
+        """Return the argument of `coefficients`, the initial states of the scan, and final states that no scan need compute.
 
         x: the projected input of all steps, (time, batch, ...). The other arguments are those of Direction.scan.
         """
@@ -57,7 +60,7 @@ def next_state(a: Tensor, b: Tensor, c: Tensor, complex_state: bool, axis: int =
 
 
 def times(a: Tensor, c: Tensor, axis: int = -1) -> Tensor:
-    """Return the product a c, entry by entry, of complex tensors laid out as in `next_state`."""
+    """Return the product a c, entry by entry, of complex tensors with parts in the order of `next_state`."""
     (a_re, a_im), (re, im) = a.chunk(2, axis), c.chunk(2, axis)
     return torch.cat([a_re * re - a_im * im, a_im * re + a_re * im], axis)
 

@@ -1,4 +1,4 @@
-"""An LSTM that conserves mass: what flows in is stored or flows out, and nothing else does."""
+"""An LSTM that conserves mass: all that flows in is stored or flows out, and nothing else is."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .projections import Projection, ProjectionFactory, add
 
 
 class BesideMasses(Projection):
-    """W s + b of all features but the first `masses`, which go unchanged in front of it."""
+    """Returns the first `masses` features unchanged, followed by W s + b of the other features s."""
 
     def __init__(self, masses: int, inputs: int, outputs: int):
         super().__init__((outputs, inputs - masses), bias=True)

@@ -17,7 +17,7 @@ from .projections import ProjectionFactory, along
 class MatrixRecurrence(Cell):
     """o_t = S_t^T q_t, S_t = diag(a_t) S_{t-1} + k_t v_t^T, or with `delta`, + p_t (r_t^T S_{t-1}) besides.
 
-    A subclass gives the `coefficients` and, if the output is more than o, what is `read` of it. Where a paper has values by
+    A subclass defines `coefficients` and, unless the output is o itself, `read`. Where a paper has values by
     keys, its S is the transpose of this one. The state holds the matrices of all heads, row by row.
     """
 
@@ -25,7 +25,7 @@ class MatrixRecurrence(Cell):
     float32_states: ClassVar[tuple[str, ...]] = ("S",)
     delta: ClassVar[bool] = False
     reads_old: ClassVar[bool] = False
-    """Whether o_t is S_{t-1}^T q_t."""
+    """Whether o_t is S_{t-1}^T q_t, read before the update, and not S_t^T q_t."""
 
     def __init__(self, projection: ProjectionFactory, heads: int = 1):
         super().__init__(projection)
@@ -40,7 +40,7 @@ class MatrixRecurrence(Cell):
         return x.unflatten(self.axis, (self.heads, -1))
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return q, k, v, a, with `delta` r and p, and what `read` takes besides o, each (..., heads, n) or broadcastable."""
+        """Return q, k, v and a, then r and p if `delta`, then the rest for `read`; each (..., heads, n) or broadcastable."""
         raise NotImplementedError
 
     def carry(self, a: Tensor, S: Tensor) -> Tensor:

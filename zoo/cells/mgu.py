@@ -8,7 +8,7 @@ from .projections import ProjectionFactory, at_every_step
 
 
 class MinimalGated(Cell):
-    """Base of these cells: a subclass computes the gate."""
+    """Base of the minimal gated units. A subclass computes the gate."""
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__(projection)

@@ -17,14 +17,14 @@ def along(vector: Tensor, axis: int) -> Tensor:
 
 
 def at_every_step(vector: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Return a (channels,) vector as a part of what `Cell.prepare` makes of x, in the precision of x and not copied."""
+    """Expand a (channels,) vector, without a copy, to all steps and sequences of x and to its dtype, for Cell.prepare."""
     shape = list(x.shape)
     shape[axis] = vector.shape[-1]
     return along(vector, axis).to(x.dtype).expand(shape)
 
 
 def parametrized(parametrization: Parametrization, weight: Tensor) -> Tensor:
-    """Return the matrix in the precision of the weight, also under autocast, where rounding would cost the matrix its property."""
+    """Return parametrization(weight) in the weight's dtype, also under autocast, whose rounding would break its property."""
     device = weight.device.type
     autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # "meta" has none
     with torch.autocast(device, enabled=False) if autocasts else nullcontext():
@@ -35,7 +35,7 @@ class Projection(nn.Module):
     """A linear map W s + b, dense or convolutional, added to `plus`: the one building block of a recurrence.
 
     norm: layer normalisation of W s, before the bias (Ba et al. 2016, eq. 20). parametrization: the function from weight
-    to W. A layer holds W, and the entries of s that `mask` drops, for a whole sequence (Gal & Ghahramani 2016).
+    to W. Within a sequence, W and the dropout `mask` of s are fixed (Gal & Ghahramani 2016).
     """
 
     mask: Tensor | None = None
@@ -128,7 +128,7 @@ class Conv(Projection):
 
 
 class Diagonal(Projection):
-    """One weight for each channel and gate: w * s for each of `gates` gates, laid out as in a dense projection."""
+    """One weight for each channel and gate: w * s for each of `gates` gates, one after the other along the channels."""
 
     def __init__(self, channels: int, gates: int, axis: int, parametrization: Parametrization | None = None):
         super().__init__((gates * channels,), parametrization=parametrization)
@@ -178,7 +178,7 @@ class ProjectionFactory:
         return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, parametrization)
 
     def scalars(self, count: int, *, bias: bool = False) -> Projection:
-        """Return a projection from units to `count` numbers, each for a whole state. So few numbers are not normalised."""
+        """Return a projection from units to `count` numbers, each for a whole state, without layer normalisation."""
         return self.between(self.units, count, bias=bias, norm=False)
 
     def diagonal(self, gates: int = 1, parametrization: Parametrization | None = None) -> Diagonal:

@@ -12,7 +12,7 @@ MEANINGS = {
     "independent": "a unit sees no other unit's past",
     "convolutional": "the recurrent projection may be a convolution",
 }
-"""By property: what it means. All but the last are in a cell's row in CELLS."""
+"""By property: what it means. All but "convolutional" are listed in a cell's row in CELLS."""
 
 
 def _cells(name: str) -> frozenset[str]:
@@ -26,7 +26,7 @@ PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {name: (text, _cells(name)) 
 
 
 def cells_with(*properties: str) -> frozenset[str]:
-    """Return the cells, and networks without one, that have all these properties. Raises UnknownNameError."""
+    """Return the cells, and networks without one, that have all these properties. Raises UnknownNameError for others."""
     for name in properties:
         check_name("property", name, PROPERTIES)
     return frozenset(ROWS).intersection(*(PROPERTIES[name][1] for name in properties))

@@ -14,7 +14,7 @@ def rotated(s: Tensor, turn: Tensor, phase: Tensor | None, shift: int) -> Tensor
     """Replace every pair (a, b) of neighbours by (phase (a cos - b sin), a sin + b cos).
 
     s: (..., n); turn: cosines and sines, (n // 2, 2); phase: complex, (n // 2,); shift: the place of the first pair. The
-    last pair may join the last unit and the first, which the papers leave alone. Of an odd number of units one is left over.
+    last pair may join the last unit and the first, which the papers leave alone. Of an odd number of units, one stays as it is.
     """
     s = s.roll(-shift, -1)
     pairs = 2 * turn.shape[-2]

@@ -34,7 +34,7 @@ class CellRow:
     options: dict[str, tuple[str, ...] | Number] = field(default_factory=dict)
     """Allowed options: the allowed words, or the allowed numbers."""
     init: dict[str, str] = field(default_factory=dict)
-    """Initialisers that belong to the cell's definition and differ from the general defaults."""
+    """Initialisers that the cell needs in place of the general defaults."""
     layers_inside: bool = False
     """Whether a specification's layers are the depth of one cell, rather than a stack of cells."""
     without: dict[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ class TRNN(LinearRecurrence):
 
 
 class Pairwise(LinearRecurrence):
-    """Base of those that see x_t and x_{t-1}: z, f and o are each W x_t + V x_{t-1} + b. The last state, `past`, is V x_{t-1}.
+    """Base of cells that see x_t and x_{t-1}: z, f and o are each W x_t + V x_{t-1} + b. The last state, `past`, is V x_{t-1}.
 
     Here V x_t has a bias, as all input projections, and V x_0 is zero before the first step.
     """

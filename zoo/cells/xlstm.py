@@ -17,7 +17,7 @@ FORGET = {"sigmoid": F.logsigmoid, "exp": lambda f: f}
 
 
 def block_diagonal(weight: Tensor, heads: int, axis: int) -> Tensor:
-    """Return the matrix whose square blocks of units are block-diagonal, from the rows of all blocks."""
+    """Return the matrix, block-diagonal by head in each gate, from its rows without zeros, (gates * units, units / heads)."""
     width = weight.shape[axis]
     head = torch.arange(heads * width, device=weight.device) // width
     inside = (head[:, None] == head).repeat(weight.shape[axis - 1] // len(head), 1)

@@ -61,7 +61,7 @@ class Listener:
         """
         if not listens(network):
             raise RequestError(
-                f"{network.config.name} does not listen. `rnnzoo list --task fsdd` shows networks of spoken digits."
+                f"{network.config.name} does not read recordings of speech. `rnnzoo list --task fsdd` shows networks that do."
             )
         if not math.isfinite(quiet):
             raise RequestError(f"The level of quiet frames is a finite number of dB; got {quiet}.")
@@ -121,7 +121,10 @@ def stepper(network: Network) -> Stream | RecurrentNetwork:
     Raises RequestError for a network that cannot step.
     """
     if not isinstance(network, RecurrentNetwork) or network.config.architecture.bidirectional:
-        raise RequestError(f"{network.config.name} needs the whole recording, so it cannot listen to a stream.")
+        raise RequestError(
+            f"{network.config.name} needs the whole recording, so it cannot read a live stream. "
+            "Choose a unidirectional RecurrentNetwork."
+        )
     try:
         return network.stream()
     except RequestError:

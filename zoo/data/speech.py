@@ -99,18 +99,18 @@ def read_samples(name: str, content: bytes) -> Tensor:
         problem = f"not a WAV file ({str(error) or 'it ends too early'})."
         if str(error).startswith("unknown"):
             problem = f"one of another encoding than integers and floats ({error}). {CONVERT}"
-        raise RequestError(f"{name} listens to a WAV file; this is {problem}") from error
+        raise RequestError(f"{name} reads a WAV file; the file is {problem}") from error
     if (channels, rate, width, is_float) not in ((1, RATE, 2, False), (1, RATE, 4, True)):
         raise RequestError(
-            f"{name} listens to mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; this has {channels} "
+            f"{name} reads mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; the file has {channels} "
             f"channel{'s' * (channels > 1)} at {rate:,} Hz, of {8 * width}-bit {'floats' if is_float else 'integers'}. {CONVERT}"
         )
     if len(frames) < width:
-        raise RequestError(f"{name} listens to a recording; this one is empty.")
+        raise RequestError(f"{name} reads a recording; this one is empty.")
     dtype = torch.float32 if is_float else torch.int16
     samples = torch.frombuffer(bytearray(frames[: len(frames) // width * width]), dtype=dtype)
     if is_float and not samples.isfinite().all():
-        raise RequestError(f"{name} listens to a recording; this one has samples that are infinite or NaN.")
+        raise RequestError(f"{name} reads a recording; this one has samples that are infinite or NaN.")
     return samples
 
 

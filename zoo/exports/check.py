@@ -14,7 +14,7 @@ from .base import Runtime
 TOLERANCE = golden.TOLERANCE
 """Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
 SHORT, STEPS = 7, 50
-"""Steps of the second-shortest sequence, and the most steps that are taken one by one."""
+"""The length of the second-shortest test sequence, and the largest number of steps that are taken one by one."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
 
 
 def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> float:
-    """Return the largest difference on sequences of all steps of x, one alone, two of their own lengths, one in two parts."""
+    """Return the largest difference for two sequences of different lengths, one sequence, and one run in two parts."""
     steps, story = x.shape[1], lengths.dim() == 2
     if story:  # a story of at least one word and a question of at least one
         steps = max(steps, 2)

@@ -12,11 +12,11 @@ from .graph_runtime import GraphRuntime
 from .graphs import graph
 
 MOST_STEPS = 1000
-"""Steps that a file takes at least; ExecuTorch plans its memory for the longest sequence."""
+"""A file takes at least this many steps. ExecuTorch reserves memory for the longest sequence."""
 
 
 def write(job: Job) -> None:
-    """Write the graph of a job for one sequence, of the task's number of steps or of MOST_STEPS."""
+    """Write the graph of a job, for a batch of one sequence of at most MOST_STEPS steps, or the task's if these are more."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
     most = max(job.network.interface.steps, MOST_STEPS)
@@ -29,7 +29,7 @@ def write(job: Job) -> None:
 
 
 class ExecuTorchRuntime(GraphRuntime):
-    """A .pte file, by ExecuTorch's runtime for Python."""
+    """Runs a .pte file by ExecuTorch's runtime for Python."""
 
     def __init__(self, path: Path, network: Network, kind: str):
         from executorch.runtime import Runtime

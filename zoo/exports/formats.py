@@ -20,18 +20,18 @@ GRAPHS = ("sequence", "step")
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file."""
+    """A file format, how files of it are written and run, and what they can hold."""
 
     title: str
     module: str
-    """The module here that has `writer` and `reader`; it is imported when a file is written or read."""
+    """The module of zoo.exports that has `writer` and `reader`; it is imported when a file is written or read."""
     writer: str
     """A function of a Job, which writes the file."""
     reader: str
-    """A Runtime, made of a file, the network that it is of (for shapes and names only), and the graph."""
+    """A Runtime, called with a file's path, its network (for shapes and names only), and the graph that it holds."""
     extension: str
     graphs: tuple[str, ...] = GRAPHS
-    """The graphs that a file of it can hold; a file holds one."""
+    """The graphs that a file can hold, one in each file."""
     extra: str | None = None
     """The extra of rnnzoo that installs `packages`."""
     packages: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Format:
         import_object(f"{self.module}.{self.writer}", __package__)(job)
 
     def open(self, path: Path, network: "Network", kind: str) -> "Runtime":
-        """Return a written file, in its own runtime."""
+        """Return a Runtime that runs the file at `path`."""
         runtime: Runtime = import_object(f"{self.module}.{self.reader}", __package__)(path, network, kind)
         return runtime
 
@@ -57,7 +57,7 @@ class Format:
         """Raise MissingExtraError if a package is missing, and RequestError if a program is."""
         for program in self.programs:
             if shutil.which(program) is None:
-                raise RequestError(f"This needs the program {program}, which is not installed.")
+                raise RequestError(f"{self.title} needs the program {program}, which is not installed.")
         for package in self.packages:
             if find_spec(package) is None:
                 raise MissingExtraError(package, self.extra or "")
@@ -89,7 +89,7 @@ FORMATS: dict[str, Format] = {
 
 
 def find_format(name: str) -> Format:
-    """Return a row of FORMATS. Raises UnknownNameError."""
+    """Return a row of FORMATS. Raises UnknownNameError if there is none."""
     check_name("format", name, FORMATS)
     return FORMATS[name]
 
@@ -98,7 +98,7 @@ def why_not(config: Config, format: str, kind: str) -> str | None:
     """Return why a format cannot hold a graph of a network, in words; None if it can."""
     row = find_format(format)
     if kind not in row.graphs:
-        return f"a file of it holds {' or '.join(row.graphs)} graphs"
+        return f"this format holds {' and '.join(row.graphs)} graphs only"
     if reason := _why_no_graph(config, kind):
         return reason
     return "it is convolutional" if config.architecture.kernel is not None and not row.convolutions else None

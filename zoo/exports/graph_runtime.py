@@ -11,7 +11,7 @@ from .graphs import graph
 
 
 class GraphRuntime(ABC):
-    """One written graph of a network. See Runtime. A graph of a sequence steps by sequences of one step."""
+    """Runs one exported graph of a network (see Runtime). A "sequence" graph takes a step as a sequence of one step."""
 
     def __init__(self, network: Network, kind: str):
         described = graph(network, kind)

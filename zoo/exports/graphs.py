@@ -72,7 +72,7 @@ class _Whole(nn.Module):
 
 
 def graph(network: Network, kind: str, *, single: bool = False, most: int | None = None) -> Graph:
-    """Return a graph of a network, of kind "sequence" or "step". A step needs a network that can take one.
+    """Return a graph of a network, of kind "sequence" or "step". A step needs a unidirectional RecurrentNetwork.
 
     single: for a batch of one only. most: the largest number of steps, for runtimes that plan their memory.
     """
@@ -96,7 +96,7 @@ def graph(network: Network, kind: str, *, single: bool = False, most: int | None
 
 
 def state_names(network: RecurrentNetwork) -> list[str]:
-    """Return the names of all states: the cell's, the layer's number, and the direction if that is the backward one.
+    """Return the names of all states, such as c_0, state c of the first layer, or c_0_backward in the second direction.
 
     A network that reads the mean has two more: the `sum` of outputs and the `count` of steps.
     """

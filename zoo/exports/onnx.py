@@ -35,7 +35,7 @@ def write(job: Job, optional: bool = True) -> None:
 
 
 def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
-    """Write `graph` instead of the job's graph, with the rest of the job."""
+    """Write the graph `described` instead of the job's, with the path and the settings of the job."""
     import onnx_ir
 
     program = torch.onnx.export(
@@ -58,7 +58,7 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
 
 
 def _clean(onnx_graph: Any) -> None:
-    """Call the free dimensions batch and time, and drop what nodes say of the code that they were traced from."""
+    """Name the dynamic dimensions batch and time, and remove metadata about the Python code that was traced."""
     import onnx_ir
 
     free = {str(d): name for d, name in zip(onnx_graph.inputs[0].shape, ("batch", "time"), strict=False)}
@@ -130,7 +130,7 @@ def _store_integers(onnx_graph: Any) -> None:
 
 
 class ONNXRuntime(GraphRuntime):
-    """A file of ONNX, by onnxruntime on the CPU."""
+    """Runs an ONNX file by onnxruntime on the CPU."""
 
     def __init__(self, path: Path, network: Network, kind: str):
         import onnxruntime

@@ -12,7 +12,7 @@ from ..networks.network import Network
 
 
 class Operator(Direction):
-    """One operator of ONNX that computes the scan of a direction: `kind` with these attributes."""
+    """A direction whose scan is one operator of ONNX: LSTM, GRU or RNN."""
 
     weight: Tensor
     recurrence: Tensor
@@ -42,7 +42,7 @@ class Operator(Direction):
 
 
 def use_operators(network: Network) -> None:
-    """Replace the directions of a frozen network that are an operator of ONNX by that operator."""
+    """Replace each direction of a frozen network that an operator of ONNX can compute by an Operator."""
     for layer in [module for module in network.modules() if isinstance(module, Layer)]:
         layer.directions = nn.ModuleList(Operator(d) if is_operator(d) else d for d in layer.directions)  # type: ignore[assignment]
 
@@ -54,7 +54,7 @@ def is_operator(direction: Direction) -> bool:
 
 
 def _operator(direction: Direction) -> tuple[str, dict[str, int | list[str]], tuple[Tensor, Tensor, Tensor]]:
-    """Return the operator, its attributes, and its W, R and B (the two biases in a row)."""
+    """Return the operator's name, its attributes, and its weights W, R and B (the two biases, concatenated)."""
     cell, weight, bias = direction.cell, direction.input.weight, direction.input.bias
     assert bias is not None
     if isinstance(cell, RNN):
@@ -77,11 +77,11 @@ def _reordered(parameter: Tensor, order: tuple[int, ...]) -> Tensor:
 
 
 def _turned(parameter: Tensor) -> Tensor:
-    """Return z, r, h with the signs of z turned."""
+    """Return the parameters of z, r and h with those of z negated."""
     z, *others = parameter.chunk(3)
     return torch.cat([-z, *others])
 
 
 def _biases(bias: Tensor, inner: Tensor | None = None) -> Tensor:
-    """Return the bias of the input and that of the recurrence, (2 * gates * units,)."""
+    """Return the bias of the input, then that of the recurrence (default: zeros), (2 * gates * units,)."""
     return torch.cat([bias, torch.zeros_like(bias) if inner is None else inner])

@@ -1,4 +1,4 @@
-"""OpenVINO's intermediate representation: NAME.xml, and NAME.bin with the weights. It is read from a graph of ONNX."""
+"""OpenVINO's intermediate representation: NAME.xml, and NAME.bin with the weights. It is converted from an ONNX file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def write(job: Job) -> None:
 
 
 class OpenVINORuntime(GraphRuntime):
-    """A file of OpenVINO, by its CPU plugin in float32."""
+    """Runs a file of OpenVINO by its CPU plugin in float32."""
 
     def __init__(self, path: Path, network: Network, kind: str):
         import openvino

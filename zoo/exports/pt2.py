@@ -24,7 +24,7 @@ def write(job: Job) -> None:
 
 
 class PT2Runtime(GraphRuntime):
-    """A .pt2 file, by torch."""
+    """Runs a .pt2 file by torch."""
 
     def __init__(self, path: Path, network: Network, kind: str):
         super().__init__(network, kind)

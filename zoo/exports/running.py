@@ -40,9 +40,10 @@ class Running(ConfiguredModule):
 
 @contextmanager
 def running(network: Network, runtime: str, quantize: str | None = None) -> Iterator[ConfiguredModule]:
-    """Yield a network as a file of the format `runtime` computes it, written and checked for the block.
+    """Yield a network whose logits a runtime computes from an exported file, which exists within the block.
 
-    runtime: a key of FORMATS, or "torch" for the network itself. quantize: "int8" for 8-bit weights. Raises as `export`.
+    runtime: a key of FORMATS, or "torch" for the network itself. quantize: "int8" for 8-bit weights. Raises what
+    `export` raises.
     """
     check_quantize(quantize)
     if runtime == "torch":

@@ -56,8 +56,9 @@ def export(
     origin: the command that the file names as its maker (default: that of this process).
 
     A file whose logits differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what `load`
-    raises; UnknownNameError; RequestError, before any work, for what the format cannot hold; MissingExtraError;
-    ExportError; and OSError for a folder that cannot be written to.
+    raises; UnknownNameError for an unknown format; RequestError, before any work, for what the format cannot hold;
+    MissingExtraError for a missing package; ExportError if a file cannot be written or its logits are wrong; and OSError for
+    a folder that cannot be written to.
     """
     find_format(format)
     checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
@@ -87,7 +88,7 @@ def export(
 def _check_request(
     format: str, config: Config, graph: str | None, opset: int | None, quantize: str | None
 ) -> tuple[str, ...]:
-    """Return the graphs to write. Raises RequestError for a combination that is impossible, and MissingExtraError."""
+    """Return the graphs to write. Raises RequestError if they are impossible, MissingExtraError for a missing package."""
     row = find_format(format)
     if graph not in (None, "both", *GRAPHS):
         raise RequestError(f"graph is {shown(graph)}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
@@ -102,7 +103,8 @@ def _check_request(
     check_quantize(quantize)
     if quantize and not row.quantizes:
         raise RequestError(
-            f"{format} has no 8-bit weights; {' and '.join(n for n, r in FORMATS.items() if r.quantizes)} have."
+            f"{format} cannot have 8-bit weights: leave quantize out, or choose "
+            f"{' or '.join(n for n, r in FORMATS.items() if r.quantizes)}."
         )
     row.check_packages()
     return kinds
@@ -116,7 +118,7 @@ def _file_name(format: str, kind: str, config: Config) -> str:
 
 
 def _write(format: str, job: Job, reference: Network) -> Exported:
-    """Write one file and check it. Raises ExportError."""
+    """Write one file and check it. Raises ExportError if it cannot be written or its logits are wrong."""
     row, path = FORMATS[format], job.path
     try:
         with _quiet():
@@ -137,7 +139,7 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
 
 
 def provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
-    """Return what a file says of where it comes from. Arguments: see `export`."""
+    """Return the provenance that a file stores. Arguments: see `export`."""
     content = {
         "model": config.name,
         "weights_sha256": sha256,

@@ -59,7 +59,7 @@ def meta_network(config: Config) -> Any:
 
 
 def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
-    """Raise SizeError if a network has more than MAX_PARAMETERS. The message ends in `hint`. Works on meta."""
+    """Raise SizeError if a network, which may be on the meta device, has more than MAX_PARAMETERS. hint: ends the message."""
     size = sum(p.numel() for p in network.parameters())
     if size > MAX_PARAMETERS:
         raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
@@ -68,7 +68,8 @@ def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
 def resolve_device(device: torch.device | str | None, meta: bool = False) -> torch.device:
     """Return `device` if torch can use it; for None a GPU that torch can use, else the CPU.
 
-    meta: whether "meta", the device of tensors without values, is allowed. Raises RequestError.
+    meta: whether "meta", the device of tensors without values, is allowed. Raises RequestError if torch cannot use
+    the device.
     """
     if device is None:
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
@@ -84,7 +85,10 @@ def resolve_device(device: torch.device | str | None, meta: bool = False) -> tor
 
 
 def resolve_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    """Return the dtype with this name, such as "float16"; a dtype or None as it is. Raises RequestError."""
+    """Return the dtype with this name, such as "float16"; a torch.dtype or None is returned as it is.
+
+    Raises RequestError unless it is float32, bfloat16, float16 or float64.
+    """
     resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if dtype is not None and resolved not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise RequestError(

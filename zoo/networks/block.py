@@ -1,7 +1,7 @@
 """The block around a recurrent layer in a deep network: normalisation, residual connections, gate, feed-forward network.
 
-Sequences are (time, batch, channels, ...) here, as in layer.py. Everything acts on each time step by itself, so a readout
-that needs one step computes one step. Only the short convolution of a direction (CausalConvolution) looks back in time.
+Sequences are (time, batch, channels, ...) here, as in layer.py. All but CausalConvolution act on each time step separately,
+so for the readout "last" the top block runs on the last step only.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation of rows, (n, channels), without the count of batches that torch's module adds to checkpoints."""
+    """Batch normalisation of x, (n, channels). Unlike nn.BatchNorm1d, it stores no num_batches_tracked in checkpoints."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -37,7 +37,7 @@ class BatchNorm(nn.Module):
 
 
 class Norm(nn.Module):
-    """Normalises the channels of each time step and position: "layer", "rms", or "batch", over all valid time steps too."""
+    """Layer norm or RMS norm over the channels, or batch norm, whose statistics are over all time steps but padding."""
 
     def __init__(self, kind: str, channels: int, axis: int):
         super().__init__()
@@ -62,7 +62,7 @@ class Norm(nn.Module):
 
 
 class CausalConvolution(nn.Module):
-    """y_t = sum over j < k of w_j x_{t-j}, plus a bias, for each channel by itself: a short memory before the recurrence.
+    """A causal depthwise convolution over time, before the recurrence: y_t = sum over j < k of w_j x_{t-j} + b.
 
     Its state is the k - 1 inputs before a step, (batch, (k - 1) * channels, ...), oldest first.
     """
@@ -84,7 +84,7 @@ class CausalConvolution(nn.Module):
         lengths: Tensor | None = None,  # (batch,)
         tbptt_steps: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the convolved sequence, and the window after each sequence's end."""
+        """Return the convolved sequence, shaped as x, and the state after each sequence's end, shaped as `window`."""
         steps, channels = self.weight.shape
         past = window.to(x.dtype).unflatten(1, (steps - 1, channels)).movedim(1, 0)
         joined = torch.cat([past, x])
@@ -102,7 +102,7 @@ class CausalConvolution(nn.Module):
         return y, last.movedim(0, 1).flatten(1, 2)
 
     def _convolve(self, x: Tensor) -> Tensor:
-        """Return the filtered sequence, as long as x, (k - 1 + time, batch, channels, ...), less the first k - 1 steps."""
+        """Convolve x, (k - 1 + time, batch, channels, ...), without padding; return (time, batch, channels, ...)."""
         channels = len(self.bias)
         rows = x.movedim(0, -1).movedim(1, -2)  # (batch, ..., channels, time)
         filters = self.weight.flip(0).mT[:, None].to(x.dtype)
@@ -111,17 +111,17 @@ class CausalConvolution(nn.Module):
 
 
 class Block(nn.Module):
-    """Wraps a recurrent layer: normalises its input and adds to its output; see BlockSpec for the equations.
+    """Wraps a recurrent layer in norms, a residual connection, a gate and a feed-forward network: see BlockSpec.
 
-    `read` and `write` surround the layer's scan. The lowest block maps the network's input to the width of all blocks, and
-    the highest one normalises what the readout reads if the blocks normalise before their layers.
+    A layer calls `read`, then scans, then calls `write`. The first block of a stack also maps the network's input to the
+    width of all blocks. With norm_position "before", the last block also normalises its output.
     """
 
     def __init__(
         self,
         spec: BlockSpec,
-        inputs: int,  # channels of what the block reads
-        outputs: int,  # channels that the recurrent layer puts out
+        inputs: int,  # channels of the block's input
+        outputs: int,  # channels of the recurrent layer's output
         image: bool,  # whether the network is convolutional
         dropout: float,
         first: bool,
@@ -162,15 +162,15 @@ class Block(nn.Module):
         x: Tensor,  # (time, batch, channels, ...), or one step, (batch, channels, ...)
         lengths: Tensor | None = None,  # (batch,)
     ) -> tuple[Tensor, Tensor]:
-        """Return the residual branch, and what the recurrent layer reads."""
+        """Return the residual branch, and the input of the recurrent layer."""
         x = x if self.enter is None else self.enter(x)
         return x, self._normalise("before", self.norm, x, lengths)
 
     def write(
         self,
         x: Tensor,  # the residual branch
-        read: Tensor,  # what the recurrent layer read
-        h: Tensor,  # what it put out
+        read: Tensor,  # the input of the recurrent layer
+        h: Tensor,  # the output of the recurrent layer
         lengths: Tensor | None = None,  # (batch,)
     ) -> Tensor:
         """Return the output of the block, which the next layer or the readout reads."""
@@ -182,11 +182,11 @@ class Block(nn.Module):
         return x if self.final_norm is None else self.final_norm(x, lengths)
 
     def _normalise(self, position: str, norm: Norm | None, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return x normalised if that is where this block has its norms, "before" or "after" its layers."""
+        """Return norm(x) if `position`, "before" or "after", is the spec's norm_position; else x."""
         return x if norm is None or position != self.spec.norm_position else norm(x, lengths)
 
     def _gated(self, read: Tensor, h: Tensor) -> Tensor:
-        """Return the branch that the recurrent layer's output h becomes."""
+        """Apply activation, gate, output projection and dropout to h, the recurrent layer's output."""
         if self.spec.activation is not None:
             h = ACTIVATIONS[self.spec.activation](h)
         if self.gate is not None:

@@ -15,7 +15,7 @@ from .initialisers import initialise, one_thread
 from .network import Network
 
 STEPS = 100
-"""Steps that start values are drawn for where no task says how long its sequences are."""
+"""Sequence length for a network without a task. Some initialisers, such as chrono, depend on the length."""
 
 
 def build(
@@ -33,18 +33,20 @@ def build(
     every device.
     allow_large: build networks of more than 200 million parameters too.
 
-    Building for a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError, RequestError, and
-    SizeError for a large network, before memory is taken.
+    Building for a CPU turns on flush-to-zero (torch.set_flush_denormal). Raises UnknownNameError for an
+    unknown name, RequestError for other invalid arguments, and SizeError for a large network before allocating memory.
     """
     if inputs is not None or outputs is not None:
         entry: object = _config(spec, inputs, outputs)
     else:
         if isinstance(spec, str) and spec not in registry.models() and spelt(spec):
-            raise RequestError(f"{spec} is an architecture, not a model: give inputs and outputs, too.")
+            raise RequestError(
+                f"{spec} is an architecture, not a registered model. Pass inputs=... and outputs=... too."
+            )
         entry = registry.find(spec) if isinstance(spec, str) else spec
     config = entry.config if isinstance(entry, Entry) else entry
     if not isinstance(config, Config):
-        raise RequestError(f"A network is built from a name of the registry or a Config; got {shown(config)}.")
+        raise RequestError(f"build takes a name of the registry, an Entry or a Config; got {shown(config)}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise RequestError(f"A seed is an integer from 0 to 2**63 - 1; got {shown(seed)}.")
     target_dtype = resolve_dtype(dtype) or torch.float32
@@ -64,7 +66,7 @@ def build(
 
 
 def spelt(name: str) -> Architecture | None:
-    """Return the architecture that `name` spells, see Architecture.from_name. Raises RequestError if none can have its sizes."""
+    """Parse a name such as "lstm-2x32" (Architecture.from_name); None for another form. Raises RequestError for bad sizes."""
     try:
         return Architecture.from_name(name)
     except ValidationError as error:
@@ -72,15 +74,18 @@ def spelt(name: str) -> Architecture | None:
 
 
 def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
-    """Return the Config of CELL-LxH with these shapes. Raises RequestError if one is missing or nothing can have them."""
+    """Return the Config of the architecture `name` with these shapes. Raises RequestError for missing or invalid arguments."""
     if not isinstance(name, str) or inputs is None or outputs is None:
         raise RequestError(
-            '`inputs` and `outputs` go together, with a name such as "lstm-2x32"; other specs have theirs.'
+            '`inputs` and `outputs` go together, and only with an architecture such as "lstm-2x32". A registered model or a '
+            "Config has its inputs and outputs already: leave both out."
         )
     architecture = spelt(name)
     if architecture is None:
         cells = [f"{cell}-2x32" for cell in ROWS]
-        raise UnknownNameError("architecture", name, cells, "It is CELL-LxH, such as lstm-2x32.")
+        raise UnknownNameError(
+            "architecture", name, cells, "Write CELL-LxH, such as lstm-2x32 for 2 layers of 32 units."
+        )
     shape = tuple(inputs) if isinstance(inputs, list | tuple | torch.Size) else (inputs,)
     try:
         steps, readout = (1, "none") if architecture.cell in FEEDFORWARD else (STEPS, "last")

@@ -15,7 +15,7 @@ from .network import Network
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function, with a parameter per unit or without."""
+    """An activation function, which may have trainable parameters with one value for each unit."""
 
     apply: Callable[..., Tensor]
     """Maps (batch, units), followed by the parameters, (units,) each, to (batch, units)."""
@@ -63,7 +63,7 @@ class Hidden(nn.Module):
         self.shape = nn.ParameterDict({name: nn.Parameter(torch.empty(units)) for name in self.activation.start})
 
     def reset_parameters(self) -> None:
-        """Set the bias to zero and the activation's parameters to their start values; the weight is the initialiser's."""
+        """Set the bias to zero and the activation's parameters to their start values; `initialise` sets the weight."""
         if self.map.bias is not None:
             nn.init.zeros_(self.map.bias)
         for name, value in self.activation.start.items():
@@ -96,7 +96,7 @@ class FeedForward(Network):
         self._add_head()
 
     def projections_per_step(self) -> Iterator[Projection]:
-        """The maps of the hidden layers; the whole input is one step."""
+        """Return the linear maps of the hidden layers; the whole input counts as one time step."""
         return (layer.map for layer in self.hidden)
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, None]:
@@ -109,14 +109,14 @@ class FeedForward(Network):
     ) -> list[Tensor]:
         """Return the outputs of every hidden layer, bottom to top, each (batch, units).
 
-        Raises RequestError for inputs that do not fit, and for lengths, which belong to sequences.
+        Raises RequestError for x of another shape, dtype or device, and for lengths, because there are no time steps.
         """
         name, shape = self.config.name, self._shape_text("batch")
         if lengths is not None:
             raise RequestError(f"{name} is feed-forward: it has no time steps, so no lengths. Call it on ({shape}).")
         self._check_dtype(x)
         if x.dim() != 2 or x.shape[1:] != self.interface.input or 0 in x.shape:
-            raise RequestError(f"{name} takes ({shape}); got {tuple(x.shape)}.")
+            raise RequestError(f"{name} takes x of shape ({shape}); got {tuple(x.shape)}.")
         outputs = [self._standardized(x)]
         for depth, layer in enumerate(self.hidden):
             outputs.append(layer(outputs[-1] if depth == 0 else self.dropout(outputs[-1])))

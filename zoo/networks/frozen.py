@@ -1,4 +1,4 @@
-"""Freezes networks: replaces every parametrized linear map by its matrix, for other runtimes and for rounding."""
+"""Freezes networks: replaces every parametrized linear map by its matrix, for export and quantisation."""
 
 import copy
 
@@ -14,8 +14,8 @@ from .network import Network
 def frozen(network: Network) -> Network:
     """Return a copy of a network on the CPU, in eval mode and without gradients, whose maps are plain matrices.
 
-    A matrix that a parametrization makes of its weight is computed in float64 and becomes the weight; one that is a product
-    of rotations or transforms becomes the weight of a Dense.
+    Each parametrized matrix is computed in float64 and stored as the weight. A projection that is a product of rotations or
+    Fourier transforms becomes a Dense.
     """
     dtype = network.dtype
     copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
@@ -32,7 +32,7 @@ def frozen(network: Network) -> Network:
 
 
 def _plain(projection: Projection, direction: Direction) -> Projection:
-    """Return a projection without a parametrization that computes what `projection`, which may change, did."""
+    """Return an equal projection without a parametrization. `projection` itself may be changed in place."""
     if isinstance(projection, Dense | Conv | Diagonal):
         projection.weight, projection.parametrization = nn.Parameter(projection.matrix.contiguous()), None
         return projection

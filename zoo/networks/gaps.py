@@ -10,20 +10,23 @@ from .network import shape_text
 
 
 def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size, lengths: Tensor | None) -> Tensor:
-    """Return dt, (batch,) or (batch, time), on the device of a direction, with 1 beyond each sequence's end.
+    """Return dt, the times between inputs, on the device of `direction`, with 1 beyond each sequence's end.
 
-    Raises RequestError unless the cell, whose name is `cell`, uses dt, and dt has this shape and is positive and finite.
+    cell: the cell's name. shape: (batch,) or (batch, time). lengths: (batch,). Raises RequestError if the cell does not use
+    dt, or if dt has another shape or is not positive and finite.
     """
     if not direction.cell.uses_time_gaps:
         raise RequestError(f"{cell} takes no dt. Cells that use the time between inputs: {', '.join(TIME_AWARE)}.")
     if not isinstance(dt, Tensor) or dt.dtype == torch.bool or dt.is_complex() or dt.shape != shape:
         got = f"{shape_text(dt)} of {dt.dtype}" if isinstance(dt, Tensor) else type(dt).__name__
-        raise RequestError(f"dt must be a tensor of numbers, {tuple(shape)}; got {got}.")
+        raise RequestError(f"dt must be a tensor of numbers of shape {tuple(shape)}; got {got}.")
     dt = dt.to(direction.input.weight.device)
     if lengths is not None:
         dt = torch.where(torch.arange(shape[1], device=dt.device) < lengths[:, None], dt, 1)
     if not torch.compiler.is_exporting() and not bool(((dt > 0) & dt.isfinite()).all()):
-        raise RequestError("dt must be positive and finite.")
+        raise RequestError(
+            f"dt must be positive and finite; got values from {float(dt.min()):g} to {float(dt.max()):g}."
+        )
     return dt
 
 

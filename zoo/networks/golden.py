@@ -19,7 +19,7 @@ from .base import ConfiguredModule
 
 FILE = configs.GOLDEN
 BATCH, STEPS, VALUES = 2, 1000, 20_000
-"""Sequences, and the most time steps and input values of each."""
+"""The number of sequences, and the largest number of time steps and of input values in each."""
 TOLERANCE = 1e-4
 """Largest allowed deviation of an output, relative to the largest output (at least 1)."""
 
@@ -65,7 +65,9 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
     """
     tensors = read_tensors(path)
     if set(tensors) != {"input", "lengths", "output", "tolerance"} or tensors["tolerance"].shape != (1,):
-        raise CheckpointError(f"{path} holds no golden outputs, which are input, lengths, output and tolerance.")
+        raise CheckpointError(
+            f"{path} holds no golden outputs: its tensors must be input, lengths, output and tolerance."
+        )
     expected = tensors["output"].double()
     try:
         output = _output(network, tensors["input"], tensors["lengths"])
@@ -73,7 +75,7 @@ def deviation(network: ConfiguredModule, path: Path) -> tuple[float, float]:
         raise CheckpointError(f"{path}: its input does not fit the network ({first_line(error)}).") from error
     if output.shape != expected.shape:
         raise CheckpointError(
-            f"{path}: its outputs have shape {tuple(expected.shape)}, the network's {tuple(output.shape)}."
+            f"{path} is of another network: its outputs have shape {tuple(expected.shape)}, not {tuple(output.shape)}."
         )
     relative = (output - expected).abs().max() / expected.abs().max().clamp(min=1.0)
     return float(relative), float(tensors["tolerance"][0])

@@ -18,7 +18,7 @@ def loop(
 ) -> tuple[Tensor, State]:
     """Return h, the first tensor of the state, at every step, (time, ...), and the final state with all its tensors.
 
-    A graph's operator sees only its arguments: parameters, buffers, and what projections hold become constants of the loop.
+    The operator sees only its arguments, so parameters, buffers, and matrices and masks that projections hold become constants.
     """
     if torch.compiler.is_dynamo_compiling():  # a strict export, which finds the constants itself
         return _traced_by_dynamo(step, state, inputs)
@@ -48,7 +48,7 @@ def loop(
 
 
 def _traced_by_dynamo(step: nn.Module, state: State, inputs: Sequence[Tensor | None]) -> tuple[Tensor, State]:
-    """Return what `loop` returns, as dynamo traces it."""
+    """Return what `loop` returns, by the operator that dynamo can trace."""
     given = [part for part in inputs if part is not None]
 
     def body(old: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], Tensor]:
@@ -65,6 +65,6 @@ def while_running(
     new: State,
     old: State,
 ) -> State:
-    """Return the new state of the sequences that run, and the old state of those that have ended."""
+    """Return `new` for the sequences where `running` is True, and `old` for the others, which have ended."""
     pairs = zip(new, old, strict=True)
     return tuple(torch.where(running.reshape(-1, *[1] * (n.dim() - 1)), n, o) for n, o in pairs)

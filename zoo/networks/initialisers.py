@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 
 @torch.no_grad()
 def initialise(network: Network, generator: torch.Generator) -> None:
-    """Set every parameter of a network as its Init says."""
+    """Set every parameter of a network as `init`, an Init, of its architecture says."""
     spec, steps = network.config.architecture, network.interface.steps
     for layers in (m for m in network.modules() if isinstance(m, nn.ModuleList)):
         for depth, layer in enumerate(layers):
@@ -104,11 +104,11 @@ def initialise_direction(
 def fill(
     weight: Tensor,  # (*leading dimensions, gates * units, in, ...)
     name: str,  # a word of zoo.registry.schema.networks.WEIGHTS, "uniform-R" or "normal-S"
-    rows: int | Sequence[int],  # of a gate, or of each gate
+    rows: int | Sequence[int],  # number of rows of every gate, or a list with that of each gate
     generator: torch.Generator,
     leading: int = 0,
 ) -> None:
-    """Fill a weight gate by gate: to the initialiser, each gate's block is a matrix of its own."""
+    """Fill a weight gate by gate, so that fans and orthogonality are those of one gate's matrix."""
     kind, _, number = name.partition("-")
     for block in weight.split(rows, leading):
         if block.dim() == leading + 1 or name == "zero" or not block.numel():  # a diagonal map has no fans
@@ -137,7 +137,7 @@ def _fill_by_fans(block: Tensor, name: str, generator: torch.Generator, leading:
         case "lecun-uniform":  # U(-r, r) with r = sqrt(3 / fan_in)
             std = 1.0 / math.sqrt(fan_in)
         case _:
-            raise NotImplementedError(name)
+            raise NotImplementedError(f"There is no initialiser {name!r}; see zoo.registry.schema.networks.WEIGHTS.")
     if name.endswith("-normal"):
         nn.init.normal_(block, 0.0, std, generator=generator)
     else:
@@ -154,7 +154,7 @@ def _fill_identity(block: Tensor, leading: int) -> None:
 
 
 def _fill_orthogonal(block: Tensor, generator: torch.Generator, leading: int) -> None:
-    """Draw each matrix, (out, in * image), uniformly among those with orthonormal rows, or columns if there are fewer."""
+    """Draw each matrix, (out, in * image), uniformly among those with orthonormal rows (columns, if fewer)."""
     if leading == 0:
         nn.init.orthogonal_(block, generator=generator)
         return
@@ -170,11 +170,11 @@ def _fill_orthogonal(block: Tensor, generator: torch.Generator, leading: int) ->
 def _fill_gate_bias(
     bias: Tensor,  # (channels of all gates,)
     direction: Direction,
-    name: str,
+    name: str,  # see Init.gate_bias
     steps: int,
     generator: torch.Generator,
 ) -> None:
-    """Set the biases of the cell's memory gates: one draw per unit, shared by the gates, with each gate's sign."""
+    """Set the biases of the cell's memory gates. All gates share one draw per unit; Cell.memory_gates has their signs."""
     cell, units = direction.cell, direction.units
     channels = direction.input_channels
     if bias.numel() != sum(channels) or len(channels) != len(cell.inputs):  # not laid out by gates

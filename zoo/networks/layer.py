@@ -46,11 +46,11 @@ class LazyEmbedding:
 
 
 LayerInput = Tensor | LazyEmbedding
-"""The input of a layer: (time, batch, channels, ...), or (batch, time, channels, ...) where time comes second."""
+"""The input of a layer, (time, batch, channels, ...), or of a Stack, (batch, time, channels, ...)."""
 
 
 class Direction(nn.Module):
-    """One cell that scans a sequence in one direction, with the input map that the cell reads through."""
+    """One cell that scans a sequence in one direction, with the cell's input projection."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Direction(nn.Module):
         self,
         x: LayerInput,  # (batch, channels, ...), one time step
     ) -> State:
-        """Return zero states for a batch like `x`, in the precision of the weights, and the window of the convolution."""
+        """Return zeros for each of `states`, (batch, channels, ...), for a batch like `x`, in the precision of the weights."""
         window = () if self.convolution is None else (self.convolution.initial_state(x.shape),)
         return (*self.zero_states(x), *window)
 
@@ -122,7 +122,7 @@ class Direction(nn.Module):
     def prepare(
         self,
         x: Tensor,  # (..., channels, ...), of any time steps
-        dt: Tensor | None = None,  # (...), the time since the input before each (default: 1); of a cell that uses it
+        dt: Tensor | None = None,  # (...), the time since the previous input (default: 1), if the cell uses it
     ) -> tuple[Tensor, ...]:
         """Return the parts of a step that depend on the input alone, each (..., channels, ...)."""
         cell = self.cell
@@ -215,7 +215,7 @@ Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Output
 
 
 def _convolved(scan: Scan) -> Scan:
-    """Return a scan that runs the direction's short convolution first; the last of its states is the convolution's."""
+    """Return a scan that runs the direction's convolution first. Its states are the cell's, then the convolution's."""
 
     def both(
         direction: Direction, x: Any, state: State, lengths: Tensor | None, tbptt_steps: int | None
@@ -286,7 +286,7 @@ class Layer(nn.Module):
         scan_direction: Scan,
         dt: Tensor | None = None,  # (time, batch), see Direction.prepare; only Direction.scan takes it
     ) -> tuple[Outputs, State]:
-        """Return outputs and final states, every direction scanned by `scan_direction`, without what the block adds.
+        """Scan each direction by `scan_direction`; return the merged outputs and the final states. No block is applied.
 
         With lengths, the final states are those at each sequence's own end, and the backward direction starts there.
         """
@@ -329,7 +329,7 @@ def reversed_gaps(
     dt: Tensor,  # (time, batch)
     lengths: Tensor | None,  # (batch,)
 ) -> Tensor:
-    """Return the times between the inputs of the reversed sequences; their first input has the first gap, too."""
+    """Return dt of the reversed sequences. Their first input has no input before it and gets the first value of dt."""
     return torch.cat([dt[:1], reverse(dt, lengths)[:-1]])
 
 

@@ -25,16 +25,17 @@ def load(
 
     name_or_path: a name of the registry, whose files are downloaded if they are not on this machine and verified against
     their pins; hf://org/name[@revision] for any repository of this library; or a folder with model.safetensors and
-    config.json. A registered name is a name, even if a folder has that name.
+    config.json. A registered name is found before a folder of the same name.
     device: where the network goes (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters, torch.float16 or "float16" (default: float32, as they are stored).
     revision: a revision on the Hub other than the pinned one.
     pretrained: if False, `build` initialises the network randomly, from `seed`.
     allow_large: load networks of more than 200 million parameters too.
-    classes: replace the head by a fresh one for so many outputs, or for these names; see Network.reset_head.
-    quantize: "int8" to compute with what 8-bit weights stand for, the numbers of an int8 export; see zoo.networks.quantize.
+    classes: replace the head by a fresh one with this number of outputs or these class names; see Network.reset_head.
+    quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.
 
-    Every tensor of the network was checked, or an error is raised: UnknownNameError, RequestError, CheckpointError, SizeError.
+    Raises UnknownNameError for an unknown name, RequestError for other invalid arguments, CheckpointError unless every tensor
+    passes its checks, and SizeError for a large network.
     The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
     `RecurrentNetwork.from_pretrained(name)`.
     """

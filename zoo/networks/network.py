@@ -1,4 +1,8 @@
-"""The base of all networks: a body that subclasses make, a readout and a linear head; masks and means over time."""
+"""The base of all networks: forward, the linear head, and masks and means over time.
+
+`model(x)` runs Network.forward, which calls `_pooled` of the subclass and then the head. Only RecurrentNetwork has its own
+forward, in recurrent.py, which runs first.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -59,7 +63,7 @@ class Network(PretrainedMixin):
     embedding: nn.Embedding | None
     """The vectors of tokens; None if the network reads numbers."""
     width: int
-    """Channels that the top layer puts out."""
+    """Number of channels in the top layer's output."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -82,22 +86,22 @@ class Network(PretrainedMixin):
     ) -> Tensor:
         """Return logits, (batch, outputs), or (batch, time, outputs) if the readout is "every".
 
-        What lies beyond the true length of a sequence changes nothing. The readout "last" reads each sequence's own last
+        Values beyond the length of a sequence have no effect. The readout "last" reads each sequence's own last
         step (the backward direction's last step is the sequence's first), "mean" averages over its own steps, and "every"
-        gives zeros beyond them. A StoryReader and a FeedForward take other shapes; see there. Raises RequestError for inputs
-        that do not fit.
+        gives zeros beyond them. StoryReader and FeedForward take other shapes: see these classes. Raises RequestError for
+        inputs of another shape, dtype or device.
         """
         return self._logits(*self._pooled(x, lengths))
 
     def pooled(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return what the head reads: (batch, width), or (batch, time, width) if the readout is "every".
+        """Return the input of the head: (batch, width), or (batch, time, width) if the readout is "every".
 
         Arguments and errors are those of `forward`.
         """
         return self._pooled(x, lengths)[0]
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return what `pooled` returns, and the length of each sequence in it, (batch,)."""
+        """Return the input of the head, as `pooled` does, and the lengths, (batch,), or None if all sequences are whole."""
         raise NotImplementedError
 
     def _logits(self, pooled: Tensor, lengths: Tensor | None) -> Tensor:
@@ -129,20 +133,25 @@ class Network(PretrainedMixin):
         self.config = config
 
     def _check_dtype(self, x: Tensor) -> None:
-        """Raise RequestError unless x is a tensor of the dtype that the network reads."""
+        """Raise RequestError unless x is a dense tensor of the network's dtype (tokens: integers) and on its device."""
         name, parameter = self.config.name, next(self.parameters())
         dtype = parameter.dtype
         if not isinstance(x, Tensor):
             raise RequestError(
-                f"{name} takes a tensor, padded, with lengths if the sequences differ; got {type(x).__name__}."
+                f"{name} takes one padded tensor, with lengths if sequences differ in length; got {type(x).__name__}."
             )
         if not is_strided(x):
-            raise RequestError(f"{name} takes a plain tensor; got a nested one or one of layout {x.layout}.")
+            got, dense = (f"one with layout {x.layout}", "x.to_dense()")
+            if x.is_nested:
+                got, dense = ("a nested one", "torch.nested.to_padded_tensor(x, 0)")
+            raise RequestError(f"{name} takes a dense tensor; got {got}. Try {dense}.")
         if x.device != parameter.device:
-            raise RequestError(f"{name} is on {parameter.device}, but its input is on {x.device}.")
+            raise RequestError(
+                f"{name} is on {parameter.device}, but x is on {x.device}. Try x.to({str(parameter.device)!r})."
+            )
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
-                raise RequestError(f"{name} takes tokens, torch.int64; got {x.dtype}.")
+                raise RequestError(f"{name} takes tokens, torch.int64 or torch.int32; got {x.dtype}.")
         elif x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
             raise RequestError(f"{name} takes {dtype}; got {x.dtype}. Try x.to({dtype}).")
 
@@ -152,7 +161,7 @@ class Network(PretrainedMixin):
 
 
 def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
-    """Return the config with that many outputs, or with outputs of these names. Raises RequestError."""
+    """Return `config` with this number of outputs, or outputs of these names. Raises RequestError for invalid `classes`."""
     named = isinstance(classes, Sequence) and not isinstance(classes, str)
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
     if repeated := next((name for i, name in enumerate(names) if name in names[:i]), None):
@@ -165,7 +174,7 @@ def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
 
 
 def is_strided(x: Tensor) -> bool:
-    """Return whether x is a tensor with all its values in memory, neither sparse, nor nested, nor in a layout of oneDNN."""
+    """Return whether x is an ordinary dense tensor: not sparse, not nested, and not in a format of oneDNN."""
     return x.layout == torch.strided and not x.is_nested
 
 
@@ -174,12 +183,17 @@ def shape_text(x: Tensor) -> str:
     return f"{tuple(x.shape)}{'' if x.numel() else ', which is empty'}"
 
 
+def wrong_state(name: str, batch: int) -> str:
+    """Return the message for a state that does not fit the network `name` and a batch of `batch` sequences."""
+    return f"The state does not fit {name} and a batch of {batch}. Pass what initial_state({batch}) or a step returned."
+
+
 def check_batch(batch: object) -> None:
-    """Raise RequestError unless `batch` is a number of sequences."""
+    """Raise RequestError unless `batch` is an integer from 1 to 2**31 - 1."""
     if torch.compiler.is_exporting():  # then it is a symbol
         return
     if isinstance(batch, bool) or not isinstance(batch, Integral) or not 1 <= int(batch) < 2**31:
-        raise RequestError(f"A batch is a number of sequences from 1; got {shown(batch)}.")
+        raise RequestError(f"The batch size must be an integer from 1 to 2**31 - 1; got {shown(batch)}.")
 
 
 def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The outputs of a layer's scan. A readout takes the steps that it needs, and only those pass through the block."""
+"""The outputs of a layer's scan. The block is applied only to the steps that the readout reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,18 +12,18 @@ from .layer import Layer, Outputs, stacked
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """The outputs of a layer's scan, with what the block needs to write all steps or only the steps that a readout reads."""
+    """The outputs of a layer's scan, and the tensors that the layer's block needs to compute the block's outputs from them."""
 
     layer: Layer
     outputs: Outputs
     final: State
     lengths: Tensor | None = None  # (batch,)
     residual: Tensor | None = None  # (time, batch, channels, ...), None without a block
-    read: Tensor | None = None  # as `residual`: what the layer read
+    read: Tensor | None = None  # the layer's input, shaped as `residual`
     _steps: dict[str, Outputs] = field(init=False, repr=False, default_factory=dict)  # keeps what `steps` computed
 
     def of_last_step(self) -> "LayerOutputs":
-        """Return the same for each sequence's own last step, from a scan that computed no other step."""
+        """Return these outputs cut to each sequence's last step, for a scan that computed only that step."""
         if self.residual is None or self.read is None:
             return replace(self, lengths=None)
         return replace(
@@ -50,7 +50,7 @@ class LayerOutputs:
 
     @property
     def last(self) -> Tensor:
-        """The output after the whole sequence, (batch, width, ...); of two directions, each at its own last step."""
+        """The output at the last step, (batch, width, ...). Two directions are merged, each at its own last step."""
         layer = self.layer
         if layer.merge is not None:
             forward, backward = self.final[0], self.final[len(layer.forward_direction.states)]
@@ -58,7 +58,7 @@ class LayerOutputs:
         return self._written(self._at_end)
 
     def _written(self, select: Callable[[Outputs], Tensor], lengths: Tensor | None = None) -> Tensor:
-        """Return the selected steps of the outputs as the block writes them, if there is one."""
+        """Return the outputs at the steps that `select` takes, after the block if there is one."""
         h, block = select(self.outputs), self.layer.block
         if block is None:
             return h

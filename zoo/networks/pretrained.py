@@ -31,8 +31,8 @@ def assemble(
 ) -> Any:  # fmt: skip
     """Return the Network of a checkpoint that is on this machine, with its weights and its tokenizer, in eval mode.
 
-    device, dtype, allow_large: as for `load`. Raises CheckpointError if a tensor is missing, left over, of another shape or
-    dtype, or not finite; SizeError and RequestError as `load` does.
+    device, dtype, allow_large: as for `load`. Raises CheckpointError if a tensor is missing, unexpected, of another shape
+    or dtype, or not finite; SizeError and RequestError as `load` does.
     """
     config, target, target_dtype = checkpoint.config, resolve_device(device, meta=True), resolve_dtype(dtype)
     network = meta_network(config)
@@ -60,14 +60,16 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
 
 
 def save(network: ConfiguredModule, folder: Path) -> None:
-    """Write a network's checkpoint into `folder`, in float32, each file complete or not at all. Same weights, same bytes.
+    """Write a network's checkpoint into `folder`, in float32, each file atomically. Equal weights give equal bytes.
 
     Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN.
     """
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     if problems := tensors.differences(meta_network(network.config).state_dict(), state):
-        raise CheckpointError(f"{network.config.name} is not what its config says: {problems}. See Network.reset_head.")
+        raise CheckpointError(
+            f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
+        )
     if problems := tensors.differences(state, state, finite=True):
         raise CheckpointError(f"{network.config.name} was not saved: {problems}.")
     tensors.write_tensors(folder / tensors.FILE, state)
@@ -90,7 +92,7 @@ class PretrainedMixin(ConfiguredModule):
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
         The config decides the class of the network. Arguments and errors are those of `zoo.load`, which is as strict: no
-        tensor is left out or left over, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
+        tensor may be missing or unexpected, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
         network = assemble(resolve(reference), device=device, dtype=dtype, allow_large=allow_large)
@@ -108,11 +110,13 @@ class PretrainedMixin(ConfiguredModule):
         """
         name = path_of("The folder of a checkpoint", folder)
         if name in models():
-            raise RequestError(f"{name} is a name of the registry, so load would not find this folder. Choose another.")
+            raise RequestError(
+                f"{name} is a name of the registry, so load would not find this folder. Choose another name."
+            )
         if name.startswith(SCHEME):
             raise RequestError(f"{name} is an address on the Hub. Choose a folder, or use push_to_hub.")
         if not name:
-            raise RequestError("The name of the folder is empty.")
+            raise RequestError("The name of the folder is empty. Pass one such as runs/mine.")
         if os.path.exists(name) and not os.path.isdir(name):
             raise RequestError(f"{name} is a file. Choose a folder.")
         save(self, Path(folder))
@@ -125,12 +129,14 @@ class PretrainedMixin(ConfiguredModule):
 
         A card is added only if the repository has none. Returns the address of the commit, hf://org/name@commit, or that of
         the pull request. Raises CheckpointError for values that are not finite, RequestError for an invalid name of a
-        repository, and HubError.
+        repository, and HubError if the Hub does not answer or refuses the push.
         """
         check_repo(repo)
         text = text_of("The message", message or "") or f"{self.config.name}, by rnnzoo {__version__}"
         if has_secret(text):
-            raise RequestError("The message seems to contain a token; nothing was pushed.")
+            raise RequestError(
+                "The message seems to contain a token of the Hub; nothing was pushed. Remove the token from the message."
+            )
         options = PushOptions(private=private, revision=revision, create_pr=create_pr)
         contents = {**self._checkpoint_files(), configs.CARD: _card(self.config.name, repo)}
         with Connection() as hub:

@@ -35,10 +35,10 @@ def dequantize_rows(
 
 @torch.no_grad()
 def quantized(network: Network, quantize: str | None = "int8") -> Network:
-    """Return a copy of a network, with fixed weights, that computes with the numbers which 8-bit weights stand for.
+    """Return a frozen copy of a network (see `frozen`) whose weights are rounded to the values of 8-bit weights.
 
     Every tensor of two dimensions or more is rounded row by row: projections, embedding and head; vectors stay. With
-    quantize=None nothing is rounded. Raises RequestError for another word.
+    quantize=None nothing is rounded. Raises RequestError for any other value.
     """
     check_quantize(quantize)
     copied = frozen(network)
@@ -50,7 +50,7 @@ def quantized(network: Network, quantize: str | None = "int8") -> Network:
 
 
 def check_quantize(quantize: str | None) -> None:
-    """Raise RequestError for a word that is not one of QUANTIZE."""
+    """Raise RequestError unless `quantize` is None or one of QUANTIZE."""
     if quantize is not None and quantize not in QUANTIZE:
         raise RequestError(f"quantize is {shown(quantize)}; it can be None or {' or '.join(map(repr, QUANTIZE))}.")
 

@@ -1,4 +1,8 @@
-"""A recurrent network: one stack of layers over a sequence, at once or step by step."""
+"""A recurrent network: one stack of layers over a sequence, at once or step by step.
+
+`model(x)` runs RecurrentNetwork.forward. With `state`, `resets` or `dt` it calls `resume`. Without them it calls
+Network.forward (network.py), which calls `_pooled` here and then the head.
+"""
 
 from collections.abc import Iterator
 from typing import cast
@@ -7,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ..cells.projections import Projection
-from ..errors import RequestError
+from ..errors import RequestError, shown
 from ..registry.schema import Config
 from ..utils.torch_internals import children, compiling_to_run
 from .gaps import checked_gaps
 from .kernels import streaming
 from .layer import Direction, LayerInput, LazyEmbedding, stacked
-from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths
+from .network import check_batch, is_strided, mask, mean_of_sum, shape_text, sum_over_time, valid_lengths, wrong_state
 from .outputs import LayerOutputs
 from .segments import Run, Segments, checked_resets, reset_where
 from .stack import LayerRecord, NetworkState, SequenceNetwork
@@ -24,7 +28,7 @@ class RecurrentNetwork(SequenceNetwork):
     """A stack of recurrent layers, a readout and a linear head.
 
     Calling it maps x, (batch, time, *input), or tokens, (batch, time), to logits; `step` does so one time step at a time.
-    `features` and `trace` return what the layers put out.
+    `features` and `trace` return the outputs of every layer.
     """
 
     def __init__(self, config: Config):
@@ -38,14 +42,14 @@ class RecurrentNetwork(SequenceNetwork):
         lengths: Tensor | None = None,  # (batch,), integers
         state: NetworkState | None = None,  # where to begin, as `encode` and `step` return it (default: zero states)
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
-        dt: Tensor | None = None,  # (batch, time), the time since the input before each (default: 1)
+        dt: Tensor | None = None,  # (batch, time), the time since the previous input (default: 1)
     ) -> Tensor:
-        """Return logits; see Network.forward. With the state after an earlier part, they are those of the whole sequence.
+        """Return logits; see Network.forward.
 
-        `encode` returns the state from which to go on. resets: what lies between two of them is a sequence of its own, such
-        as an episode of a policy or a document of a stream; the readouts "last" and "mean" read the last of them. dt: positive,
-        in any unit; only cells with the property "time-gaps" take it. In a second direction a gap stands before the earlier
-        of its two inputs, and the first gap before both ends.
+        state: the final state of an earlier part, as `encode` returns it; the logits are then those of the whole sequence.
+        resets: each part between two resets is a separate sequence, such as an episode of a policy or a document of a stream;
+        the readouts "last" and "mean" read the last part. dt: positive, in any unit; only cells with the property "time-gaps"
+        take it. The backward direction has the same time between the same two inputs, and dt[:, 0] before its first input.
         """
         if state is None and resets is None and dt is None:
             return super().forward(x, lengths)
@@ -84,10 +88,10 @@ class RecurrentNetwork(SequenceNetwork):
         resets: Tensor | None = None,  # (batch, time), bool: True where a step begins from zero states again
         dt: Tensor | None = None,  # (batch, time), see forward
     ) -> tuple[Tensor, NetworkState]:
-        """Return the top layer's outputs, (batch, time, width, ...), and the final states, from which to go on.
+        """Return the top layer's outputs, (batch, time, width, ...), and the final states, for a later call's `state`.
 
         state: where to begin (default: zero states). With lengths, outputs beyond each sequence's end are zero and the states
-        are those at its end. Raises RequestError for arguments that do not fit.
+        are those at its end. Raises RequestError for arguments of another shape, dtype or device.
         """
         if resets is not None:
             return self._run_segments(self.encode, x, state, lengths, resets, dt, every_step=True)
@@ -97,7 +101,7 @@ class RecurrentNetwork(SequenceNetwork):
     def _run(
         self, x: Tensor, state: NetworkState | None, lengths: Tensor | None, dt: Tensor | None
     ) -> tuple[LayerOutputs, NetworkState, Tensor | None]:
-        """Return what the top layer puts out, the final states of `encode`, and the checked lengths."""
+        """Return the top layer's outputs, the final states as `encode` returns them, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         state = self._check_state_of(state, x)
         gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
@@ -115,7 +119,7 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> list[Tensor]:
         """Return the outputs of every layer, bottom to top, each (batch, time, width, ...), by the plain scan.
 
-        Outputs beyond each sequence's end are zero. Raises RequestError for arguments that do not fit.
+        Outputs beyond each sequence's end are zero. Raises RequestError for arguments of another shape, dtype or device.
         """
         records, lengths = self._trace(x, lengths)[1:]
         return [mask(stacked(record.steps).transpose(0, 1), lengths) for record in records]
@@ -125,20 +129,21 @@ class RecurrentNetwork(SequenceNetwork):
         x: Tensor,  # (batch, time, *input), or tokens (batch, time)
         lengths: Tensor | None = None,  # (batch,), integers
     ) -> tuple[Tensor, list[LayerRecord]]:
-        """Return the logits, and for every layer its input, (time, batch, ...), and its output at each step, (batch, ...).
+        """Return the logits and, for every layer from the first up, a pair: its input and the list of its outputs.
 
-        In a network of blocks these are what the cell's input projection reads, and the cell's output.
+        The input is (time, batch, ...); the list has one output, (batch, ...), per step. In a network of blocks, the pair is
+        the input of the cell's input projection and the outputs of the cell.
 
-        The plain scan computes them, so the output at one step is part of what follows from it: the gradient of a loss with
-        respect to it is the whole error that arrives there, through later steps and higher layers. The top layer of a
-        bidirectional network with the readout "last" is an exception: the head reads the ends of its directions, not their
-        merged output at a step. Raises RequestError for arguments that do not fit.
+        The plain scan computes them, and later steps and higher layers are computed from these very tensors. So the gradient
+        of a loss with respect to an output is the whole error that arrives there. The top layer of a bidirectional network
+        with the readout "last" is an exception: the head reads the ends of its directions, not their merged output at a
+        step. Raises RequestError for arguments of another shape, dtype or device.
         """
         pooled, records, lengths = self._trace(x, lengths)
         return self._logits(pooled, lengths), [(record.cell_input, list(record.outputs)) for record in records]
 
     def _trace(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, list[LayerOutputs], Tensor | None]:
-        """Return what the head reads, what each layer reads and puts out, and the checked lengths."""
+        """Return the input of the head, the LayerOutputs of every layer from the first up, and the checked lengths."""
         layer_input, lengths = self._check(x, lengths)
         layer_input = layer_input.vectors() if isinstance(layer_input, LazyEmbedding) else layer_input
         records: list[LayerOutputs] = []
@@ -172,10 +177,10 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> tuple[Tensor, NetworkState]:
         """Take one time step, for streaming: return the logits, (batch, outputs), and the new state.
 
-        state: that of the step before, or None at the first step. After t steps the logits are those of `forward` on the t
+        state: as the last step returned it; None at the first step. After t steps the logits are those of `forward` on the t
         steps so far (its last ones if the readout is "every"). Recurrent dropout, a mask for a whole sequence, does not act
         here, not even in training mode. Raises RequestError for a bidirectional network, which needs the future, and for
-        arguments that do not fit.
+        arguments of another shape, dtype or device.
         """
         if compiling_to_run():
             # one call of the compiled code is faster than what dynamo makes of it
@@ -203,12 +208,14 @@ class RecurrentNetwork(SequenceNetwork):
     def _check_can_step(self) -> None:
         """Raise RequestError if the network needs the whole sequence."""
         if self.config.architecture.bidirectional:
-            raise RequestError(f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step.")
+            raise RequestError(
+                f"{self.config.name} is bidirectional: it needs the whole sequence and cannot step. Call the network on it."
+            )
 
     def stream(self) -> Stream:
-        """Return a Stream, which takes steps by copies of today's weights: several times faster than `step` for one stream.
+        """Return a Stream, which takes steps with copies of the present weights, several times faster than `step`.
 
-        Raises RequestError if the network cannot step, or the compiled code cannot do it for this network.
+        Raises RequestError if the network is bidirectional, or if the compiled code has no step for it (see Stream).
         """
         self._check_can_step()
         return Stream(self)
@@ -238,7 +245,7 @@ class RecurrentNetwork(SequenceNetwork):
     def _fused_step(
         self, x: Tensor, state: NetworkState, head: nn.Module | None
     ) -> tuple[Tensor | None, NetworkState | None]:
-        """Return what `_step` returns, computed by the stepper; (None, None) unless it takes such arguments."""
+        """Return what `_step` returns, computed by the stepper; (None, None) if it cannot run on these arguments."""
         settings, stepper = self.settings, self._stepper
         settings.check()
         if stepper is None or settings.backend == "plain" or (self.training and self.dropout.p > 0):
@@ -247,22 +254,24 @@ class RecurrentNetwork(SequenceNetwork):
         return stepper.step(x, state) if stepper.fits(layers, head, x, *self.mean_std) else (None, None)
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[LayerInput, Tensor | None]:
-        """Return what the first layer reads, and the lengths on the device of x. Raises RequestError."""
+        """Return the first layer's input, and the lengths on the device of x. Raises RequestError if either is invalid."""
         self._check_sequences(x)
         if lengths is None:
             return self._layer_input(x, None), None
         checked = valid_lengths(lengths, x)
         if checked is None:
-            raise RequestError(f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}.")
+            raise RequestError(
+                f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}, one for each sequence; got {shown(lengths)}."
+            )
         return self._layer_input(x, checked), checked
 
     def _run_segments(
         self, run: Run, x: Tensor, state: NetworkState | None, lengths: Tensor | None, resets: Tensor, dt: Tensor | None,
         every_step: bool,
     ) -> tuple[Tensor, NetworkState]:  # fmt: skip
-        """Return what `run`, `encode` or `resume`, returns with resets. every_step: whether it has outputs of every step.
+        """Return what `run`, which is `encode` or `resume`, returns with resets. every_step: whether it returns every step.
 
-        Raises RequestError for arguments that do not fit.
+        Raises RequestError for arguments of another shape, dtype or device.
         """
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
@@ -274,24 +283,24 @@ class RecurrentNetwork(SequenceNetwork):
         return segments.run(run, x, begin, every_step, gaps, together=means_of_all)
 
     def _check_gaps(self, dt: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
-        """Return dt as the layers take it. Raises RequestError."""
+        """Return dt on the network's device. Raises RequestError as `checked_gaps` does."""
         return checked_gaps(dt, self.layers[0].forward_direction, self.config.architecture.cell, shape, lengths)
 
     def _check_step(self, x: Tensor, state: NetworkState | None) -> NetworkState:
-        """Return the state from which to take a step on x, (batch, *input). Raises RequestError."""
+        """Return the state from which to take a step on x, (batch, *input). Raises RequestError if either is invalid."""
         self.settings.check()
         self._check_dtype(x)
         self._check_can_step()
         if x.dim() == 0 or x.shape[1:] != self.interface.input or x.shape[0] == 0:
-            raise RequestError(f"step takes ({self._shape_text('batch')}); got {shape_text(x)}.")
+            raise RequestError(f"step takes x of shape ({self._shape_text('batch')}); got {shape_text(x)}.")
         return self._check_state_of(state, x)
 
     def _check_state_of(self, state: NetworkState | None, x: Tensor) -> NetworkState:
-        """Return `state`, or zero states if it is None. Raises RequestError unless it is one for as many sequences as x."""
+        """Return `state`, or zero states if it is None. Raises RequestError unless it fits the batch of x."""
         return self.initial_state(x.shape[0]) if state is None else self._check_state(state, x.shape[0])
 
     def _check_state(self, state: NetworkState, batch: int) -> NetworkState:
-        """Return `state`; raise RequestError unless it is one of this network for `batch` sequences, on its device."""
+        """Return `state`; raise RequestError unless it has the shapes for `batch` sequences and is on the network's device."""
         directions = [direction for layer in self.layers for direction in layer.directions]
         key = batch, [(type(direction.cell), direction.units, direction.states) for direction in directions]
         expected = self._state_shapes
@@ -306,7 +315,9 @@ class RecurrentNetwork(SequenceNetwork):
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False
         if not fits:
-            raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+            raise RequestError(wrong_state(self.config.name, batch))
         if devices := {str(s.device) for states in state for s in states if s.device != self.device}:
-            raise RequestError(f"The state is on {', '.join(devices)}, but {self.config.name} is on {self.device}.")
+            raise RequestError(
+                f"The state is on {', '.join(devices)}, but {self.config.name} is on {self.device}. Move it there."
+            )
         return state

@@ -12,8 +12,8 @@ from .stack import NetworkState
 Run = Callable[..., tuple[Tensor, NetworkState]]
 """`encode` or `resume` of a network: takes x, (batch, time, ...), a state, lengths, (batch,), and dt, (batch, time) or None."""
 STEP_COST = {"cpu": 8}
-"""The time of a step of one more scan, in that of a step of one more sequence in a scan, by the type of device. Measured on
-one thread of a CPU: 1 to 6 by the compiled scan and 12 to 170 by the plain one."""
+"""By type of device: the cost of a step of one more scan, where a step of one more sequence in the same scan costs 1.
+Measured on one thread of a CPU: 1 to 6 by the compiled scan and 12 to 170 by the plain one."""
 STEP_COST_ELSEWHERE = 1024
 """The same on a device that computes many sequences at once."""
 
@@ -51,7 +51,7 @@ class Segments:
         """Return the outputs of `run`, and the final states of each sequence.
 
         every_step: whether `run` returns outputs of every step; those beyond the ends of sequences are then zero. Otherwise
-        the outputs are those of each sequence's last segment, and no other is run. together: run all segments at once.
+        the outputs are those of each sequence's last segment, and only these segments run. together: run all segments at once.
         """
         every_segment = torch.arange(len(self.lengths), device=x.device)
         segments = every_segment if every_step or together else self.last
@@ -78,7 +78,7 @@ class Segments:
         return zeros.index_copy(0, torch.cat(places), joined).unflatten(0, x.shape[:2]), _rows(final, at_end)
 
     def begin(self, initial: Callable[[int], NetworkState], state: NetworkState | None) -> NetworkState:
-        """Return the states in which the segments begin: `state`, where a sequence goes on from it, else the initial one."""
+        """Return the initial states of the segments: `state` for a first segment that no reset begins, else `initial`."""
         zeros = initial(len(self.lengths))
         if state is None:
             return zeros
@@ -94,7 +94,7 @@ def _rows(state: NetworkState, rows: Tensor) -> NetworkState:
 
 
 def similar(lengths: Tensor, cost: int) -> list[Tensor]:
-    """Return the indices of some lengths, (n,), in groups: those whose scans, each padded to its longest, take the least time.
+    """Divide the indices of `lengths`, (n,), into groups, so that one padded scan a group takes the least time in all.
 
     A scan of n sequences is taken to cost (n + cost) times its longest. Sorted by length, a group is a range, so that the best
     groups of the first j different lengths follow from those of fewer.
@@ -114,7 +114,7 @@ def similar(lengths: Tensor, cost: int) -> list[Tensor]:
 
 
 def reset_where(resets: Tensor, initial: NetworkState, state: NetworkState) -> NetworkState:
-    """Return `state` with the initial one in the place of each sequence, (batch,), where `resets` is True."""
+    """Return `state`, with the initial state for each sequence where `resets`, (batch,), is True."""
 
     def chosen(fresh: Tensor, old: Tensor) -> Tensor:
         return torch.where(resets.view(-1, *[1] * (old.dim() - 1)), fresh, old)
@@ -131,5 +131,5 @@ def checked_resets(resets: Tensor, shape: torch.Size, device: torch.device) -> T
     if not plain or resets.dtype != torch.bool or resets.shape != shape:
         kind = shown(resets) if isinstance(resets, Tensor) else type(resets).__name__
         got = f"{shape_text(resets)} of {resets.dtype}" if plain else kind
-        raise RequestError(f"resets must be a tensor of bool, {tuple(shape)}; got {got}.")
+        raise RequestError(f"resets must be a bool tensor of shape {tuple(shape)}; got {got}.")
     return resets.to(device)

@@ -46,12 +46,12 @@ class ScanSettings:
 
 
 def output_width(spec: Architecture) -> int:
-    """Return the number of channels that each layer of an architecture puts out, its block included."""
+    """Return the number of channels in the output of each layer, its block included."""
     return spec.block.width if spec.block and spec.block.width else layer_width(spec)
 
 
 def layer_width(spec: Architecture) -> int:
-    """Return the number of channels that each recurrent layer of an architecture puts out."""
+    """Return the number of channels in the output of each recurrent layer, without its block."""
     cell = cell_class(spec.cell)
     return cell.channels(cell.states[0], spec.units, **spec.options) * (2 if spec.bidirectional == "concat" else 1)
 
@@ -98,8 +98,8 @@ class Stack:
     ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Return the top layer's outputs, and the final states of all layers.
 
-        x: (batch, time, channels, ...). lengths: (batch,). last_only: whether outputs of the last step are all that is
-        needed; the others may then be left out. dt: (batch, time), see Direction.prepare. Raises RequestError for settings
+        x: (batch, time, channels, ...). lengths: (batch,). last_only: True if only the last step's outputs are
+        needed; the others may then be missing. dt: (batch, time), see Direction.prepare. Raises RequestError for settings
         that the layers cannot have.
         """
         if torch_internals.compiling_to_run():  # dynamo would unroll every step of every layer of the plain scan
@@ -112,7 +112,7 @@ class Stack:
         if spec.bidirectional or spec.recurrent_dropout > 0 or batch_norm or (tbptt_steps and every % tbptt_steps):
             raise RequestError(
                 f"{self.config.name} cannot have checkpoint_every={every}: the network must have one direction, no recurrent "
-                "dropout and no batch norm, and any tbptt_steps must divide the number."
+                f"dropout and no batch norm, and tbptt_steps, if set, must divide {every}."
             )
         parts = []
         for begin in range(0, x.shape[1], every):
@@ -157,7 +157,7 @@ class Stack:
     def _scan_together(
         self, x: Tensor, state: NetworkState, lengths: Tensor | None, last_only: bool
     ) -> tuple[LayerOutputs, NetworkState] | None:
-        """Run all layers in one call of a fused scan; None if none can."""
+        """Run all layers in one call of a fused scan; return None if no fused scan can."""
         scan = kernels.stack_scan(self.layers, x) if self._only_layers else None
         if scan is None:
             return None
@@ -166,7 +166,7 @@ class Stack:
     def _scan_by_layer(
         self, x: LayerInput, state: NetworkState, lengths: Tensor | None, last_only: bool
     ) -> tuple[LayerOutputs, NetworkState] | None:
-        """Run layer after layer by a fused scan; None if none can. A block reads vectors, so it does without a lookup."""
+        """Run layer after layer by a fused scan; return None if none can. A block takes no LazyEmbedding."""
         block_needs_vectors = isinstance(x, LazyEmbedding) and self.config.architecture.block is not None
         scan = None if block_needs_vectors else kernels.layer_scan(self.layers, x)
         if scan is None:
@@ -184,7 +184,7 @@ class Stack:
         return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
 
     def _top(self, scanned: tuple[Outputs, NetworkState], lengths: Tensor | None) -> tuple[LayerOutputs, NetworkState]:
-        """Return what `run` returns of a scan of all layers at once."""
+        """Return what `run` returns, from the outputs and final states of a scan of all layers at once."""
         outputs, final = scanned
         return LayerOutputs(self.layers[-1], outputs, final[-1], lengths), final
 
@@ -194,8 +194,8 @@ class Stack:
     ) -> tuple[LayerOutputs, NetworkState]:  # fmt: skip
         """Scan layer after layer by `scan_direction`. Arguments and result are those of `run`.
 
-        records: a list that gets what every layer put out, each step a tensor of its own; x must then be a tensor.
-        scan_top: a scan that gives the last step of the top layer alone.
+        records: a list to which the LayerOutputs of every layer are added, with a tensor for each step; x must then be a
+        tensor. scan_top: a scan of the top layer that returns its last step only.
         """
         gaps = None if dt is None else dt.transpose(0, 1)
         layer_input: LayerInput = x.transpose(0, 1)
@@ -237,7 +237,7 @@ class SequenceNetwork(Network):
 
     layers: Sequence[Layer]
     backend: str = _setting("backend", "The scan: \"plain\" is the reference; \"fused\" is the fastest of zoo.networks.kernels "
-        "that applies, or an error; \"auto\" is that one, or else plain. They agree to rounding.")  # fmt: skip
+        "that can run, or an error if none can; \"auto\" is \"fused\" or else \"plain\". They agree to rounding.")  # fmt: skip
     tbptt_steps: int | None = _setting(
         "tbptt_steps", "Cut gradients through time every this many steps (truncated backpropagation through time)."
     )
@@ -272,10 +272,12 @@ class SequenceNetwork(Network):
         self.settings.check()
         self._check_dtype(x)
         if x.dim() != 2 + len(self.interface.input) or x.shape[2:] != self.interface.input or 0 in x.shape[:2]:
-            raise RequestError(f"{self.config.name} takes ({self._shape_text('batch, time')}); got {shape_text(x)}.")
+            raise RequestError(
+                f"{self.config.name} takes x of shape ({self._shape_text('batch, time')}); got {shape_text(x)}."
+            )
 
     def _layer_input(self, x: Tensor, lengths: Tensor | None) -> LayerInput:
-        """Return what the first layer reads: vectors of tokens, or standardised numbers; zeros beyond each sequence's end."""
+        """Return the first layer's input: vectors of tokens or standardised numbers, with zeros beyond each sequence's end."""
         if self.embedding is None:
             return mask(self._standardized(x), lengths)
         return self._lookup(mask(x, lengths), self.embedding)  # token 0 has the zero vector
@@ -286,11 +288,14 @@ class SequenceNetwork(Network):
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
         if not torch.compiler.is_exporting() and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
-            raise RequestError(f"{self.config.name} has tokens from 0 to {len(embedding.weight) - 1}.")
+            raise RequestError(
+                f"{self.config.name} takes tokens from 0 to {len(embedding.weight) - 1}; "
+                f"got {int(tokens.min())} to {int(tokens.max())}."
+            )
         return LazyEmbedding(embedding, tokens)
 
     def _readout(self, top: LayerOutputs, lengths: Tensor | None) -> Tensor:
-        """Return what the head reads, (batch, width) or (batch, time, width), of the top layer of a stack."""
+        """Return the input of the head, (batch, width) or (batch, time, width), from the top layer of a stack."""
         if self.interface.readout == "last":
             return self._flat(top.last)
         steps = stacked(top.steps).transpose(0, 1)

@@ -14,7 +14,7 @@ from .stack import SequenceNetwork, Stack, make_layers
 
 
 class NamedLayers(nn.Module):
-    """The layers of one stack, in a module whose name begins the names of their tensors in checkpoints."""
+    """The layers of one stack. The name of this module prefixes the names of their tensors in checkpoints."""
 
     layers: Sequence[Layer]
 
@@ -65,13 +65,13 @@ class StoryReader(SequenceNetwork):
         return stacked(top.steps).transpose(0, 1)
 
     def _check_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return the lengths, (batch, 2), on the device of x. Raises RequestError for arguments that do not fit."""
+        """Return the lengths, (batch, 2), on the device of x. Raises RequestError if x or lengths do not fit."""
         self._check_sequences(x)
         checked = valid_lengths(lengths, x, 2)
         if checked is None:
             raise RequestError(
-                f"{self.config.name} takes lengths ({len(x)}, 2): the words of each story and of each question, at "
-                f"least 1 each and at most {x.shape[1]} together."
+                f"{self.config.name} takes lengths of shape ({len(x)}, 2): the numbers of words of each story and of its "
+                f"question, at least 1 each and at most {x.shape[1]} together."
             )
         return checked
 
@@ -82,6 +82,6 @@ def _longest(lengths: Tensor, x: Tensor) -> int:
 
 
 def _take(x: Tensor, times: Tensor) -> Tensor:
-    """Return x, (batch, time, ...), at these times, (batch, new time); a time beyond the last step is the last step."""
+    """Return x, (batch, time, ...), at these times, (batch, new time); a time beyond the last step takes the last step."""
     times = times.clamp(max=x.shape[1] - 1)
     return x.gather(1, times.reshape(*times.shape, *[1] * (x.dim() - 2)).expand(*times.shape, *x.shape[2:]))

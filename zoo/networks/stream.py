@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from ..errors import RequestError, shown
 from .kernels import streaming
 from .kernels.compiled import is_float
-from .network import check_batch, is_strided, shape_text
+from .network import check_batch, is_strided, shape_text, wrong_state
 from .stack import SequenceNetwork
 
 
 class Stream:
-    """What `RecurrentNetwork.stream()` returns: the network's steps, with copies of its weights as they were then.
+    """Takes time steps of a network, with copies of the weights that it had when `RecurrentNetwork.stream()` was called.
 
     A state is one float32 tensor, (rows, batch, units): all states of all layers, bottom to top, and for the readout "mean"
     two rows more, the sum of outputs and the number of steps. Join the states of several streams by `torch.cat(states, 1)`.
@@ -22,7 +22,7 @@ class Stream:
     """
 
     def __init__(self, network: SequenceNetwork):
-        """Copy the weights of a network in one direction. Raises RequestError if the compiled code has no step for it."""
+        """Copy the weights of a unidirectional network. Raises RequestError if the compiled code has no step for it."""
         self.config, self.tokenizer = network.config, network.tokenizer
         name, interface, layers = self.config.name, network.interface, cast(nn.ModuleList, network.layers)
         self.embedding = copy.deepcopy(network.embedding)
@@ -36,7 +36,7 @@ class Stream:
         if planned is None:
             raise RequestError(
                 f"{name} has no compiled steps. They need a CPU, float32, eval mode, a compiler at installation, and a dense cell "
-                "with nothing added to its equations. `step` works everywhere."
+                "with nothing added to its equations. Use `step` instead, which works everywhere."
             )
         self.compiled = streaming.CompiledStack(planned, head, features, *network.mean_std, frozen=True)
         self.mean_rows = 2 if mean_reader else 0
@@ -54,7 +54,7 @@ class Stream:
     ) -> tuple[Tensor, Tensor]:
         """Take one time step: return the logits, (batch, outputs), and the new state.
 
-        state: that of the step before, or None at the first step. Raises RequestError for arguments that do not fit.
+        state: as the step before returned it, or None at the first step. Raises RequestError if x or state do not fit.
         """
         logits, state = self._run(self._vectors(x, "batch")[None], state)
         return logits[0], state
@@ -84,7 +84,7 @@ class Stream:
             or not is_float(state)
             or state.shape != (rows + self.mean_rows, batch, units)
         ):
-            raise RequestError(f"The state is not one of {self.config.name} for a batch of {batch}; see initial_state.")
+            raise RequestError(wrong_state(self.config.name, batch))
         state = state.contiguous()
         if self.head is None:
             logits, state = self.compiled.run(x, state)
@@ -98,7 +98,7 @@ class Stream:
         return self.head(outputs), new_state
 
     def _vectors(self, x: Tensor, leading: str) -> Tensor:
-        """Return what the lowest layer reads, (*leading, features). Raises RequestError."""
+        """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit."""
         dimensions = leading.count(",") + 1
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
         if (
@@ -113,9 +113,14 @@ class Stream:
             shape = ", ".join([leading, *map(str, self.input)])
             plain = isinstance(x, Tensor) and is_strided(x)
             got = f"{shape_text(x)} of {x.dtype} on {x.device}" if plain else shown(x)
-            raise RequestError(f"{self.config.name} streams ({shape}) of {dtypes[0]} on the CPU; got {got}.")
+            raise RequestError(
+                f"A stream of {self.config.name} takes x of shape ({shape}), {dtypes[0]}, on the CPU; got {got}."
+            )
         if self.embedding is None:
             return x.resolve_neg().contiguous()
         if x.min() < 0 or x.max() >= len(self.embedding.weight):
-            raise RequestError(f"{self.config.name} has tokens from 0 to {len(self.embedding.weight) - 1}.")
+            raise RequestError(
+                f"{self.config.name} takes tokens from 0 to {len(self.embedding.weight) - 1}; "
+                f"got {int(x.min())} to {int(x.max())}."
+            )
         return self.embedding(x)

@@ -1,8 +1,8 @@
 """torch.nn.LSTM, GRU and RNN as networks of rnnzoo, and back.
 
-The gates of the LSTM stand in torch's order. The GRU's update gate weighs the new state here and the old one in torch, so
-its signs turn. torch has two biases where one is enough: they are added, and the second is zero on the way back; the GRU's
-candidate needs both.
+The gates of the LSTM are in torch's order. The GRU's update gate weighs the new state here and the old one in torch, so
+its weights are negated. torch has two biases where one is enough: `from_torch` adds them, and `to_torch` sets the second to
+zero. Only the GRU's candidate needs both.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
     """Return a network with the weights of torch.nn's layers and a fresh linear head, in eval mode.
 
     layers: an nn.LSTM, nn.GRU or nn.RNN without proj_size. outputs: width of the head, whose values come from `seed`.
-    `encode` of the network puts out what the layers do, batch first. Raises RequestError for other modules and for
+    `network.encode` returns the outputs of the layers, batch first. Raises RequestError for other modules and for
     sizes that no network can have.
     """
     cell = CELLS.get(type(layers))
@@ -63,7 +63,7 @@ def from_torch(layers: nn.RNNBase, outputs: int, *, seed: int = 0) -> RecurrentN
 
 @torch.no_grad()
 def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
-    """Return an nn.LSTM, nn.GRU or nn.RNN, batch first and in eval mode, that puts out what the network's layers do.
+    """Return an nn.LSTM, nn.GRU or nn.RNN, batch first and in eval mode, with the outputs of the network's layers.
 
     Embedding, standardisation and head are left out. Raises RequestError for networks whose equations torch does not have.
     """
@@ -73,10 +73,13 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
     kinds: dict[str, Any] = {name: kind for kind, name in CELLS.items()}
     more = spec.zoneout or spec.recurrent_dropout or spec.layer_norm or spec.kernel is not None or spec.block
     if spec.cell not in kinds or more or spec.bidirectional not in (None, "concat"):
-        raise RequestError(f"torch.nn has no layers that compute what those of {network.config.name} do.")
+        raise RequestError(
+            f"torch.nn has no layers like those of {network.config.name}. to_torch takes lstm, gru and rnn, dense, without "
+            "block, layer norm, zoneout and recurrent dropout, and bidirectional only by concat."
+        )
     if spec.cell == "gru" and spec.options.get("reset", "before") != "after":
         raise RequestError(
-            f"{network.config.name} resets before the recurrent product, and nn.GRU after it (reset: after)."
+            f"{network.config.name} resets before the recurrent product, nn.GRU after it: only reset=after can be converted."
         )
     inputs = spec.embedding.size if spec.embedding else interface.input[0]
     options = {"nonlinearity": spec.options.get("activation", "tanh")} if spec.cell == "rnn" else {}
@@ -99,7 +102,7 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
 
 
 def _directions(network: RecurrentNetwork) -> list[tuple[str, dict[str, Tensor]]]:
-    """Return torch's suffix and the parameters of every direction of every layer."""
+    """Return torch's suffix, such as l0_reverse, and the parameters by name, of every direction of every layer."""
     return [
         (f"l{depth}" + "_reverse" * i, dict(direction.named_parameters()))
         for depth, layer in enumerate(network.layers)
@@ -108,6 +111,6 @@ def _directions(network: RecurrentNetwork) -> list[tuple[str, dict[str, Tensor]]
 
 
 def _turned(gates: Tensor) -> Tensor:
-    """Return the parameters of a GRU's three gates with the signs of the second, the update gate, turned."""
+    """Return the parameters of a GRU's three gates with the second, the update gate, negated."""
     reset, update, candidate = gates.chunk(3)
     return torch.cat([reset, -update, candidate])

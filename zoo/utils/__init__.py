@@ -5,7 +5,7 @@ from typing import Any
 
 
 def import_object(path: str, package: str) -> Any:
-    """Import and return the object at `path`. Raises ImportError and AttributeError.
+    """Import and return the object at `path`. Raises ImportError or AttributeError if there is none.
 
     path: `module.Name`, where the module is in `package`, or `package.module:Name` of any installed package.
     """

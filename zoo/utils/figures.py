@@ -22,7 +22,7 @@ def add_caption(figure: Any, text: str) -> None:
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
     """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
 
-    mark: text stored in the metadata of an SVG or PNG, by which an outdated picture is recognised. Raises what
+    mark: text stored in the metadata of an SVG or PNG, from which a later run sees whether the picture is outdated. Raises what
     `picture_format` raises.
     """
     suffix = picture_format(path)

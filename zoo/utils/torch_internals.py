@@ -1,6 +1,6 @@
-"""What rnnzoo asks of torch's inside. Every private name that it uses is here, tried with torch 2.13.0.
+"""The private names of torch that rnnzoo uses, all of them in this file. They were tried with torch 2.13.0.
 
-torch may change a private name without notice, and has no public one that does the same. Then only this file has to change.
+torch may change them without notice, and has no public names that do the same. Then only this file has to change.
 """
 
 import copy
@@ -26,7 +26,7 @@ is_functional = torch._is_functional_tensor
 transforms_active = torch._C._are_functorch_transforms_active
 """Return whether a transform of torch.func (grad, vmap, jvp, ...) is running."""
 global_module_hooks_active = nn.modules.module._has_any_global_hook
-"""Return a true value if torch.nn.modules.module holds hooks that run for every module."""
+"""Return a true value if global hooks, which run for every module, are registered."""
 
 
 def compiling_to_run() -> bool:

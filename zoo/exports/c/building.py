@@ -22,12 +22,12 @@ WASM = [
 
 
 def write_header(job: Job) -> None:
-    """Write NAME.h. Raises ExportError for an operation of a cell that has no form in C."""
+    """Write NAME.h. Raises ExportError for an operation of a cell that has no translation to C."""
     atomic_write(job.path, _header(job).encode())
 
 
 def write_wasm(job: Job) -> None:
-    """Write NAME.wasm. Raises ExportError."""
+    """Write NAME.wasm. Raises ExportError as `write_header` does, and if clang fails."""
     _compile(job, _header(job))
 
 
@@ -41,9 +41,9 @@ def _compile(job: Job, text: str) -> None:
 
 
 def write_inspected(job: Job) -> list[Place]:
-    """Write NAME.wasm whose function `gates` returns the address of the gates of the last step. Return where they lie.
+    """Write NAME.wasm whose function `gates` returns the address of the gates of the last step. Return their places there.
 
-    Raises ExportError.
+    Raises ExportError as `write_wasm` does.
     """
     places: list[Place] = []
     _compile(job, header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, places))
@@ -51,12 +51,12 @@ def write_inspected(job: Job) -> list[Place]:
 
 
 def compile_library(source: Path, library: Path) -> None:
-    """Compile a header into a shared library for this machine. Raises ExportError."""
+    """Compile a header into a shared library for this machine. Raises ExportError if cc fails."""
     compile_glue("cc", ["-std=c99", "-O3", "-march=native", "-shared", "-fPIC"], source, library)
 
 
 def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) -> None:
-    """Compile the functions of native/glue.c for one header."""
+    """Compile native/glue.c with the header `source` to the file `target`. Raises ExportError if the compiler fails."""
     text = source.read_text()
     name = text.partition("_state {")[0].rpartition("struct ")[2]
     options = ["-DTOKENS"] if "int32_t token" in text else []

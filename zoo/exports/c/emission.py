@@ -1,4 +1,4 @@
-"""Translates the graph of a layer's step to a C function: calls for matrix products, loops over entries for the rest."""
+"""Translates the graph of a layer's step to a C function: calls for matrix products, elementwise loops for the rest."""
 
 import re
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class LayerCode:
     quantized: bool
     constants: set[fx.Node]
     gates: Sequence[Gate] = ()
-    """What the function writes to g besides, in this order."""
+    """Gates that the function also writes, in this order, to its argument g."""
     steps: list[Entrywise | Call] = field(default_factory=list)
     buffers: dict[str, int] = field(default_factory=dict)
     layout: list[tuple[fx.Node, bool]] = field(default_factory=list)
-    """The weights as they lie in memory, and whether each is the matrix, (inputs, outputs), of a product."""
+    """The weights in their order in memory; True marks the matrix, (inputs, outputs), of a product."""
     vectors: dict[fx.Node, Ref] = field(default_factory=dict)
     matrices: dict[fx.Node, str] = field(default_factory=dict)
     """C for the addresses of a matrix and, quantised, of its scales."""
@@ -62,18 +62,18 @@ class LayerCode:
         return self.trace.output is not self.trace.new_states[0]
 
     def _store(self, value: Value, target: str) -> None:
-        """Add the copy of a value to an argument of the function."""
+        """Add statements that copy a value to `target`, an argument of the function."""
         offset = 0
         for ref in value:
             self.steps.append(copy(ref, Ref(target, offset, ref.size)))
             offset += ref.size
 
     def _safe(self, value: Value) -> Value:
-        """Return a value that stays as it is while the states are overwritten."""
+        """Return the value with its parts in s or x copied to buffers, because the function overwrites its states s."""
         return tuple(self._copied((ref,)) if ref.buffer in ("s", "x") else ref for ref in value)
 
     def _value(self, node: object) -> Value:
-        """Return where a node's numbers are. Those of weights get a place in the array w."""
+        """Return the places of a node's numbers. Weights get a place in the array w when they are first read."""
         assert isinstance(node, fx.Node)
         if node in self.constants:
             if node not in self.vectors:
@@ -107,7 +107,7 @@ class LayerCode:
         return value[0] if len(value) == 1 else self._copied(value)
 
     def _compute(self, node: fx.Node) -> Value | list[Value]:
-        """Add what computes a node, and return where its numbers will be. Raises ExportError for an unknown operation."""
+        """Add the code of a node, and return the places of its results. Raises ExportError for an unknown operation."""
         target, arguments = node.target, node.args
         if is_item(node):
             parts, place = self._values[cast(fx.Node, arguments[0])], cast(int, arguments[1])
@@ -134,10 +134,10 @@ class LayerCode:
             return self._reduced(node, *_REDUCTIONS[target])
         if (found := formula(node)) is not None:
             return self._entrywise(found[0], found[1], node)
-        raise ExportError(f"C has no form of the operation {target}")
+        raise ExportError(f"the operation {target} has no translation to C; export to onnx or pt2 instead")
 
     def _entrywise(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an operation on entries, cut into parts so that each part of an argument lies in one place.
+        """Add an elementwise operation, cut into parts so that each part of every argument is contiguous.
 
         An argument is a number, or has one entry, or as many as the result; those of other shapes are broadcast.
         """
@@ -155,7 +155,7 @@ class LayerCode:
         return tuple(parts)
 
     def _broadcast(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an operation on entries whose arguments have other shapes than the result, as loops over its dimensions."""
+        """Add an elementwise operation with broadcast arguments, as nested loops over the result's dimensions."""
         shape, out = node.meta["val"].shape, self._buffer(size(node))
         operands: list[tuple[Ref, Sequence[int]] | float] = []
         for a in arguments:
@@ -179,7 +179,7 @@ class LayerCode:
         self.steps.append(Call(f"{heads}{target} {text.format(*words)};", tuple(ref for ref, _ in places)))
 
     def _viewed(self, node: fx.Node) -> Value | list[Value]:
-        """Return the places of numbers of a node's first argument, or a copy where they do not lie in order."""
+        """Return the places that a view of the node's first argument selects, or a copy if these are not contiguous."""
         x, *others = node.args
         assert isinstance(x, fx.Node)
         shapes = fx.node.map_arg((others, node.kwargs), lambda each: torch.empty_like(each.meta["val"], device="meta"))
@@ -189,7 +189,7 @@ class LayerCode:
         return [self._strided(self._value(x), part) for part in view]
 
     def _strided(self, value: Value, view: Tensor) -> Value:
-        """Return the numbers of a value that a view of it has."""
+        """Return the places that `view` selects of a value, or a copy if they are not contiguous."""
         start, length = int(view.storage_offset()), view.numel()
         if view.is_contiguous():
             return cut(value, start, length)
@@ -199,7 +199,7 @@ class LayerCode:
         return (out,)
 
     def _joined(self, node: fx.Node, parts: list[fx.Node]) -> Value:
-        """Return parts that lie one behind the other, or a copy of them side by side in every row."""
+        """Return torch.cat of `parts`: their places, one after the other, or a copy if they alternate in memory."""
         shape = node.meta["val"].shape
         dim = cast(int, node.args[1] if len(node.args) > 1 else 0) % len(shape)
         rows = shape[:dim].numel()
@@ -215,16 +215,16 @@ class LayerCode:
         return (out,)
 
     def _repeated(self, node: fx.Node) -> Value:
-        """Return every entry of the last dimension several times."""
+        """Add torch.repeat_interleave along the last dimension."""
         source, out = self._whole(self._value(node.args[0])), self._buffer(size(node))
         shape = source.size, out.size // source.size
         self._nest(shape, (out, contiguous(shape)), "= {}", [(source, (1, 0))])
         return (out,)
 
     def _product(self, node: fx.Node, x: object, matrix: object, plus: object | None) -> Value:
-        """Add x W + plus for a matrix W of weights, (inputs, outputs)."""
+        """Add x W + plus, W: (inputs, outputs). Raises ExportError unless W depends on weights alone."""
         if matrix not in self.constants:
-            raise ExportError("C has no form of a product of two values that both change")
+            raise ExportError("a product of two matrices that both depend on the input has no translation to C")
         assert isinstance(matrix, fx.Node)
         source, out = self._whole(self._value(x)), self._buffer(size(node))
         start = self._value(plus) if plus is not None else ()
@@ -262,11 +262,11 @@ class LayerCode:
         return (result,)
 
     def _convolved(self, node: fx.Node) -> Value:
-        """Add a convolution of every channel by itself with a filter as long as its input: one number a channel."""
+        """Add a depthwise convolution with filters as long as the input. Raises ExportError for other convolutions."""
         x, weight, bias = cast(tuple[fx.Node, ...], node.args[:3])
         channels, steps = x.meta["val"].shape[-2:]
         if size(node) != channels or weight.meta["val"].shape != (channels, 1, steps):
-            raise ExportError("C has no form of a convolution other than a causal one of each channel")
+            raise ExportError("of convolutions, only causal depthwise ones have a translation to C")
         source, filters, out = self._whole(self._value(x)), self._value(weight)[0], self._buffer(channels)
         self.steps.append(copy(self._value(bias)[0], out))
         rows = contiguous((channels, steps))
@@ -274,7 +274,7 @@ class LayerCode:
         return (out,)
 
     def _reduced(self, node: fx.Node, start: str, text: str) -> Value:
-        """Add a sum or a maximum over some dimensions. start: its value before the first entry, text: the step for an entry, in C."""
+        """Add a sum or a maximum over some dimensions. start, text: C for the first value, and for the update by an entry."""
         x = cast(fx.Node, node.args[0])
         source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
         summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
@@ -305,7 +305,7 @@ class LayerCode:
         return "\n".join("    " + line for line in [*arrays, *index, *lines])
 
     def _loop(self, start: int) -> list[Entrywise]:
-        """Return the operations from one on that can share a loop: of one size, and each reading only its own entry."""
+        """Return the operations from `start` on that can share a loop: of one size, entry i reading only entries i."""
         loop: list[Entrywise] = []
         for step in self.steps[start:]:
             if not isinstance(step, Entrywise) or (loop and step.out.size != loop[0].out.size):
@@ -318,7 +318,7 @@ class LayerCode:
 
 
 def _entries(operand: Value | float, begin: int, end: int) -> Ref | float:
-    """Return the entries of an operand that lie in one place; a number, or the only entry, stands for all."""
+    """Return entries `begin` to `end` of an operand, which are contiguous; a single number is returned as it is."""
     if not isinstance(operand, tuple):
         return operand
     return operand[0] if total(operand) == 1 else cut(operand, begin, end - begin)[0]

@@ -62,7 +62,10 @@ def _input_weights(trace: Trace) -> set[fx.Node]:
 
 
 def _label(node: fx.Node, labels: Mapping[fx.Node, Tensor]) -> Tensor | None:
-    """Return, for each of a node's numbers, 1 + the input projection to which other terms were added; 0 for none."""
+    """Return, for each of a node's numbers, 1 + the index of the input projection that is one of its summands, or 0.
+
+    None if no number contains an input projection.
+    """
     first = node.args[0] if node.args else None
     if is_item(node):
         return labels[first][node.args[1]] if first in labels else None  # type: ignore[index]

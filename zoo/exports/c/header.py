@@ -21,7 +21,7 @@ _ALIGNED = 64
 
 
 def identifier(name: str) -> str:
-    """Return a model's name as C can have it: star_16x64_pmnist."""
+    """Return a model's name as a C identifier, such as star_16x64_pmnist."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if not plain[0].isdigit() else f"_{plain}"
 
@@ -70,8 +70,9 @@ def header(
     """Return the text of a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
-    integers with a scale for each row; the numbers must be those that such integers stand for. gate_places: gets the places
-    of the gates, which a step of such a header writes to NAME_gates; such a header is for a compiler, not for people.
+    integers with a scale for each row; the weights must be rounded to them already. gate_places: a list
+    that gets the places of the gates. A step then also writes the gates to NAME_gates, and the weights are string literals,
+    which compile faster but are unreadable.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
     functions, calls, states = _layers(network, weights, quantized, gate_places)
@@ -95,7 +96,7 @@ def header(
 
 
 def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
-    """Return the lines that make logits of h; add the head's weights."""
+    """Return C lines that compute `logits` from `h`, the head's input. Adds the head's parameters to `weights`."""
     width, outputs = network.width, network.interface.outputs
     place, integers = weights.places()
     weights.add_matrix(network.head.weight.detach(), quantized)
@@ -111,7 +112,7 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
 def _layers(
     network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None
 ) -> tuple[str, list[str], int]:
-    """Return the functions of the layers, their calls, and the number of states; add the layers' weights and gates."""
+    """Return C functions of the layers, C lines that call them, and the number of states. Fills `weights`, `gate_places`."""
     codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
@@ -163,7 +164,7 @@ def _function(name: str, code: LayerCode, quantized: bool) -> str:
 
 
 def _input_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
-    """Return the lines that make h what the lowest layer reads; add the embedding's weights."""
+    """Return C lines after which `h` points to the first layer's input. Adds the embedding to `weights`."""
     if network.embedding is None:
         if network.mean_std == (0.0, 1.0):
             return ["h = x;"]
@@ -186,7 +187,10 @@ def _input_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -
 
 
 def _readout(network: RecurrentNetwork, states: int) -> list[str]:
-    """Return the lines that make h what the head reads."""
+    """Return C lines after which `h` points to the head's input.
+
+    For the readout "mean" that is the running mean. Else there are no lines, since `h` is the last step's output already.
+    """
     if network.interface.readout != "mean":
         return []
     width = network.width
@@ -202,7 +206,7 @@ def _readout(network: RecurrentNetwork, states: int) -> list[str]:
 
 
 def _comment(provenance: Provenance) -> str:
-    """Return lines of a comment; nothing in them can end it."""
+    """Return the lines of a C comment, in which no text can end the comment."""
     return "\n".join(f"   {key}: {value}" for key, value in provenance.items()).replace("*/", "* /")
 
 

@@ -19,9 +19,9 @@ def broadcast(shape: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def nest(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[str, list[str]]:
-    """Return the heads of the loops over `shape`, and for each operand with its strides C for the place of an entry.
+    """Return the C heads of nested loops over `shape`, and for each operand a C expression for the index of its entry.
 
-    Dimensions that all operands run through as one become one loop.
+    strides: those of each operand. Neighbouring dimensions that can be merged in all operands become one loop.
     """
     extents: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]

@@ -45,11 +45,14 @@ _FORMULAS: dict[object, str] = {
     ATEN.abs.default: "RNN_most({0}, -{0})",
     ATEN.reciprocal.default: "1.0f / {}",
 }
-"""By operation: C for one entry. The arguments are names or numbers, so they need no brackets."""
+"""By operation: a C expression for one element. The arguments are names or numbers, so they need no brackets."""
 
 
 def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:
-    """Return the C of one entry of a node, and its arguments; None if the operation is not one of these."""
+    """Return a C expression for one element of the node's output, with a `{}` for each argument, and the arguments.
+
+    None if `_FORMULAS` has no such operation, or the node has options that change it.
+    """
     text = _FORMULAS.get(node.target)
     if text is None or node.kwargs.keys() - {"alpha", "value"} or any(v != 1 for v in node.kwargs.values()):
         return None
@@ -57,6 +60,6 @@ def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:
 
 
 def number(value: float) -> str:
-    """Return a number as C writes it in float."""
+    """Return a number as a float literal of C, in brackets if it is negative."""
     text = repr(float(value))
     return f"{text}f" if value >= 0 else f"({text}f)"

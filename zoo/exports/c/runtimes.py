@@ -56,7 +56,7 @@ class StepRuntime(ABC):
 
 
 class CRuntime(StepRuntime):
-    """A header, compiled by `cc` for this machine. Raises ExportError."""
+    """Runs a header, compiled by `cc` for this machine. Raises ExportError if cc fails."""
 
     def __init__(self, path: Path, network: Network, kind: str = "step"):
         super().__init__(cast(RecurrentNetwork, network))
@@ -73,7 +73,7 @@ class CRuntime(StepRuntime):
 
 
 class WasmRuntime(StepRuntime):
-    """A WebAssembly module, run by `node`."""
+    """Runs a WebAssembly module by `node`."""
 
     def __init__(self, path: Path, network: Network, kind: str = "step"):
         super().__init__(cast(RecurrentNetwork, network))

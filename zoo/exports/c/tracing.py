@@ -1,4 +1,4 @@
-"""Traces one step of a layer with torch as a graph, in which everything that no input changes is computed already."""
+"""Traces one step of a layer with torch as a graph, and computes in advance everything that depends on weights alone."""
 
 import operator
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ VIEWS = {
     ATEN.select.int, ATEN.unbind.int, ATEN.split.Tensor, ATEN.split.sizes, ATEN.split_with_sizes.default,
     ATEN.chunk.default, ATEN.tensor_split.indices, ATEN.numpy_T.default, ATEN.dropout.default,
 }  # fmt: skip
-"""Operations whose results are numbers of their first argument, in another shape or order, or some of them."""
+"""Operations that only reshape, reorder or select the numbers of their first argument."""
 FILLED = {ATEN.ones_like.default: 1.0, ATEN.zeros_like.default: 0.0, ATEN.new_zeros.default: 0.0}
-"""Operations whose result has one value, whatever the numbers of their argument."""
+"""Operations that return a tensor filled with one number, and this number."""
 
 
 class LayerStep(nn.Module):

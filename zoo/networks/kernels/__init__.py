@@ -42,7 +42,7 @@ def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | N
     """Return a fused scan that runs all `layers` in one call, without dropout between them, or None if none fits x.
 
     The arguments of the scan are x, (time, batch, features), the states of all layers, the lengths, and the number of steps
-    after which gradients are truncated.
+    after which gradients are truncated. It returns the top layer's outputs and the final states of all layers.
     """
     scans = _fused_scans(x)
     return scans.stack_scan(layers, x) if hasattr(scans, "stack_scan") else None

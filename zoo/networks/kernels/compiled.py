@@ -24,7 +24,8 @@ from .shared import PlannedLayer, check_formats, customised, differentiable, for
 def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
     """Return the layer with its plan if `scan` can run the layer on x now, else None.
 
-    `scan` can run a layer whose cell has a plan and that is dense, float32, on a CPU, with nothing added to its equations.
+    `scan` can run a layer whose cell has a plan and that is dense, float32, on a CPU, without zoneout, norms or
+    hooks.
     """
     layer = planned(direction)
     if layer is None or interface.library() is None:
@@ -51,7 +52,7 @@ def _is_plain_lookup(x: LazyEmbedding) -> bool:
 
 
 def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
-    """Return whether native/scan.cpp takes these types and shapes. x: the input, or the table of vectors that tokens choose from."""
+    """Return whether native/scan.cpp takes these types and shapes. x: the input; of tokens, the embedding's weight."""
     direction, units, blocks = layer.direction, layer.direction.units, layer.plan.blocks
     return (
         layer.is_dense_equations(x)
@@ -74,7 +75,7 @@ def is_float(tensor: Tensor) -> bool:
 
 
 def _is_autocast(x: Tensor) -> bool:
-    """Return whether x is on the CPU and in the precision to which torch.autocast now lowers what layers put out."""
+    """Return whether x is on the CPU and has the dtype of the active torch.autocast."""
     lowered = torch.is_autocast_enabled("cpu") and x.dtype == torch.get_autocast_dtype("cpu")
     return lowered and x.device.type == "cpu"
 
@@ -100,9 +101,9 @@ def scan(
 
 @cache
 def keep_memory() -> None:
-    """Keep freed memory for the next training step instead of returning it to the system, page by page, every time.
+    """Make glibc keep freed memory for the next training step; elsewhere do nothing.
 
-    glibc maps large blocks afresh, and clearing their pages takes time that a training step should not need.
+    By default, glibc returns large blocks to the system, which clears their pages again at every allocation.
     """
     if platform.libc_ver()[0] == "glibc":
         trim_threshold, mmap_max = -1, -4  # of malloc.h
@@ -114,8 +115,8 @@ def keep_memory() -> None:
 class CompiledScan:
     """One scan of one layer. Its `inputs` are x, the initial states and the operands of the layer.
 
-    tokens: (time, batch), the rows of x, (rows, features), that the layer reads; None if the layer reads x itself, (time,
-    batch, features).
+    tokens: (time, batch), indices of the rows of x, (rows, features), that the layer reads; None if x is the input itself,
+    (time, batch, features).
     """
 
     def __init__(self, layer: PlannedLayer, lengths: Tensor | None, truncate: int | None, tokens: Tensor | None = None):
@@ -129,7 +130,7 @@ class CompiledScan:
         self.library, self.cell = lib, lib.rnnzoo_cell(layer.plan.name.encode())
 
     def new_tape(self, x: Tensor) -> Tensor:
-        """Return memory for what the backward pass needs, (time, batch, floats of one step)."""
+        """Return an empty tape, (time, batch, floats of one step): memory for values that the backward pass needs."""
         keep_memory()
         plan = self.layer.plan
         floats = self.library.rnnzoo_tape(self.cell, plan.phases, self.layer.direction.units)
@@ -181,7 +182,7 @@ class CompiledScan:
         return [g if want else None for g, want in zip(gradients, wanted, strict=True)]
 
     def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.NativeJob, list[Tensor]]:
-        """Return a job without the addresses of its outputs, and the tensors that the job points into."""
+        """Return the structure Job without the addresses of its outputs, and the tensors to which it points."""
         x, *rest = inputs
         assert x is not None
         x = x.detach().resolve_neg()
@@ -236,7 +237,7 @@ class _ScanFunction(torch.autograd.Function):
 
 
 def _aligned(tape: Tensor) -> Tensor:
-    """Return the tape where the compiled code can read vectors from it; hooks of saved tensors may have moved it."""
+    """Return the tape, copied unless it is contiguous and aligned. Hooks of saved tensors may have replaced it."""
     fits = tape.is_contiguous() and tape.data_ptr() % 64 == 0
     return tape if fits else tape.clone(memory_format=torch.contiguous_format)
 

@@ -117,7 +117,7 @@ def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None)
 
 
 class _Scan(torch.autograd.Function):
-    """c_t = a_t c_{t-1} + b_t, of real or complex rows, for all t.
+    """c_t = a_t c_{t-1} + b_t for all t, real or complex.
 
     a: (time, batch, width), or (width,) if it is the same at every step. b and c: (time, batch, width). start: c_0, (batch,
     width). lengths: (batch,).
@@ -161,7 +161,7 @@ def _library() -> ctypes.CDLL:
 def _job(
     a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, ctx: Any, c: Tensor
 ) -> tuple[interface.NativeDiagonal, list[Tensor]]:
-    """Return a job of the forward pass, and the tensors that it points into."""
+    """Return the structure Diagonal for the forward pass, and the tensors to which it points."""
     held = [packed(t) for t in (a, b, start)]
     (steps, batch, width), varies = b.shape, a.dim() == 3
     return interface.NativeDiagonal(
@@ -174,7 +174,7 @@ def _job(
 def _differentiable(
     ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, c_gradient: Tensor
 ) -> tuple[Tensor, ...]:
-    """Return the gradients by a, b and start, computed step by step, so that they can be differentiated again."""
+    """Return the gradients with respect to a, b and start, by a plain loop that autograd can differentiate again."""
     differentiate_again = torch.is_grad_enabled()
     with torch.enable_grad():
         # one may be computed from another; a view of each is not, so the gradient by each is the partial one

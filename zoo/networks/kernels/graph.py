@@ -1,7 +1,8 @@
 """Deep stacks on a GPU: each layer runs on its own stream, recorded once in CUDA graphs and then replayed.
 
-A recording has its own memory: inputs are copied into it, and results are copied out of it. Weights are read in place, so
-that changes by an optimizer take effect; if a weight moves to other memory, another recording is made.
+A recording is the CUDA graphs of a forward and a backward pass, with memory of their own: inputs are copied into it, and
+results are copied out of it. Weights are read in place, so that changes by an optimizer take effect; if a weight moves to
+other memory, another recording is made.
 """
 
 import weakref
@@ -19,15 +20,15 @@ from .triton_stack import TritonScan
 Result = TypeVar("Result")
 
 MAX_RECORDINGS = 4
-"""Maximum number of recordings of one stack. Each shape, training and inference, and each forward pass that still waits for
-its backward pass need their own."""
+"""Maximum number of recordings of one stack. Each input shape, training and inference, and each forward pass whose
+backward pass is still to come need one of their own."""
 
 MAX_MEMORY = 0.5
 """The largest share of a GPU's memory that one recording may take."""
 
 
 class Recording:
-    """A recorded scan of a stack. It is `busy` from a forward pass until its backward pass can no longer be asked for."""
+    """A recorded scan of a stack. It is `busy` from a forward pass until autograd frees that pass's tensors."""
 
     def __init__(self, run: TritonScan, key: object, inputs: Sequence[Tensor | None], wanted: Sequence[bool]):
         self.run, self.key, self.busy, self.wanted = run, key, False, wanted
@@ -125,7 +126,7 @@ class Recordings:
         self.all: list[Recording] = []
 
     def take(self, run: TritonScan, inputs: Sequence[Tensor | None], wanted: Sequence[bool]) -> Recording | None:
-        """Return a free recording for such inputs, and mark it busy; None if MAX_RECORDINGS recordings are busy."""
+        """Return a free recording for inputs of these shapes, and mark it busy; None if MAX_RECORDINGS are busy."""
         changing, operands = inputs[: run.weights_begin], inputs[run.weights_begin :]
         key = (
             *run.key,
@@ -155,7 +156,7 @@ _known: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictio
 
 
 def recordings(first_layer: nn.Module) -> Recordings:
-    """Return the recordings of the stack with this first layer. They are freed together with the layer."""
+    """Return the CUDA graphs recorded for the stack that begins with this layer, if any. They are freed with the layer."""
     return _known.setdefault(first_layer, Recordings())
 
 

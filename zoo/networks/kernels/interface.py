@@ -21,7 +21,7 @@ LIBRARIES = {"AVX512": ("avx512", "avx2", "generic"), "AVX2": ("avx2", "generic"
 
 _int, pointer = ctypes.c_int64, ctypes.c_void_p
 STATES = 4
-"""States of a cell, at most."""
+"""Maximum number of states of a cell."""
 
 
 class NativeProduct(ctypes.Structure):
@@ -116,7 +116,7 @@ def open_library(path: Path) -> ctypes.CDLL:
         lib = ctypes.CDLL(str(path))
         lib.rnnzoo_source.restype = ctypes.c_char_p
         if _digest() not in (None, lib.rnnzoo_source().decode()):
-            raise OSError("it was built from other sources")
+            raise OSError("it was built from other sources than those in native/")
         lib.rnnzoo_cell.restype, lib.rnnzoo_cell.argtypes = pointer, [ctypes.c_char_p]
         lib.rnnzoo_lanes.restype = lib.rnnzoo_halves.restype = lib.rnnzoo_tape.restype = _int
         lib.rnnzoo_tape.argtypes = [pointer, _int, _int]
@@ -127,7 +127,10 @@ def open_library(path: Path) -> ctypes.CDLL:
         for function in (lib.rnnzoo_forward, lib.rnnzoo_backward, lib.rnnzoo_run, *diagonal):
             function.restype, function.errcheck = _int, _check_memory  # type: ignore[assignment]
     except (OSError, AttributeError) as error:  # for another machine, or of another version
-        raise OSError(f"{path} cannot be loaded: {error}.") from error
+        raise OSError(
+            f"{path} cannot be loaded: {error}. It holds the compiled scans for CPUs. To build it again, delete it and run "
+            "`pip install -e .` in the repository, or `pip install --force-reinstall --no-deps rnnzoo`."
+        ) from error
     return lib
 
 
@@ -142,11 +145,11 @@ def _digest() -> str | None:
 def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> None:
     """Raise MemoryError if a function of the library returns 0."""
     if not succeeded:
-        raise MemoryError("There is not enough memory for the compiled scan.")
+        raise MemoryError("There is not enough memory for the compiled scan. Use smaller batches or shorter sequences.")
 
 
 def address(tensor: Tensor | None) -> int | None:
-    """Return the address of a tensor's first number, or None, which stands for a null pointer, if `tensor` is None."""
+    """Return the address of a tensor's first number; None, which is a null pointer in C, if `tensor` is None."""
     return None if tensor is None else tensor.data_ptr()
 
 

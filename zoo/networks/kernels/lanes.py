@@ -7,7 +7,7 @@ import torch
 
 
 class Lanes:
-    """Sends the launches of each layer to a stream of its own or, without streams, all to the current stream."""
+    """Gives each layer a lane, the CUDA stream of its kernel launches. Without streams, all use the current stream."""
 
     def __init__(self, streams: Sequence[torch.cuda.Stream] = ()):
         self.streams = streams
@@ -24,11 +24,11 @@ class Lanes:
             yield
 
     def fork(self) -> None:
-        """Let every lane wait for the current stream."""
+        """Make every lane wait for the current stream."""
         for stream in self.streams:
             stream.wait_stream(torch.cuda.current_stream())
 
     def join(self) -> None:
-        """Let the current stream wait for every lane."""
+        """Make the current stream wait for every lane."""
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)

@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 
 
 class CompiledStack:
-    """Layers of one width and a head, in the form that the compiled code reads; they take the input (x - mean) / std.
+    """Layers of equal width and a head, as the compiled code reads them. It standardises the input to (x - mean) / std.
 
     frozen: True to read transposed copies of the weights, which is fastest; False to read the weights themselves, with
     their values at each call. Threads may share the object.
@@ -102,7 +102,7 @@ class CompiledStack:
         return type(None), ()
 
     def _jobs(self) -> tuple[ctypes.Array[interface.NativeJob], list[list[Tensor]]]:
-        """Return one job a layer, and the tensors that they point into."""
+        """Return an array with a Job for each layer, and for each Job the tensors to which it points."""
         jobs, held, width = (interface.NativeJob * len(self.layers))(), [], self.inputs
         for i, layer in enumerate(self.layers):
             start = [torch.empty(1, self.units)] * self.states
@@ -126,7 +126,7 @@ class CompiledStack:
 
 
 def _as_it_is(tensor: Tensor, frozen: bool) -> Tensor:
-    """Return a tensor without its gradient, or a copy that keeps today's values."""
+    """Return the tensor, detached; if `frozen`, a contiguous copy, which later changes do not reach."""
     return tensor.detach().clone(memory_format=torch.contiguous_format) if frozen else tensor.detach()
 
 
@@ -165,7 +165,7 @@ class Stepper:
     def step(self, x: Tensor, state: Sequence[State]) -> tuple[Tensor | None, tuple[State, ...] | None]:
         """Return the head's outputs, (batch, outputs), or None without a plain head, and the layers' new states.
 
-        x: (batch, features). Return (None, None) if `state` has another form or requires a gradient.
+        x: (batch, features). Return (None, None) if `state` does not fit the layers or requires a gradient.
         """
         try:
             fits = list(map(len, state)) == self.states_of_layers

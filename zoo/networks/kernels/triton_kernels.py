@@ -34,7 +34,7 @@ def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, 
 
 @triton.jit
 def _read_if_given(pointer, begin, row, unit, inside, UNITS: tl.constexpr):
-    """Return one tile of a tensor from `begin` on, and none of a tensor that is None."""
+    """Return a tuple with one tile of a tensor from `begin` on; an empty tuple if the tensor is None."""
     if pointer is not None:
         return _read(pointer + begin, row, unit, inside, 1, 1, UNITS)
     else:
@@ -116,8 +116,8 @@ def _count(steps):
 
 @triton.jit
 def _while(condition, row, batch):
-    """Return which rows are in the batch, none if the scalar is false; in Triton 3.9's interpreter `&` with a scalar makes
-    a mask of numbers."""
+    """Return the mask row < batch, all False if the scalar `condition` is; `&` with a scalar would give numbers in Triton
+    3.9's interpreter."""
     return row < tl.where(condition, batch, 0)
 
 

@@ -119,7 +119,7 @@ class TritonLayer:
         return self.y[1:]
 
     def pack(self) -> None:
-        """Copy the weights into the layout that the kernels read."""
+        """Copy matrices and biases into zero-padded buffers; scan_forward has their shapes."""
         input_weight, input_bias, *recurrent = self.operands
         assert input_weight is not None
         self.input = input_weight.to(self.x.dtype).contiguous()
@@ -193,7 +193,7 @@ class TritonLayer:
             torch.mm(by_inputs, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
 
     def weight_gradients(self) -> list[Tensor | None]:
-        """Return the gradients of the operands. All steps must be done."""
+        """Return the gradients of the operands, in their order. All steps must be done."""
         flat = self.gradient.flatten(0, 1)
         by_bias = flat.sum(0, dtype=torch.float32)
         by_inputs = slice(self.inputs * self.units)
@@ -207,7 +207,7 @@ class TritonLayer:
         return gradients
 
     def _projected_states(self, phase: int) -> Tensor:
-        """Return what the products of a phase projected, (time * batch, units)."""
+        """Return the operand of a phase's products at all steps, (time * batch, units)."""
         if phase == 0:
             return self.y[:-1].flatten(0, 1)
         block = self.cell.operand + (self.cell.tape * phase if self.cell.tape_per_phase else 0)

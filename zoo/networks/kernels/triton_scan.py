@@ -29,7 +29,7 @@ MIN_CHUNK = 8
 def supports(direction: Direction, x: Tensor) -> PlannedLayer | None:
     """Return the layer with its plan if `scan` can run the layer on x now, else None.
 
-    `scan` can run a layer whose cell has a plan and that is dense and not too large, with nothing added to its equations, in
+    `scan` can run a layer whose cell has a plan and that is dense and not too large, without zoneout, norms or hooks, in
     float32 or bfloat16, on an NVIDIA GPU from Ampere on, or on a CPU in Triton's interpreter.
     """
     layer, weight = planned(direction), direction.input.weight
@@ -115,7 +115,7 @@ def _run_dtype(layer: PlannedLayer, x: Tensor) -> torch.dtype:
 def _run(
     run: TritonScan, recordings: graph.Recordings | None, x: Tensor, state: Sequence[State]
 ) -> tuple[Tensor, tuple[State, ...]]:
-    """Return the outputs and the final states, with a graph where a gradient is wanted."""
+    """Return the outputs and the final states, recorded by autograd if a gradient is needed."""
     inputs: list[Tensor | None] = [x, *(s for layer_state in state for s in layer_state)]
     inputs += [p for layer in run.stack for p in layer.operands]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):

@@ -78,7 +78,10 @@ class TritonScan:
         return layers
 
     def forward(self, layers: Sequence[TritonLayer], inputs: Sequence[Tensor | None], lanes: Lanes) -> list[Tensor]:
-        """Return the outputs and the final states."""
+        """Run all layers, each on its own lane (see Lanes).
+
+        Return one list: the top layer's output, (time, batch, units), then the final states of every layer from the first up.
+        """
         states = iter(inputs[1 : self.weights_begin])
         lanes.fork()
         for i, layer in enumerate(layers):
@@ -95,9 +98,9 @@ class TritonScan:
         self, layers: Sequence[TritonLayer], output_gradients: Sequence[Tensor | None], wanted: Sequence[bool],
         lanes: Lanes,
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the gradients of the `wanted` inputs, None for the other inputs.
+        """Return one gradient for each input, in the order of the inputs; None for those that are not `wanted`.
 
-        output_gradients: the gradients of the outputs and of the final states.
+        output_gradients: the gradients of what `forward` returned, in that order.
         """
         top_gradient = None if output_gradients[0] is None else output_gradients[0].to(self.dtype).contiguous()
         state_gradients = iter(output_gradients[1:])

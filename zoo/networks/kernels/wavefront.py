@@ -26,7 +26,7 @@ MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
 def supports(layers: Sequence[Layer]) -> bool:
     """Return whether `layers` can run as a wavefront.
 
-    They can if there are at least two layers, of one direction, dense and alike, with nothing added to their equations.
+    They can if there are at least two layers, of one direction, dense and alike, without zoneout, norms or hooks.
     """
     directions = [d for layer in layers for d in layer.directions]
     dtypes = {p.dtype for d in directions for p in d.parameters()}
@@ -51,7 +51,7 @@ def _is_dense_equations(direction: Direction) -> bool:
 
 
 def _are_alike(modules: Sequence[nn.Module]) -> bool:
-    """Return whether modules differ in their parameters' values alone, so that a copy of the first can stand for all."""
+    """Return whether modules differ only in their parameters' values, so that a copy of the first can compute them all."""
     first = _signature(modules[0])
     return all(_signature(m) == first for m in modules[1:])
 
