@@ -438,7 +438,7 @@ def test_f12_a_failure_that_stays_ends_in_time(here: Here, run: Run, monkeypatch
     here.hub.fault("*", "", "status", times=999, status=503)
     code, _, err = run("pull", NAME)
     assert code == 1
-    assert re.search(r"Gave up after|has failed \d+ times in a row; given up", err.splitlines()[-1])
+    assert re.search(r"Gave up after|has failed \d+ times in a row, so rnnzoo gave up", err.splitlines()[-1])
     assert len(here.hub.asked("/resolve/")) < 40
 
 

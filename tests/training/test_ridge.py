@@ -101,7 +101,7 @@ def test_what_ridge_regression_refuses(target: Any, processes: int, message: str
 
 
 def test_ridge_is_no_optimizer_of_gradients() -> None:
-    with pytest.raises(TrainingError, match="makes no steps"):
+    with pytest.raises(TrainingError, match="takes no gradient steps"):
         make_optimizer(Optimizer(name="ridge", penalty=1.0), zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu"))
 
 
