@@ -257,7 +257,7 @@ def test_f03_a_flipped_bit_is_found_and_fetched_once_more(here: Here, name: str,
     here.hub.fault("GET", where, "flip")
     pulled = contents(pull(here, name))
     assert pulled == {file: content[file] for file in pulled}
-    assert "fetching it once more" in talk(here)
+    assert "downloading it once more" in talk(here)
 
 
 @pytest.mark.parametrize("name", [NAME, ADDRESS], ids=["pinned", "unpinned"])

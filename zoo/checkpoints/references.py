@@ -69,7 +69,7 @@ class Reference:
 
     @classmethod
     def _repository(cls, text: str, address: str, revision: str | None) -> "Reference":
-        """The reference for `address`, which is org/name[@revision]."""
+        """Return the reference for `address`, which is org/name[@revision]. text: as the user wrote it."""
         repo, at, own_revision = address.partition("@")
         check_repo(repo)
         if not at:

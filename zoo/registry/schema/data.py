@@ -33,7 +33,7 @@ TASKS: dict[str, str] = {
 
 
 STREAMS = ("characters", "bytes", "words")
-"""Forms of input that are windows of one long text: what a network reads of it at each step."""
+"""Values of Shapes.form for windows of one long text. Each says what the network reads at a step: a character, byte or word."""
 
 
 class Paper(Spec):
@@ -82,7 +82,7 @@ class Dataset(Spec):
     proxy_for: Text | None = None  # the paper's data that this dataset replaces; figures on the two do not compare
     caveat: Text | None = None  # a limit of every figure on this dataset
     test_in_package: bool = False  # whether the files of the test split come with the package
-    files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
+    files: Seq[Text] = ()  # names of the files to read, for families that do not fix them
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
     """Digest of each file, from cards/lock.json. sources.yaml must not contain digests."""
 
@@ -152,7 +152,7 @@ class Task(Shapes):
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
     """A key of TASKS, or `package.module:Class` for your own subclass of zoo.data.base.TaskData."""
     dataset: Key
-    layout: Key  # how the family makes a sequence of an example; each family has its own words
+    layout: Key  # variant of the family, such as `rows` of mnist; each family has its own variants
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
     caveat: Text | None = None  # a limit of every figure on this task, beside that of its dataset
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown

@@ -34,7 +34,7 @@ WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
 
 
 def without_none(field: str) -> Any:
-    """Return a serializer that leaves `field` out of a specification's files if it is None, as before there was such a field."""
+    """Return a serializer that omits `field` if it is None, so that files from before the field existed stay the same."""
 
     @model_serializer(mode="wrap")
     def serialized(self: Spec, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ConvHead(Spec):
 
 
 class Architecture(Spec):
-    """A network without the shapes that a task gives it."""
+    """The part of a network's description that does not depend on a task: its cell, layers, units and options."""
 
     _block_if_any = without_none("block")
 
@@ -119,7 +119,7 @@ class Architecture(Spec):
     embedding: Embedding | None = None
     """The table of token vectors; None for tasks whose time steps are numbers."""
     head: ConvHead | None = None
-    """Convolutions before the linear head of a convolutional network; None if the head reads the mean over the state's image."""
+    """Convolutions before the linear head of a convolutional network; None if the head reads the state's spatial mean."""
     init: Init = Init()
     standardize: bool = False
     """Whether to subtract the task's mean from the input and divide it by the standard deviation."""
@@ -128,7 +128,7 @@ class Architecture(Spec):
     recurrent_dropout: Rate = 0.0
     """Dropout rate on the input of every recurrent projection, one mask for all time steps (Gal & Ghahramani 2016)."""
     zoneout: Rate = 0.0
-    """Probability that a state keeps its old value (Krueger et al. 2017); eval mode takes the expectation."""
+    """Probability that a unit keeps its old state (Krueger et al. 2017); eval mode takes the expectation."""
     layer_norm: bool = False
     """Whether to normalise the input and recurrent products (Ba et al. 2016, eq. 20), not the cell state."""
     block: BlockSpec | None = None

@@ -12,7 +12,7 @@ class Optimizer(Spec):
     """An optimizer and its constants."""
 
     name: Literal["adam", "adamw", "rmsprop", "ridge", "sgd"]
-    """Gradient descent of a kind, or ridge: ridge regression of the head in one epoch (zoo.training.ridge)."""
+    """A method of gradient descent, or `ridge` for ridge regression of the head in one epoch (zoo.training.ridge)."""
     lr: Positive = 1.0  # learning rate; ridge has none
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
@@ -21,13 +21,15 @@ class Optimizer(Spec):
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Factor on the learning rate of the parameters that a cell has outside its projections, such as an LRU's decays and
     phases. With a factor, these parameters have no weight decay, as is usual for such models."""
-    penalty: Positive | None = None  # for ridge: on the square of the head's weights, beside a sum over all examples
+    penalty: Positive | None = (
+        None  # for ridge: factor on |weights of the head|^2, which is added to the sum of squared errors
+    )
 
     def _problems(self) -> Iterator[str]:
         if (self.name == "ridge") != (self.penalty is not None):
-            yield "'penalty' belongs to ridge, and ridge needs one"
+            yield "'penalty' belongs to ridge, and ridge needs one: give it for ridge only"
         if self.name != "ridge" and "lr" not in self.model_fields_set:
-            yield f"{self.name} needs a learning rate, 'lr'"
+            yield f"{self.name} needs a learning rate: give 'lr'"
 
 
 class Schedule(Spec):
