@@ -1,4 +1,4 @@
-"""The entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
+"""No verb, but the entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
 
 import os
 import signal

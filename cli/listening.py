@@ -1,4 +1,4 @@
-"""`rnnzoo listen`: the words that a network hears in a recording, and when."""
+"""`rnnzoo listen`: prints the words that a network recognises in a WAV file, and when they were spoken."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,7 +9,7 @@ from .arguments import Address, AsJson, content_of
 from .output import columns, emit, say
 
 CHUNK = 800
-"""Samples that arrive together, 0.1 s."""
+"""Number of audio samples (0.1 s) that are passed to the network together."""
 
 
 def listen(

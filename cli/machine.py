@@ -62,7 +62,7 @@ def bench(
 
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
-    """Return the contenders in bfloat16, without the peers that torch cannot run in bfloat16 on `device`; print their names."""
+    """Return the contenders in bfloat16, without the peers that cannot run in bfloat16 on `device`, whose names are printed."""
     from zoo.diagnostics import benchmark
 
     runnable = []

@@ -1,4 +1,4 @@
-"""`rnnzoo leaderboard`: what each cell reached under one protocol."""
+"""`rnnzoo leaderboard`: ranks the cells that were trained by one protocol."""
 
 from typing import Annotated
 
