@@ -21,9 +21,9 @@ def listen(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a network of spoken digits hears in a recording, and when.
+    """Print the digits that a network recognises in a recording, and when they were spoken.
 
-    The network listens as to a live stream: it takes one frame of 10 ms after the other.
+    The network reads the file like a live stream, one frame of 10 ms after the other.
 
     It answers 0.2 s after each word, and at the end.
     """

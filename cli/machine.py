@@ -34,9 +34,9 @@ def bench(
     """
     entry = registry.find(name)  # before torch is imported
     if entry.task.readout == "none":
-        raise RequestError(f"{name} has no time steps, but bench times recurrent networks.")
+        raise RequestError(f"{name} has no time steps, but bench times recurrent networks. Name one of these.")
     if entry.task.vocabulary:
-        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers.")
+        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers. Name one of these.")
     import torch
 
     from zoo.diagnostics import benchmark

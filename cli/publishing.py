@@ -65,7 +65,7 @@ def verify(
     models = expand(names or ["*"])
     if without := [name for name in models if registry.find(name).weights is None]:
         raise CheckpointError(
-            f"Without weights there is nothing to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
+            f"These models have no weights to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
         )
     rows = []
     for name in models:

@@ -205,4 +205,4 @@ def _say_if_slow(device: str | None) -> None:
     from zoo.networks.kernels import interface
 
     if resolve_device(device).type == "cpu" and interface.library() is None:
-        say("No compiled scan was built here, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")
+        say("The compiled C++ scan is missing, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")

@@ -62,7 +62,9 @@ class Reference:
         if os.path.isfile(text):
             raise RequestError(f"{text} is a file. Give the folder that holds the checkpoint's files.")
         if os.sep in text:
-            hint = f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else ""
+            hint = (
+                f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else " Check the path."
+            )
             raise RequestError(f"There is no folder {text!r}.{hint}")
         registry.find(text)  # raises UnknownNameError with near matches
         raise AssertionError(text)

@@ -21,7 +21,7 @@ FILE = configs.VOCABULARY
 PADDING, UNKNOWN = 0, 1
 """Reserved tokens. The embedding of padding is zero and gets no gradient."""
 RESERVED = ("<padding>", "<unknown>")
-"""Words of the reserved tokens."""
+"""The first two words of every vocabulary, which stand for padding and for words that it lacks."""
 _UNESCAPED = {"<newline>": "\n"}  # in vocabulary.txt each token has a line
 _ESCAPED = {word: line for line, word in _UNESCAPED.items()}
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
@@ -74,7 +74,7 @@ class Tokenizer:
                 _UNESCAPED.get(line, line) for line in files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
             ]
             if len(words) != size:
-                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
+                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}. Restore the file.")
             return cls(words, max_words)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error

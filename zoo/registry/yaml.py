@@ -74,7 +74,7 @@ def parse(text: str) -> Document:
         content = _node(event, events, (), marks)
         next(events)  # the end of the document
         if not isinstance(event := next(events), yaml.StreamEndEvent):
-            raise YamlError("a second document is not allowed", event.start_mark)
+            raise YamlError("a second document is not allowed; remove what follows ---", event.start_mark)
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise YamlError(f"character {error.character!r} is not allowed ({error.reason})", where=f":{line}") from error

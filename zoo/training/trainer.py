@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def remaining(self) -> float:
-        """Seconds left at the present rate."""
+        """Seconds left at the current rate."""
         return (self.steps - self.step) / self.rate if self.rate else math.inf
 
 

@@ -97,7 +97,7 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         text = f"{subject}: {endpoint} cannot be reached{reason}. Check the network and HF_ENDPOINT."
         return NetworkError(text), not (unknown_host or refused)
     if "TransportError" in names:
-        return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
+        return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])}). Check the network."), True
     for each in chain:
         if isinstance(each, OSError) and each.errno is not None:
             return storage_error(each), False
@@ -157,7 +157,7 @@ def _class_names(errors: list[BaseException]) -> set[str]:
 
 
 def _server_message(response: object) -> str:
-    """Return what the server says in its error header, short and redacted, after a colon; "" if nothing."""
+    """Return the header X-Error-Message, short and redacted, after a colon; "" if the response has none."""
     text = getattr(response, "headers", {}).get("X-Error-Message") or ""
     return f": {redact(text)[:200].splitlines()[0].rstrip('.')}" if text.strip() else ""
 

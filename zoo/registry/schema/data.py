@@ -175,7 +175,7 @@ class Task(Shapes):
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
         if self.classes and len(self.classes) != self.outputs:
-            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs"
+            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output"
 
     @property
     def absent(self) -> bool:

@@ -33,7 +33,7 @@ SYNONYMS = {
     "max_grad_norm": ("clip", "grad_clip", "clip_norm", "gradient_clipping", "max_norm"),
     "license": ("licence",),
 }
-"""Names that other libraries give to our fields."""
+"""By field: the names that other libraries give to it, for the suggestion after an unknown key."""
 WORDS = {
     "missing": "is missing",
     "int_type": "must be an integer",
@@ -57,7 +57,7 @@ WORDS = {
     "too_short": "must have at least {min_length} items",
     "too_long": "must have at most {max_length} items",
 }
-"""Our words for the types of pydantic's errors. Names in braces come from the context of the error."""
+"""Our message for each type of pydantic error. Names in braces come from the context of the error."""
 
 
 Fault = tuple[tuple[int | str, ...], str]

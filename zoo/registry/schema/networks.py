@@ -163,9 +163,13 @@ class Architecture(Spec):
     def _init_fits(self) -> "Architecture":
         layers = 1 if cell_row(self.cell).layers_inside else self.layers
         if isinstance(self.init.input, tuple) and len(self.init.input) != layers:
-            raise fault(f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers")
+            raise fault(
+                f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers; give one for each"
+            )
         if self.cell in FEEDFORWARD and (self.init.recurrent, self.init.gate_bias) != (None, "zero"):
-            raise fault(f"cell {self.cell!r} has no recurrent projections and no gates to initialise")
+            raise fault(
+                f"cell {self.cell!r} has no recurrent projections and no gates to initialise; leave them out of 'init'"
+            )
         return self
 
     def misfit(self, shape: Shapes) -> str | None:
@@ -222,7 +226,7 @@ class Interface(Shapes):
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> "Interface":
         if self.classes and len(self.classes) != self.outputs:
-            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
+            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output")
         return self
 
     @classmethod

@@ -113,14 +113,14 @@ class Recipe(Augmentation):
         steps = (self.max_grad_norm, self.tbptt_steps, self.checkpoint_every, self.gradient_flow_penalty)
         descends = self.epochs > 1 or self.stages or self.precision != "no" or any(value is not None for value in steps)
         if self.optimizer.name == "ridge" and descends:
-            yield "ridge computes the head once: 1 epoch, no stages, and no settings of gradients or precision"
+            yield "ridge computes the head once: set epochs to 1, and leave out stages, precision and settings of gradients"
         begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
             yield f"the stages begin at epochs {begins}, but each stage must begin after the one before it"
         for stage, end in self.timeline:
             length = min(end, self.epochs) - stage.start_epoch
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
-                yield f"a schedule of {stage.schedule.epochs} epochs is shorter than its stage, which has {length} epochs"
+                yield f"a schedule of {stage.schedule.epochs} epochs is shorter than its stage of {length} epochs; lengthen it"
 
     @property
     def settings(self) -> dict[str, Any]:
