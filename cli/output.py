@@ -18,7 +18,7 @@ MESSAGE_SECONDS = 60
 """Seconds between two messages about the same task if stderr is not a terminal."""
 CONTINUES = "Interrupted. The same command continues the training."
 Board = Callable[[Mapping[str, tuple[str, str]]], None]
-"""Shows several runs: the phase of each, such as "running", and a text about its progress, by name."""
+"""Shows several runs. The argument has, by the name of a run, (phase, text), such as ("running", "epoch 3/10")."""
 _printed = {"json": False}
 
 

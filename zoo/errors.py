@@ -38,7 +38,7 @@ class UnknownNameError(RequestError, KeyError):
 
 
 class RegistryError(ZooError):
-    """registry.yaml does not fit its schema. The message gives file, line and column."""
+    """registry.yaml, sources.yaml or a JSON file in cards/ is invalid. The message gives the file and, for YAML, the line."""
 
     exit_code = 2
 

@@ -87,7 +87,7 @@ def can_exist(repo: str) -> bool:
 
 
 def check_repo(repo: str) -> str:
-    """Return `repo`. Raises RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
+    """Return `repo`. Raises RequestError unless it is a valid org/name, which is also safe as a path below a folder."""
     if not can_exist(text_of("The name of a repository", repo)):
         raise RequestError(f"{repo[:120]!r} is not the name of a repository. Such a name has the form org/name.")
     return repo
@@ -96,7 +96,7 @@ def check_repo(repo: str) -> str:
 def check_revision(revision: str) -> str:
     """Return `revision`. Raises RequestError unless it is a valid branch, tag or commit.
 
-    A valid revision cannot become a path out of a folder.
+    A valid revision is also safe as a path below a folder.
     """
     if (
         not REVISION.fullmatch(text_of("A revision", revision))

@@ -67,7 +67,7 @@ class Epoch(Spec):
     gradient_norm: float
     """Mean global norm before clipping."""
     seconds: float
-    """Time since the start of the run, without pauses."""
+    """Training time in seconds since the start of the run, without pauses."""
     diagnostics: dict[str, Seq[float | None]] = {}
     """By diagnostic: one number for each layer, recorded after the epoch by `train --diagnose`."""
 

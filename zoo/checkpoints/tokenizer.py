@@ -68,7 +68,7 @@ class Tokenizer:
 
     @classmethod
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
-        """Return the tokenizer of a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
+        """Return the tokenizer of a vocabulary.txt. Raises CheckpointError if it is invalid or has not `size` words."""
         try:
             words = [
                 _UNESCAPED.get(line, line) for line in files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]

@@ -22,7 +22,7 @@ class Measure:
     tolerance: Callable[[float], float]
     """Largest difference allowed when a value is measured again, on any machine."""
     digits: str
-    """Format of a measured value."""
+    """Format specification of a measured value, such as ".2f"."""
     scale: float = 1.0
     """Factor from the unit in results.json to the unit that people read."""
     unit: str = ""

@@ -44,7 +44,7 @@ class _File:
 
 
 def sources(path: Path) -> Path:
-    """Return the path of the optional file beside the registry file `path`, which may have some of its sections."""
+    """Return the path of sources.yaml beside the registry file `path`; this optional file has some of the sections."""
     return path.with_name("sources.yaml")
 
 
@@ -168,7 +168,7 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
 
 
 def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:
-    """Yield a fault if a name is not in its table."""
+    """Yield a fault at `place` if `table` lacks `name`. kind: what the name is a name of, for the message."""
     if name is not None and name not in table:
         yield place, str(UnknownNameError(kind, name, table))
 

@@ -40,7 +40,7 @@ class State:
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
     carried: Sequence[Tensor] = ()
-    """The network's state at the end of the last batch of a stream, one tensor after another."""
+    """The tensors of the network's state after the last batch of a stream, layer by layer; empty without a stream."""
 
     def write(self, path: Path) -> None:
         """Write the state to the file `path`, replacing it atomically."""

@@ -75,7 +75,7 @@ class Dataset(Spec):
     hub: Text | None = None  # dataset repository on the Hub that has the same data as parquet
     hub_files: dict[str, Text] = {}  # parquet file of each original part; or, under `archive`, the .tar.gz of all files
     train: Annotated[int, Field(ge=1)] | None = None
-    """Number of training examples of generated data; other data train on the examples that the other splits leave."""
+    """Number of training examples of generated data; other datasets train on all examples that are in no other split."""
     validation: Annotated[int, Field(ge=1)] | None = None
     """Number of validation examples; for data that zoo.data.base.split_by_hash splits, the number of keys."""
     test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split

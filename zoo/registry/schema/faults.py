@@ -61,7 +61,7 @@ WORDS = {
 
 
 Fault = tuple[tuple[int | str, ...], str]
-"""The keys and list indices that lead to an invalid value, and what is wrong with it."""
+"""(location, message): the keys and list indices that lead to an invalid value, and what is wrong with it."""
 
 
 def fault(message: str) -> PydanticCustomError:

@@ -164,7 +164,7 @@ class Architecture(Spec):
         layers = 1 if cell_row(self.cell).layers_inside else self.layers
         if isinstance(self.init.input, tuple) and len(self.init.input) != layers:
             raise fault(
-                f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers; give one for each"
+                f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers; give {layers}"
             )
         if self.cell in FEEDFORWARD and (self.init.recurrent, self.init.gate_bias) != (None, "zero"):
             raise fault(

@@ -129,12 +129,12 @@ class Recipe(Augmentation):
 
     @property
     def timeline(self) -> tuple[tuple[Stage, int], ...]:
-        """The stages that the run reaches, each with the epoch at which the next stage begins or the run ends."""
+        """A pair (stage, end) for each stage that the run reaches; at epoch `end` the next stage begins or the run ends."""
         first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
         begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
-        """Return the stage that an epoch (counted from 0) belongs to, and the length of its schedule in epochs."""
+        """Return (stage, length): the stage to which an epoch (counted from 0) belongs, and its schedule's length in epochs."""
         now, end = next((stage, end) for stage, end in reversed(self.timeline) if stage.start_epoch <= epoch)
         return now, now.schedule.epochs or end - now.start_epoch
