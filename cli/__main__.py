@@ -1,4 +1,4 @@
-"""The entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
+"""No verb, but the entry point of `rnnzoo` and of `python -m rnnzoo_cli`."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def main() -> None:
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt or, while a module is being imported, exit at once.
 
-    Libraries in C++ abort, or go on, when an import of theirs is interrupted by an exception.
+    C++ libraries abort, or ignore the interruption, if an exception interrupts their import.
     """
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:

@@ -1,4 +1,4 @@
-"""The arguments and options that several verbs share, and the completion of model names."""
+"""No verb, but the arguments and options that several verbs share, and the completion of model names."""
 
 import sys
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def content_of(file: str) -> bytes:
         return files.read_regular(Path(file), MAX_BYTES)
     content = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise StorageError(f"Standard input is larger than {MAX_BYTES:,} bytes.")
+        raise StorageError(f"Standard input is larger than {MAX_BYTES:,} bytes. Give a smaller file.")
     return content
 
 

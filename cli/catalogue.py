@@ -1,4 +1,4 @@
-"""`rnnzoo list`, `rnnzoo show` and `rnnzoo compare`. Heavy imports stand inside functions, so that these verbs start fast."""
+"""`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so that these verbs start fast."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
 
 
 def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, index.Summary]]:
-    """Return models in an order. The best have the highest accuracy or the lowest error; those without a figure come last."""
+    """Return (name, summary) pairs in the order `sort`: the best, smallest or fastest first, those without a number last."""
     if sort == Sorting.name:
         return list(models.items())
     counts = registry.load_lock().counts
@@ -124,7 +124,7 @@ def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, 
 
 
 def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
-    """Return the models that are named or that match a pattern, each once. Raises UnknownNameError."""
+    """Return a (name, summary) pair for each model that matches a name or pattern. Raises UnknownNameError if none does."""
     models = index.read() or registry.summaries()
     names: dict[str, None] = {}
     for pattern in patterns:
@@ -207,8 +207,8 @@ def compare(
 ) -> None:
     """Compare papers' figures with measured figures, or several models with one another.
 
-    One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, a cell,
-    --measured and --runs, figures of networks that only the literature has stand at the end.
+    One pattern or none gives a row for each figure; a plot shows the figures against depth. Without a pattern, --cell,
+    --measured and --runs, the last rows are papers' figures of networks that are not in the zoo.
 
     Several names or patterns give a row for each model: its size, its cost, and its figures.
     """
@@ -230,7 +230,10 @@ def compare(
     if not (patterns or cell or measured or runs):
         rows += literature.rows(task, paper)
     if not rows:
-        say("Nothing to compare: no model that matches has a reported or measured figure.")
+        say(
+            f"Nothing to compare: no model that matches {pattern!r} and the options has a reported or measured figure. Write a "
+            "model's whole name, with its task, or a pattern such as 'lstm-*'; `rnnzoo list` shows every model."
+        )
     header = ("MODEL", "FIGURE", "REPORTED", "MEASURED", "DIFFERENCE", "N", "TRAINED BY", "SEED")
     table = [
         (

@@ -1,4 +1,4 @@
-"""The text and the JSON data of `rnnzoo show`, for a registered model, a folder, or a repository on the Hub."""
+"""No verb, but the text and the JSON data of `rnnzoo show` for a registered model, a folder, or a repository on the Hub."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from zoo.checkpoints.hub.browse import Description as Repository
 
 Description = tuple[dict[str, Any], str]
-"""The data for --json, and the text."""
+"""(data, text): the data for --json, and the text to print without it."""
 
 
 def describe(reference: Reference, timeout: float | None) -> Description:
-    """Return the data and the text about the checkpoint that `reference` names.
+    """Return (data, text) about the checkpoint that `reference` names.
 
     timeout: seconds to wait for the Hub in all.
     """

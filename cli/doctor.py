@@ -1,4 +1,4 @@
-"""`rnnzoo doctor`: what works on this machine, what is missing, and how to get it. Modules that may be broken load late."""
+"""`rnnzoo doctor`: what works on this machine, what is missing, and how to get it. What may be broken is imported late."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. Status "missing": an optional part or a faster alternative is absent; "broken": a part fails."""
+    """The result of a check. status: "missing" if an optional or faster part is absent, "broken" if a part fails."""
 
     what: str
     found: str
@@ -132,7 +132,7 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 
 def _compiled(torch: Any) -> Finding:
-    """Check which of the compiled scans for CPUs were built, and which of them is used."""
+    """Check which compiled scans (the C++ loops over time steps) were built for CPUs, and which one is used."""
     from zoo.networks.kernels import interface
 
     what, reinstall = "CPU scans", _reinstall_command()
@@ -195,7 +195,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _requirements_of(extra: str, requirements: list[Requirement]) -> list[Requirement]:
-    """Return the requirements of an extra on this machine, with those of the extras that this extra names."""
+    """Return the requirements of an extra on this machine, including those of the extras that it requires."""
     required = []
     for r in requirements:
         if r.marker is None or r.marker.evaluate({"extra": ""}) or not r.marker.evaluate({"extra": extra}):

@@ -14,7 +14,7 @@ from .output import columns, dumped, emit, say
 
 
 class GraphChoice(StrEnum):
-    """Which graph of a network to export: one of the two, or both."""
+    """Which graph of a network to export: a whole sequence, one step with explicit states, or both."""
 
     sequence = "sequence"
     step = "step"
@@ -56,7 +56,7 @@ def export(
         ]))  # fmt: skip
         return
     if name is None:
-        raise RequestError("Name a model to export; see `rnnzoo list --pretrained`.")
+        raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")
 
     if pin and out is not None:
         raise RequestError("--pin writes to cards/NAME: leave out --out.")
@@ -78,7 +78,7 @@ def export(
 
 
 def matrix(pattern: str) -> list[dict[str, Any]]:
-    """Return a row for each matching model with weights: the graphs that each format can hold, and their measurements.
+    """Return a row for each matching model with weights: by format, the graphs that it supports and their measurements.
 
     Raises UnknownNameError if no model with weights matches.
     """
@@ -105,5 +105,5 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
 
 
 def _lengths(lengths: tuple[int, ...]) -> str:
-    """Return numbers of steps in words."""
+    """Return the lengths of the sequences that checked a file, as text; without time steps, two batch sizes checked it."""
     return f"{', '.join(map(str, lengths))} steps" if lengths else "two batch sizes"

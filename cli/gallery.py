@@ -1,4 +1,4 @@
-"""`rnnzoo site`: the zoo as web pages."""
+"""`rnnzoo site`: writes the zoo as web pages, and serves them."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`rnnzoo generate`: lets a network go on with a text, or with what it has heard."""
+"""`rnnzoo generate`: continues a text or a piece of music with a network that predicts the next step."""
 
 from importlib.util import find_spec
 from pathlib import Path

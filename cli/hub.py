@@ -1,4 +1,4 @@
-"""`rnnzoo pull`, `whoami` and `cache`: downloads from the Hub, the user's account there, and the Hub client's cache."""
+"""`rnnzoo pull`, `whoami`, and `cache` with its verbs `list`, `prune` and `rm`: downloads, the account, and the Hub cache."""
 
 import re
 from dataclasses import asdict, replace
@@ -60,7 +60,9 @@ def pull(
         })  # fmt: skip
     emit(rows if several else rows[0], as_json, "\n".join(path for row in rows for path in row["files"].values()))
     if failed:
-        raise CheckpointError(f"{len(failed)} of {len(models)} models could not be pulled: {', '.join(failed)}.")
+        raise CheckpointError(
+            f"{len(failed)} of {len(models)} models could not be pulled: {', '.join(failed)}. The reasons are above."
+        )
 
 
 def whoami(timeout: Timeout = None, as_json: AsJson = False) -> None:

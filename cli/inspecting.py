@@ -1,4 +1,4 @@
-"""`rnnzoo inspect`: explains why a network trains or does not, by one of the analyses of zoo.diagnostics."""
+"""`rnnzoo inspect`: runs one of the analyses of zoo.diagnostics, which show why a network trains or does not."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ OPTIONS: dict[Needs, tuple[str, ...]] = {
     "architecture": (), "network": ("--untrained",), "data": ("--steps", "--examples", "--untrained"),
     "labels": ("--steps", "--examples", "--untrained"), "training": (),
 }  # fmt: skip
-"""The options that an analysis accepts, by what the analysis needs. The analysis lattice accepts --runs and --steps."""
+"""The options that an analysis accepts, by what the analysis needs. `lattice` accepts --runs and --steps instead."""
 
 
 def inspect(

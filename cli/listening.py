@@ -1,4 +1,4 @@
-"""`rnnzoo listen`: the words that a network hears in a recording, and when."""
+"""`rnnzoo listen`: prints the words that a network recognises in a WAV file, and when they were spoken."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,7 +9,7 @@ from .arguments import Address, AsJson, content_of
 from .output import columns, emit, say
 
 CHUNK = 800
-"""Samples that arrive together, 0.1 s."""
+"""Number of audio samples (0.1 s) that are passed to the network together."""
 
 
 def listen(
@@ -21,9 +21,9 @@ def listen(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a network of spoken digits hears in a recording, and when.
+    """Print the digits that a network recognises in a recording, and when they were spoken.
 
-    The network listens as to a live stream: it takes one frame of 10 ms after the other.
+    The network reads the file like a live stream, one frame of 10 ms after the other.
 
     It answers 0.2 s after each word, and at the end.
     """

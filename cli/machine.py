@@ -34,9 +34,9 @@ def bench(
     """
     entry = registry.find(name)  # before torch is imported
     if entry.task.readout == "none":
-        raise RequestError(f"{name} has no time steps, but bench times recurrent networks.")
+        raise RequestError(f"{name} has no time steps, but bench times recurrent networks. Name one of these.")
     if entry.task.vocabulary:
-        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers.")
+        raise RequestError(f"{name} reads tokens, but bench times networks that read numbers. Name one of these.")
     import torch
 
     from zoo.diagnostics import benchmark
@@ -62,7 +62,7 @@ def bench(
 
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
-    """Return the contenders in bfloat16, without the peers that torch cannot run in bfloat16 on `device`; print their names."""
+    """Return the contenders in bfloat16, without the peers that cannot run in bfloat16 on `device`, whose names are printed."""
     from zoo.diagnostics import benchmark
 
     runnable = []

@@ -1,4 +1,4 @@
-"""The table of verbs, and the function that turns exceptions into messages and exit codes.
+"""No verb, but the table of all verbs, and the function that turns exceptions into messages and exit codes.
 
 Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
 """
@@ -46,7 +46,7 @@ VERBS = {
 }
 """`module:function` of each verb in this package, or `module:app` for a group of verbs."""
 FORMER_VERBS = {"login-status": "whoami", "adopt": "release"}
-"""The present verb of each former verb. Former verbs work, but no help text shows them."""
+"""The new name of each renamed verb. The old names work, but no help text shows them."""
 
 
 class LazyVerbs(TyperGroup):
@@ -96,7 +96,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line and exit with the exit code of the verb."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (stdout is None if it is closed)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -1,4 +1,4 @@
-"""`rnnzoo train PATTERN`: trains many models, each in a process of its own, on this machine or on a Ray cluster."""
+"""`rnnzoo train` with a pattern, --jobs, --seeds or --ray: trains many models, each in a process, here or on a Ray cluster."""
 
 import os
 import re
@@ -60,7 +60,8 @@ def train(
         raise registry.unknown_model(pattern)
     if "RANK" in os.environ:
         raise RequestError(
-            "A launcher started this process, but several models need one process: leave out the launcher."
+            "A launcher such as `accelerate launch` started this process, but it can train only one model: leave out the "
+            "launcher."
         )
     if resources.gpus and resources.ray is None:
         raise RequestError("--gpus-per-job needs --ray: without --ray, every job runs on the same --device.")
@@ -100,7 +101,7 @@ def _cores() -> int:
 
 
 def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> None:
-    """Print one row per model. Raises KeyboardInterrupt if a run was stopped, TrainingError if one failed."""
+    """Print one row per run. Raises KeyboardInterrupt if a run was stopped, else TrainingError if one failed."""
     rows = []
     for name, state in states.items():
         training = jobs.stored_training(out / name)

@@ -1,4 +1,4 @@
-"""The only module of the command line that prints: data to stdout, messages and progress to stderr, never a token."""
+"""No verb, but everything that prints for the verbs: data to stdout, messages and progress to stderr, never a token."""
 
 import json
 import math
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MESSAGE_SECONDS = 60
-"""Seconds between two messages about the same work if stderr is not a terminal."""
+"""Seconds between two messages about the same task if stderr is not a terminal."""
 CONTINUES = "Interrupted. The same command continues the training."
 Board = Callable[[Mapping[str, tuple[str, str]]], None]
-"""Shows several runs: the phase of each, such as "running", and a text about its progress, by name."""
+"""Shows several runs. The argument has, by the name of a run, (phase, text), such as ("running", "epoch 3/10")."""
 _printed = {"json": False}
 
 
@@ -51,7 +51,7 @@ def stream(beginning: str, parts: Iterable[str]) -> None:
 
 
 def emit_error(error: Exception, text: str) -> None:
-    """Print an error as JSON, unless JSON was printed already: stdout must be a single document."""
+    """Print an error as JSON, unless JSON was printed already, because stdout must be a single JSON document."""
     if not _printed["json"]:
         emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
 

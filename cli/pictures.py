@@ -1,4 +1,4 @@
-"""Arrays drawn in a terminal as heat maps and sparklines, with their range in words."""
+"""No verb, but the drawings of `rnnzoo inspect` in a terminal: heat maps and sparklines of arrays, each with its range."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def _is_map(array: Array) -> bool:
 
 
 def _scaled(values: NDArray[np.float64], log: bool) -> NDArray[np.float64]:
-    """Return values scaled to [0, 1], on a logarithmic scale if `log`. Infinite values and NaN stay, but for log(0)."""
+    """Return values scaled to [0, 1], after log10 if `log`. Infinite values and NaN stay, except log(0), which becomes 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log10(values) if log else values
     finite = values[np.isfinite(values)]
@@ -58,7 +58,7 @@ def _range(array: Array) -> str:
 
 
 def _maps(name: str, array: Array, grey: bool) -> list[Text]:
-    """Return heat maps with a line a layer, in greys, or in block characters for a terminal without colours."""
+    """Return the lines of heat maps, one line per layer, in greys, or in block characters without colours."""
     lines = []
     for where, part in array.parts(2):
         lines.append(Text(f"{name}{f', {where}' if where else ''}: {_range(part)}"))
@@ -74,7 +74,7 @@ def _maps(name: str, array: Array, grey: bool) -> list[Text]:
 
 
 def _shade(value: float, grey: bool) -> tuple[str, str]:
-    """Return the two characters of a value in [0, 1], and their style."""
+    """Return (text, style) for a value in [0, 1]: two characters, and how rich shows them."""
     if not np.isfinite(value):
         return "··", ""
     if grey:
@@ -84,12 +84,12 @@ def _shade(value: float, grey: bool) -> tuple[str, str]:
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return at most WIDTH columns, evenly spaced."""
+    """Return at most WIDTH of the columns of `values`, evenly spaced."""
     return values[..., np.unique(np.linspace(0, values.shape[-1] - 1, WIDTH).round().astype(int))]
 
 
 def _sparks(name: str, array: Array) -> list[Text]:
-    """Return a sparkline for each row along the last axis; few numbers are printed as they are."""
+    """Return the lines of sparklines, one per row along the last axis; at most FEW numbers are printed as numbers."""
     unit = f" {array.unit}" if array.unit else ""
     if not array.axes:
         return [Text(f"{name}: {_range(array)}")]
@@ -111,5 +111,5 @@ def _sparks(name: str, array: Array) -> list[Text]:
 
 
 def _block(value: float) -> str:
-    """Return the character of a value in [0, 1]."""
+    """Return the block character whose height shows a value in [0, 1]."""
     return BLOCKS[min(int(value * len(BLOCKS)), len(BLOCKS) - 1)] if np.isfinite(value) else "·"

@@ -53,7 +53,7 @@ def verify(
     from zoo.publishing import verification
 
     if bool(names) == every:
-        raise RequestError("Name the models to verify, or give --all.")
+        raise RequestError("Give either the names of models to verify or --all.")
     from zoo.checkpoints.references import Reference
 
     for name in names or ():
@@ -65,7 +65,7 @@ def verify(
     models = expand(names or ["*"])
     if without := [name for name in models if registry.find(name).weights is None]:
         raise CheckpointError(
-            f"Without weights there is nothing to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
+            f"These models have no weights to verify: {', '.join(without)}. To train one: rnnzoo train {without[0]}"
         )
     rows = []
     for name in models:
@@ -74,7 +74,9 @@ def verify(
     table = [(r.name, check.what, "ok" if check.ok else "FAILED", check.text) for r in rows for check in r.checks]
     emit([{**asdict(row), "ok": row.ok} for row in rows], as_json, columns(("NAME", "CHECK", "", "FOUND"), table))
     if failed := [row.name for row in rows if not row.ok]:
-        raise CheckpointError(f"{len(failed)} of {len(rows)} models failed verification: {', '.join(failed)}.")
+        raise CheckpointError(
+            f"{len(failed)} of {len(rows)} models failed verification: {', '.join(failed)}. See the rows with FAILED."
+        )
 
 
 def card(

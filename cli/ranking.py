@@ -1,4 +1,4 @@
-"""`rnnzoo leaderboard`: what each cell reached under one protocol."""
+"""`rnnzoo leaderboard`: ranks the cells that were trained by one protocol."""
 
 from typing import Annotated
 
@@ -31,4 +31,4 @@ def leaderboard(
     ]  # fmt: skip
     emit([row.model_dump(mode="json") for row in shown], as_json, columns(header, table))
     if not every:
-        say("Nothing is ranked yet. In a checkout: python -m benchmarks.leaderboard")
+        say("No cell has been measured yet. To measure, run in a checkout: python -m benchmarks.leaderboard")

@@ -1,4 +1,4 @@
-"""`rnnzoo eval`, `rnnzoo predict` and `rnnzoo train`: the verbs that compute."""
+"""`rnnzoo eval`, `predict` and `train`: the verbs that run or train a network."""
 
 import os
 import shlex
@@ -49,7 +49,9 @@ def evaluate(
     if record and limit is not None:
         raise RequestError("Only whole splits are recorded: leave out --limit or --record.")
     if record and reference.repo is not None:
-        raise RequestError(f"{name} has no folder to record a result in: leave out --record.")
+        raise RequestError(
+            f"{name} has no folder to record a result in: leave out --record, or copy it: rnnzoo pull {name} --to FOLDER"
+        )
     if record and reference.model is not None:
         paths.writable()
     _say_if_slow(device)
@@ -149,7 +151,9 @@ def train(
         many.train(name, out or Path("runs"), device, overrides, stop_after, resources, as_json, chosen)
         return
     if threads_per_job or gpus_per_job:
-        raise RequestError("--threads-per-job and --gpus-per-job are for several models, or for --ray: leave them out.")
+        raise RequestError(
+            "--threads-per-job and --gpus-per-job need a pattern, --jobs, --seeds or --ray: leave them out."
+        )
     entry, folder = registry.find(name), out or Path("runs") / name  # find raises before torch is imported
     _train_one(entry, folder, device, overrides, stop_after, diagnostic_names, as_json)
 
@@ -201,4 +205,4 @@ def _say_if_slow(device: str | None) -> None:
     from zoo.networks.kernels import interface
 
     if resolve_device(device).type == "cpu" and interface.library() is None:
-        say("No compiled scan was built here, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")
+        say("The compiled C++ scan is missing, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")

@@ -65,7 +65,7 @@ def test_a_cell_that_diverges_is_a_row(small_zoo: Callable[..., Path], tmp_path:
 def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: Run) -> None:
     small_zoo()
     assert run("leaderboard")[:2] == (0, run("leaderboard")[1])
-    assert "Nothing is ranked yet" in run("leaderboard")[2]
+    assert "No cell has been measured yet" in run("leaderboard")[2]
     fields = {
         "task": "mnist-rows", "units": 8, "parameters": 600, "rates": {"0.01": 0.5}, "rate": 0.01, "metric": "accuracy",
         "updates": 8, "cpu": "cpu", "date": "2026-01-01", "command": "c",

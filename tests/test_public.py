@@ -137,7 +137,7 @@ def test_only_a_tensor_is_an_input(network: Network, wrong: object) -> None:
 def test_an_address_without_hf_gets_a_hint() -> None:
     with pytest.raises(RequestError, match="write hf://rnnzoo/star-16x64-pmnist"):
         load("rnnzoo/star-16x64-pmnist")
-    with pytest.raises(RequestError, match=r"There is no folder '\./nowhere'\.$"):
+    with pytest.raises(RequestError, match=r"There is no folder '\./nowhere'\. Check the path\.$"):
         load("./nowhere")
 
 

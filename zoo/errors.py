@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class ZooError(Exception):
-    """Base of all errors below."""
+    """Base class of all errors that rnnzoo raises on purpose."""
 
     exit_code = 1  # the exit status of the command line: 2 if the request was wrong, 1 if the work failed
 
@@ -38,7 +38,7 @@ class UnknownNameError(RequestError, KeyError):
 
 
 class RegistryError(ZooError):
-    """registry.yaml does not fit its schema. The message gives file, line and column."""
+    """registry.yaml, sources.yaml or a JSON file in cards/ is invalid. The message gives the file and, for YAML, the line."""
 
     exit_code = 2
 
@@ -76,7 +76,7 @@ class ChangedError(HubError):
 
 
 class StorageError(ZooError):
-    """A file cannot be read or written: no space, permission or folder, or another process holds the lock."""
+    """A file cannot be read or written: the disk is full, access is denied, a folder is missing, or the lock is taken."""
 
 
 class DataError(ZooError):
@@ -88,7 +88,7 @@ class TrainingError(ZooError):
 
 
 class ExportError(ZooError):
-    """A network could not be exported, or the written file computes something else and was deleted."""
+    """A network could not be exported, or the file's outputs differed from the network's and the file was deleted."""
 
 
 class BenchmarkError(ZooError):
@@ -96,7 +96,7 @@ class BenchmarkError(ZooError):
 
 
 def faults(error: "ValidationError") -> str:
-    """Return the faults that pydantic found, each as `field: fault`; the first five of many."""
+    """Return the faults in a pydantic error as one line, `field: fault; field: fault`: the first five, then how many more."""
     rows = error.errors()
     texts = [
         ": ".join(filter(None, (".".join(map(str, row["loc"])), row["msg"].removeprefix("Value error, "))))
@@ -106,7 +106,7 @@ def faults(error: "ValidationError") -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as it stands in messages: its repr in one line, cut to 60 characters."""
+    """Return the repr of a value for a message: one line of at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 

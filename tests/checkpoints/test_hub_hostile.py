@@ -95,7 +95,7 @@ def test_a_redirect_to_no_address_is_refused_at_once(here: Here, run: Run, locat
     here.hub.fault("GET", "/api/models", "status", times=99, status=302, headers={"Location": location})
     code, _, err = run("list", "--remote")
     assert code == 1
-    assert "redirects to something that is not an address" in err
+    assert f"redirects to {location}, which is not a web address" in err
     assert here.slept == []
 
 

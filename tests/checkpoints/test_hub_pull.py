@@ -257,7 +257,7 @@ def test_f03_a_flipped_bit_is_found_and_fetched_once_more(here: Here, name: str,
     here.hub.fault("GET", where, "flip")
     pulled = contents(pull(here, name))
     assert pulled == {file: content[file] for file in pulled}
-    assert "fetching it once more" in talk(here)
+    assert "downloading it once more" in talk(here)
 
 
 @pytest.mark.parametrize("name", [NAME, ADDRESS], ids=["pinned", "unpinned"])
@@ -438,7 +438,7 @@ def test_f12_a_failure_that_stays_ends_in_time(here: Here, run: Run, monkeypatch
     here.hub.fault("*", "", "status", times=999, status=503)
     code, _, err = run("pull", NAME)
     assert code == 1
-    assert re.search(r"Gave up after|has failed \d+ times in a row; given up", err.splitlines()[-1])
+    assert re.search(r"Gave up after|has failed \d+ times in a row, so rnnzoo gave up", err.splitlines()[-1])
     assert len(here.hub.asked("/resolve/")) < 40
 
 

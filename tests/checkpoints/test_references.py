@@ -46,7 +46,7 @@ def test_a_bare_repository_only_where_it_is_asked_for_and_no_folder_is_there(
 
 
 @pytest.mark.parametrize(("text", "revision", "words"), [
-    ("registry.yaml", None, "is a file"), ("no/where/at/all", None, "There is no folder 'no/where/at/all'.$"),
+    ("registry.yaml", None, "is a file"), ("no/where/at/all", None, "There is no folder 'no/where/at/all'. Check the path.$"),
     ("cards", "main", "which has no revisions"), ("hf://a/b@main", "dev", "contradict each other"),
     ("hf://a/b@", None, "not a revision"), ("hf://a", None, "not the name of a repository"), (NAME, "..", "not a revision"),
 ])  # fmt: skip

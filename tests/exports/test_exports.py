@@ -209,7 +209,7 @@ def test_a_file_that_computes_something_else_is_deleted(tmp_path: Path, monkeypa
         (("bigru-1x200-toxic-parts", "--graph", "both"), "The step graph of bigru-1x200-toxic-parts cannot be exported as onnx: it is bidirectional, so it needs the whole sequence."),
         (("rin-1x100-babi-01", "--graph", "step"), "cannot be exported as onnx: it reads a whole story and then a question."),
         (("mlp-3x8-pima.prelu", "--graph", "step"), "cannot be exported as onnx: it has no time steps."),
-        ((), "Name a model to export; see `rnnzoo list --pretrained`."),
+        ((), "Name a model to export: rnnzoo export NAME."),
     ],
 )  # fmt: skip
 def test_bad_requests_are_refused_before_any_work(

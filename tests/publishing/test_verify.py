@@ -51,7 +51,7 @@ def test_a_model_without_weights_is_refused_before_any_is_checked(
     monkeypatch.setattr(registry, "find", lambda name: replace(entry, name=name, weights=None))
     monkeypatch.setattr(verification, "verify", lambda *_, **__: pytest.fail("looked at"))
     code, _, err = run("verify", NAME, OTHER)
-    assert (code, f"Without weights there is nothing to verify: {NAME}, {OTHER}." in err) == (1, True)
+    assert (code, f"These models have no weights to verify: {NAME}, {OTHER}." in err) == (1, True)
 
 
 def test_other_weights_than_those_of_the_golden_outputs_fail(here: Here) -> None:

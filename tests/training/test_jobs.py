@@ -213,7 +213,7 @@ def test_a_job_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert jobs._run_task(job) == (outcome, "so")
     state = jobs.JobState("failed", text="killed by signal 9", exit_code=-9)
     monkeypatch.setattr(jobs, "run", lambda todo, workers: {todo[0].name: state})
-    with pytest.raises(jobs.KilledError, match="killed by signal 9"):
+    with pytest.raises(jobs.KilledError, match="a was killed by signal 9 in the last of 6 tries"):
         jobs._run_task(job)
 
 

@@ -109,7 +109,7 @@ def test_ridge_regression_does_not_read_a_stream() -> None:
 
 
 def test_ridge_is_no_optimizer_of_gradients() -> None:
-    with pytest.raises(TrainingError, match="makes no steps"):
+    with pytest.raises(TrainingError, match="takes no gradient steps"):
         make_optimizer(Optimizer(name="ridge", penalty=1.0), zoo.build("esn-1x3", inputs=1, outputs=2, device="cpu"))
 
 

@@ -745,7 +745,7 @@ def test_a_figure_is_recorded_only_beside_its_own_weights(small_zoo: Zoo, tmp_pa
     found = evaluate(tmp_path, device="cpu")
     assert record(tmp_path, found) == tmp_path / results.FILE
     assert results.read(tmp_path).measured() == found
-    with pytest.raises(CheckpointError, match="changed meanwhile, so the result was not recorded"):
+    with pytest.raises(CheckpointError, match="changed after they were evaluated, so the result was not recorded"):
         record(tmp_path, found.model_copy(update={"checkpoint_sha256": "0" * 64}))
     assert results.read(tmp_path).measured() == found
 
@@ -792,7 +792,9 @@ def test_a_checkpoint_with_another_head_does_not_fit_the_task(small_zoo: Zoo, tm
     assert evaluate(tmp_path / "ten", limit=3, device="cpu").n == 3
     network.reset_head([f"class {i}" for i in range(10)])
     loading.save(network, tmp_path / "named")
-    with pytest.raises(RequestError, match="does not fit mnist-rows: its classes have other names"):
+    with pytest.raises(
+        RequestError, match=r"does not fit mnist-rows: its classes are \('class 0', .* those of the task are "
+    ):
         evaluate(tmp_path / "named", device="cpu")
     every = json.loads((tmp_path / "three" / "config.json").read_text())
     every["interface"] |= {"outputs": 10, "readout": "every"}

@@ -10,7 +10,7 @@ from ..utils import files
 from ..utils.text import refuse_repeats
 
 FILE, VOCABULARY, GOLDEN, CARD = "config.json", "vocabulary.txt", "check.safetensors", "README.md"
-"""Names of a checkpoint's files, besides model.safetensors. GOLDEN holds recorded outputs."""
+"""Names of a checkpoint's files besides model.safetensors. GOLDEN holds recorded outputs, which `rnnzoo verify` compares."""
 MAX_BYTES = 1_000_000
 MAX_VOCABULARY_BYTES = 10_000_000
 

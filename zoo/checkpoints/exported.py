@@ -19,31 +19,31 @@ class Row(Spec):
     format: Key
     quantize: Literal["int8"] | None = None
     graphs: Seq[Text]
-    """The model's graphs in this format; `bytes` is the size of the first graph's file."""
+    """The graphs that were exported, of "sequence" and "step"; `bytes` is the size of the first graph's file."""
     bytes: int
     n: Annotated[int, Field(ge=1)]
     """Number of examples in the test set."""
     difference: float
-    """The largest difference between a logit and torch's in float32."""
+    """Largest absolute difference between a logit and the same logit computed by torch in float32."""
     different: int
-    """Number of examples, or of their time steps, whose largest logit belongs to another output than in torch."""
+    """Number of predictions (one per example or per time step) whose largest logit is another one than in torch."""
     metric: Metric
     value: float
     step_us: float | None = None
-    """Microseconds a step of one sequence; None if there is no graph of a step."""
+    """Microseconds per step of one sequence; None without a step graph."""
     sequence_ms: float | None = None
-    """Milliseconds for one sequence as long as the task's."""
+    """Milliseconds for one sequence of the task's length."""
     cpu: Text
     threads: int
     date: Text
 
     @property
     def answers(self) -> str | None:
-        """How many answers differ, such as "2 of 10,000"; None where the outputs are no classes to choose from."""
+        """How many predictions differ, such as "2 of 10,000"; None if the outputs are not classes."""
         return f"{self.different:,} of {self.n:,}" if self.metric == "accuracy" else None
 
     def text(self) -> str:
-        """Return the row in words."""
+        """Return size, largest difference, number of different predictions and metric as one line."""
         differ = "" if self.answers is None else f"{self.answers} differ, "
         value = METRICS[self.metric].text(self.value)
         return f"{self.bytes:,} bytes, difference {self.difference:.1e}, {differ}{value}"

@@ -1,7 +1,7 @@
 """Reads the recorded test figure of a registered model from the end of its results.json, without pydantic.
 
-This keeps lists of many models fast: results.json also holds the history of training, which is many times as long as the
-evaluations after it.
+Lists of many models stay fast because the history of training, most of results.json, is skipped: the evaluations stand
+after it.
 """
 
 import json
@@ -33,7 +33,7 @@ def test_figure(name: str) -> float | None:
 
 
 def _strictly(name: str) -> float | None:
-    """Return what `test_figure` returns, by the strict reader, whose errors say what is wrong with a file."""
+    """Return what `test_figure` returns, read by `results`, which raises CheckpointError for a damaged file."""
     from . import results
 
     evaluation = results.for_model(name).measured()

@@ -14,14 +14,14 @@ from .tables import Table
 
 
 class Row(Spec):
-    """One cell on one task."""
+    """The result of one cell on one task."""
 
     task: Key
     cell: Key
     units: Annotated[int, Field(ge=1)]
     parameters: int
     rates: dict[str, float | None]
-    """The lowest validation loss of the first seed by learning rate; None where the run diverged."""
+    """By learning rate: the lowest validation loss of the first seed's run; None if the run diverged."""
     rate: float | None = None
     """The learning rate with the lowest of these losses; None if all runs diverged."""
     metric: Metric
@@ -32,9 +32,9 @@ class Row(Spec):
     updates: int
     """Number of the optimizer's steps in a run."""
     seconds: float | None = None
-    """Mean time of a training run of one thread, validation included."""
+    """Mean seconds of a training run on one thread, validation included."""
     step_us: float | None = None
-    """Microseconds of processor time of a streamed step of one sequence."""
+    """CPU time, in microseconds, of one streamed step of one sequence."""
     cpu: Text
     date: Text
     command: Text
@@ -66,7 +66,7 @@ record, write = _TABLE.record, _TABLE.write
 
 
 def read() -> list[Row]:
-    """Return all rows, sorted by task, then the best first. Cells whose runs all diverged come last. Raises RegistryError."""
+    """Return all rows sorted by task, then the best first and diverged cells last. Raises RegistryError for a damaged file."""
 
     def rank(row: Row) -> tuple[str, bool, float, str]:
         mean = row.mean

@@ -62,14 +62,16 @@ class Reference:
         if os.path.isfile(text):
             raise RequestError(f"{text} is a file. Give the folder that holds the checkpoint's files.")
         if os.sep in text:
-            hint = f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else ""
+            hint = (
+                f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else " Check the path."
+            )
             raise RequestError(f"There is no folder {text!r}.{hint}")
         registry.find(text)  # raises UnknownNameError with near matches
         raise AssertionError(text)
 
     @classmethod
     def _repository(cls, text: str, address: str, revision: str | None) -> "Reference":
-        """The reference for `address`, which is org/name[@revision]."""
+        """Return the reference for `address`, which is org/name[@revision]. text: as the user wrote it."""
         repo, at, own_revision = address.partition("@")
         check_repo(repo)
         if not at:
@@ -85,7 +87,7 @@ def can_exist(repo: str) -> bool:
 
 
 def check_repo(repo: str) -> str:
-    """Return `repo`. Raises RequestError unless it is a valid org/name, which cannot become a path out of a folder."""
+    """Return `repo`. Raises RequestError unless it is a valid org/name, which is also safe as a path below a folder."""
     if not can_exist(text_of("The name of a repository", repo)):
         raise RequestError(f"{repo[:120]!r} is not the name of a repository. Such a name has the form org/name.")
     return repo
@@ -94,7 +96,7 @@ def check_repo(repo: str) -> str:
 def check_revision(revision: str) -> str:
     """Return `revision`. Raises RequestError unless it is a valid branch, tag or commit.
 
-    A valid revision cannot become a path out of a folder.
+    A valid revision is also safe as a path below a folder.
     """
     if (
         not REVISION.fullmatch(text_of("A revision", revision))

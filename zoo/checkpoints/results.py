@@ -35,7 +35,7 @@ class Evaluation(Spec):
     n: Annotated[int, Field(ge=1)]
     """Number of examples."""
     by_horizon: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]] = {}
-    """Of a forecast: the metric of each output by how many steps ahead it is."""
+    """For target `forecast`: the metric of each output, by its horizon in steps ahead."""
     dataset_sha256: dict[str, Sha256]
     checkpoint_sha256: Sha256
     seed: int | None = None
@@ -48,7 +48,7 @@ class Evaluation(Spec):
 
 
 class RuntimeEvaluation(Evaluation):
-    """A metric of the same weights in another runtime, or rounded to 8 bits."""
+    """An Evaluation of the same weights in another runtime than torch, or rounded to 8 bits."""
 
     runtime: Text
     """A format of zoo.exports, run in its own runtime; "torch" for the network itself."""
@@ -67,7 +67,7 @@ class Epoch(Spec):
     gradient_norm: float
     """Mean global norm before clipping."""
     seconds: float
-    """Time since the start of the run, without pauses."""
+    """Training time in seconds since the start of the run, without pauses."""
     diagnostics: dict[str, Seq[float | None]] = {}
     """By diagnostic: one number for each layer, recorded after the epoch by `train --diagnose`."""
 
@@ -80,7 +80,7 @@ def converged(history: Sequence[Epoch], recipe: Recipe) -> bool:
 
 
 def collapsed(history: Sequence[Epoch], recipe: Recipe) -> bool:
-    """Return True if the run has not left chance in the epochs that `recipe.collapse` gives it."""
+    """Return True if the validation loss has not been below `recipe.collapse.loss` after `recipe.collapse.epochs` epochs."""
     rule = recipe.collapse
     return rule is not None and len(history) >= rule.epochs and min(r.validation_loss for r in history) >= rule.loss
 
@@ -120,7 +120,7 @@ class Training(Spec):
         return min(self.history, key=lambda row: row.validation_loss, default=None)
 
     def produced(self, sha256: str) -> bool:
-        """Return whether this training produced the weights with the digest `sha256`, or may have if its digest is unknown."""
+        """Return whether this training produced the weights with this sha256, or may have if it recorded no digest."""
         return bool(self.history) and self.checkpoint_sha256 in (None, sha256)
 
     @property
@@ -138,9 +138,9 @@ class Results(Spec):
     other_seeds: Seq[Evaluation] = ()
     """The test metric of other runs of the same recipe, whose weights are not published, one for each seed."""
     collapsed_seeds: Seq[int] = ()
-    """Seeds of those other runs that collapsed."""
+    """Seeds of the runs in `other_seeds` that collapsed."""
     diverged_seeds: Seq[int] = ()
-    """Seeds of further runs of the same recipe, which diverged and so were not measured."""
+    """Seeds of further runs of the same recipe, which diverged, so that they are not in `other_seeds`."""
 
     def record(self, evaluation: Evaluation) -> "Results":
         """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""
@@ -167,9 +167,10 @@ def read(folder: Path) -> Results:
 
 
 def read_current(folder: Path) -> tuple[Results, str | None]:
-    """Return the results in a checkpoint's folder and the sha256 of its weights.
+    """Return (results, sha256): the results in a checkpoint's folder, and the digest of its weights.
 
-    Evaluations of other weights are left out. If the folder has no weights, all are kept and the sha256 is None.
+    Evaluations of other weights are left out. If the folder has no weights, all evaluations are kept, and sha256 is None.
+    Raises CheckpointError if results.json is damaged.
     """
     weights = folder / tensors.FILE
     sha256 = files.sha256(weights) if weights.is_file() else None
@@ -186,7 +187,7 @@ def parse(path: Path) -> Results:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:
-        raise CheckpointError(f"{path}: {faults(error)}.") from error
+        raise CheckpointError(f"{path}: not a valid results.json: {faults(error)}.") from error
 
 
 def for_model(name: str) -> Results:

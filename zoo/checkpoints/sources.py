@@ -1,7 +1,7 @@
-"""Decides where a checkpoint's files come from: a folder, or the cache of the Hub's client, the package's cards/, the Hub.
+"""Finds a checkpoint's files: in a folder; or in the Hub client's cache, in the package's cards/, or on the Hub.
 
-The registry pins every published file by sha256 and size, so any copy with these bytes is good. A file without a pin (of
-another revision, or of another repository) must have the digest that the Hub gives; its config.json is read as strictly.
+The registry pins every published file by sha256 and size, so any copy with these bytes is good. A file of another revision or
+repository has no pin, and must have the digest that the Hub gives. Every config.json is read strictly.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class PullOptions:
     sha256: str | None = None
     """Digest that model.safetensors must have."""
     timeout: float | None = None
-    """Seconds to wait for the Hub in all, besides the time of files that keep coming (default: settings.TIMEOUT)."""
+    """Seconds for all requests to the Hub together; transfers that advance do not count (default: settings.TIMEOUT)."""
     log: Log = LOG
     report: Callable[[str, int, int], None] = lambda name, done, size: None
     """Called with a file's name, the number of bytes received so far, and the file's size."""
@@ -106,7 +106,7 @@ def read_config(reference: Reference) -> Config:
 def dataset_file(repo: str, name: str) -> Path:
     """Return the path of a file of a dataset repository on the Hub, after downloading the file if needed.
 
-    The file is not verified. Raises DataError.
+    The file is not verified. Raises DataError if it cannot be downloaded.
     """
     try:
         with Connection() as connection:
@@ -116,13 +116,13 @@ def dataset_file(repo: str, name: str) -> Path:
 
 
 def copies(model: str, pin: Weights, name: str) -> list[Path]:
-    """Return the paths of all copies of a pinned file on this machine: in the cache, then in cards/MODEL. Verifies none."""
+    """Return the paths of the copies of a pinned file on this machine, unverified: in the cache, then in cards/MODEL."""
     cached, packaged = cache.find(pin.repo, name, pin.revision), paths.path("cards", model, name)
     return [path for path in (cached, packaged if packaged.is_file() else None) if path is not None]
 
 
 def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: PullOptions) -> Checkpoint:
-    """Return the checkpoint of a model at its pinned commit: good copies on this machine, and the rest from the Hub."""
+    """Return a model's checkpoint at its pinned commit, after downloading the files without a verified copy on this machine."""
     model, refetch = entry.name, options.force and pin.revision is not None
     problems = {name: {} if refetch else _problems(model, pin, name) for name in pin.files}
     good = {name: path for name, found in problems.items() for path, problem in found.items() if problem is None}
@@ -141,7 +141,7 @@ def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: Pull
 
 
 def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
-    """Return what is wrong with each copy of a pinned file, up to the first good copy, whose problem is None."""
+    """Return the copies of a pinned file, by path, with what is wrong with each; the last one is good if its value is None."""
     problems: dict[Path, str | None] = {}
     for path in copies(model, pin, name):
         problems[path] = mismatch(path, pin.files[name])
@@ -153,16 +153,19 @@ def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
 def _fetch_missing(
     model: str, pin: Weights, missing: list[str], damaged: list[str], options: PullOptions
 ) -> dict[str, Path]:
-    """Download the missing files of a pinned commit, and return their paths. damaged: what is wrong with the copies here."""
+    """Download the missing files of a pinned commit, and return their paths. damaged: the faults of copies."""
     failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
     if pin.revision is None:
-        raise CheckpointError(f"{failure}{'' if damaged else 'not on this machine; '}the model is not on the Hub yet.")
+        raise CheckpointError(
+            f"{failure}{'' if damaged else 'not on this machine; '}the model is not on the Hub yet. Restore "
+            f"cards/{model}, or reinstall rnnzoo."
+        )
     if not options.may_connect:
         raise NetworkError(
             f"{failure}rnnzoo is offline. Run, with a network and without HF_HUB_OFFLINE: rnnzoo pull {model}"
         )
     for problem in damaged:
-        options.log(f"{problem}; fetching it from the Hub.")
+        options.log(f"{problem}; downloading it from the Hub.")
     # the Hub counts downloads by config.json, so config.json is fetched along with any other file
     uncounted = configs.FILE not in missing and cache.find(pin.repo, configs.FILE, pin.revision) is None
     try:
@@ -199,7 +202,7 @@ def _download(
             return path
         cache.discard(path)
         if not last_try:
-            options.log(f"{repo}: the {name} that came {problem}; fetching it once more.")
+            options.log(f"{repo}: the downloaded {name} {problem}; downloading it once more.")
     raise CheckpointError(
         f"{repo} on the Hub: {name} {problem}. The file was deleted. Do not trust {connection.endpoint}."
     )
@@ -222,7 +225,7 @@ class _Unpinned:
         return self.reference.revision or "main"
 
     def pull(self) -> Checkpoint:
-        """Return the checkpoint: from the cache if that is known to be current, or the Hub cannot be asked."""
+        """Return the checkpoint: from the cache if its copy is current or the Hub cannot be reached, else from the Hub."""
         options, repo, revision = self.options, self.repo, self.revision
         known = cache.known_commit(repo, revision)
         if known == revision and not options.force and (checkpoint := self.from_cache(known)):
@@ -271,7 +274,7 @@ class _Unpinned:
         return self.checkpoint(commit, config, whole, ()) if len(whole) == len(found) else None
 
     def from_hub(self, connection: Connection, commit: str) -> Checkpoint:
-        """Return the checkpoint of a commit, whose files are downloaded unless they are in the cache."""
+        """Return the checkpoint of a commit, after downloading the files that are not in the cache."""
         in_cache = {file for file in (*LIMITS, tensors.FILE) if cache.find(self.repo, file, commit)}
         # config.json is asked for by the revision, which makes the client remember that revision's commit
         found = {configs.FILE: self.fetch(connection, configs.FILE, self.revision, commit)}
@@ -281,7 +284,7 @@ class _Unpinned:
         return self.checkpoint(commit, config, found, fetched)
 
     def fetch(self, connection: Connection, name: str, revision: str, commit: str) -> Path:
-        """Return the path of a file at `revision`, downloaded. Raises ChangedError if that is not `commit` any more."""
+        """Download a file at `revision`, and return its path. Raises ChangedError if `revision` is not at `commit` any more."""
         options, limit = self.options, LIMITS.get(name, MAX_BYTES)
         path = _download(connection, self.repo, name, revision, damage, options, options.force, limit=limit)
         if commit not in path.parts:  # .../snapshots/COMMIT/config.json

@@ -1,4 +1,7 @@
-"""Files of measured rows under cards/, such as cards/exports.json: programs add rows, pages and verbs show them. No torch."""
+"""Reads and writes JSON files of measurements, a list of rows, such as cards/exports.json. Only programs write them.
+
+Nothing here imports torch.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,13 +19,13 @@ R = TypeVar("R", bound=Spec)
 
 @dataclass(frozen=True)
 class Table(Generic[R]):
-    """A file of rows, of which no two have the same key."""
+    """A JSON file of rows with unique keys."""
 
     file: tuple[str, ...]
-    """The parts of its path below the zoo's folder."""
+    """The parts of the file's path below the zoo's folder."""
     rows: TypeAdapter[list[R]]
     key: Callable[[R], Any]
-    """What names a row; the file is sorted by it."""
+    """Returns the key of a row, such as its model and format. The file is sorted by the keys."""
 
     def read(self) -> list[R]:
         """Return all rows; none if there is no file. Raises RegistryError for a damaged file."""
@@ -33,7 +36,7 @@ class Table(Generic[R]):
             raise RegistryError(f"{path}: {faults(error)}. A program writes this file; restore it from git.") from error
 
     def record(self, row: R) -> None:
-        """Store a row, in place of an older row with its key. Raises RequestError and OSError."""
+        """Store a row, in place of an older row with its key. Raises RequestError for an installed package, and OSError."""
         path = paths.writable(*self.file)
         with files.exclusive_lock(path.parent):
             others = [other for other in self.read() if self.key(other) != self.key(row)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FILE = "model.safetensors"
 MAX_HEADER_BYTES = 10_000_000
 NUMPY_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-"""By the name of a floating-point dtype in safetensors: numpy's name, if numpy has the dtype."""
+"""The name in numpy of each floating-point dtype of safetensors; numpy has no BF16."""
 DTYPES = {*NUMPY_FLOATS, "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"}
 """The dtypes that a checkpoint may have, as safetensors spells them."""
 
@@ -104,7 +104,7 @@ def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
 
 
 def differences(expected: "Mapping[str, Tensor]", tensors: "Mapping[str, Tensor]", finite: bool = False) -> str:
-    """Return in words where `tensors` differ from `expected` in names, shapes or dtypes; "" if nowhere.
+    """Return a text that lists where `tensors` differ from `expected` in names, shapes or dtypes; "" if nowhere.
 
     finite: also report NaN and infinite values. The text lists at most five differences.
     """

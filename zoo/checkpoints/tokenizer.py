@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..errors import CheckpointError, RequestError
+from ..errors import CheckpointError, RequestError, shown
 from ..utils import files
 from . import configs
 
@@ -21,7 +21,7 @@ FILE = configs.VOCABULARY
 PADDING, UNKNOWN = 0, 1
 """Reserved tokens. The embedding of padding is zero and gets no gradient."""
 RESERVED = ("<padding>", "<unknown>")
-"""Words of the reserved tokens."""
+"""The first two words of every vocabulary, which stand for padding and for words that it lacks."""
 _UNESCAPED = {"<newline>": "\n"}  # in vocabulary.txt each token has a line
 _ESCAPED = {word: line for line, word in _UNESCAPED.items()}
 MAX_BYTES = configs.MAX_VOCABULARY_BYTES
@@ -40,14 +40,15 @@ class Tokenizer:
     """
 
     separator = " "
-    """What stands between the words of a decoded text."""
+    """The text between two words of a decoded text."""
 
     def __init__(self, words: Sequence[str], max_words: int):
         self.words, self.max_words = tuple(words), max_words
         self.tokens = {word: token for token, word in enumerate(self.words)}
         if self.words[:2] != RESERVED or len(self.tokens) != len(self.words):
             raise RequestError(
-                f"A vocabulary must begin with {' and '.join(RESERVED)}, and must not have a word twice."
+                f"A vocabulary must begin with {' and '.join(RESERVED)}, and must not have a word twice; got {len(self.words)} "
+                f"words, {len(self.tokens)} of them different, that begin with {shown(self.words[:2])}."
             )
 
     @staticmethod
@@ -67,13 +68,13 @@ class Tokenizer:
 
     @classmethod
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
-        """Return the tokenizer of a vocabulary.txt, which must have `size` words. Raises CheckpointError."""
+        """Return the tokenizer of a vocabulary.txt. Raises CheckpointError if it is invalid or has not `size` words."""
         try:
             words = [
                 _UNESCAPED.get(line, line) for line in files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
             ]
             if len(words) != size:
-                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}.")
+                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}. Restore the file.")
             return cls(words, max_words)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -109,7 +110,7 @@ class Tokenizer:
         unknown = self.unknown_token
         rows = [[self.tokens.get(word, unknown) for word in text[: self.max_words]] or [unknown] for text in texts]
         if not rows:
-            raise RequestError("There are no texts to tokenize.")
+            raise RequestError("There are no texts to tokenize. Give at least one.")
         lengths = torch.tensor([len(row) for row in rows])
         tokens = torch.full((len(rows), int(lengths.max())), PADDING)
         for row, out in zip(rows, tokens, strict=True):
@@ -139,7 +140,10 @@ class Tokenizer:
         """
         filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]  # "" is an unknown word
         if any(len(question) >= self.max_words for _, question in filled):
-            raise RequestError(f"A question can have at most {self.max_words - 1} words.")
+            longest = max(len(question) for _, question in filled)
+            raise RequestError(
+                f"A question can have at most {self.max_words - 1} words; got one of {longest}. Shorten it."
+            )
         parts = [(story[len(question) - self.max_words :], question) for story, question in filled]
         tokens, _ = self.batch([[*story, *question] for story, question in parts])
         return tokens, torch.tensor([[len(story), len(question)] for story, question in parts])
@@ -164,7 +168,7 @@ class StreamTokenizer(Tokenizer):
         return list(dict.fromkeys(word for word in self.split(text) if word not in self.tokens))
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield for each token what it adds to the end of a text."""
+        """Yield the text of each token, in order."""
         return (self.words[token] for token in tokens)
 
 
@@ -176,7 +180,8 @@ class CharacterTokenizer(StreamTokenizer):
     def __init__(self, words: Sequence[str], max_words: int):
         super().__init__(words, max_words)
         if any(len(word) != 1 for word in self.words[len(RESERVED) :]):
-            raise RequestError("A vocabulary of characters must not have longer words.")
+            longer = next(word for word in self.words[len(RESERVED) :] if len(word) != 1)
+            raise RequestError(f"A vocabulary of characters must not have longer words; it has {shown(longer)}.")
 
     @staticmethod
     def split(text: str) -> list[str]:
@@ -235,5 +240,5 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 
 
 def tokenizer_class(form: str) -> type[Tokenizer]:
-    """Return the class of the tokenizer for inputs of a form (zoo.registry.schema.Shapes)."""
+    """Return the class of the tokenizer for a task's `form` (see `form` of zoo.registry.schema.data.Shapes)."""
     return _CLASSES.get(form, Tokenizer)

@@ -179,7 +179,10 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
     if config.interface.form == "question":
         raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
     if name not in registry.models():
-        raise RequestError(f"{name} is not in the registry, so there is no recipe to train it. Use a registered model.")
+        raise RequestError(
+            f"{name} is not in the registry, so there is no recipe to train it. Write the whole name of a registered "
+            "model, with its task; `rnnzoo list` shows every model."
+        )
     entry = registry.find(name)
     data = task_data(entry.task, entry.dataset)
     network = build(config, device="cpu", seed=seed)

@@ -48,7 +48,7 @@ class Entry:
         return self.recipe if recipe.settings == self.recipe.settings else recipe
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
-        """Return the recipe with some fields changed. Raises RequestError for values that a recipe cannot have."""
+        """Return the recipe with `overrides`, new values by field. Raises RequestError for values that a recipe cannot have."""
         if not isinstance(overrides, dict):
             raise RequestError(f"The changes to a recipe are a dict of fields; got {shown(overrides)}.")
         try:

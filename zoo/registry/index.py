@@ -29,7 +29,7 @@ class Summary:
 
 
 def read() -> dict[str, Summary] | None:
-    """Return the summary of every model by name, sorted; None if the lock has no index of the present registry.yaml."""
+    """Return the summary of every model by name, sorted; None if the lock's index is missing or out of date."""
     try:
         lock = json.loads(paths.path("cards", "lock.json").read_bytes())
         return summaries(lock) if lock["index"]["registry_sha256"] == registry_sha256() else None

@@ -53,12 +53,12 @@ class Lock(Spec):
     datasets: dict[Key, dict[str, Sha256]] = {}
     """By dataset and file: the digest of the unpacked content, or of the decoded values if several file formats hold them."""
     weights: dict[Key, Weights] = {}
-    """By model: the files of its published checkpoint."""
+    """By model: the pin of its published checkpoint, which has the digest and size of each file."""
     index: Index | None = None
 
 
 def read(path: Path) -> Lock:
-    """Return the content of the lock file at `path`, or an empty lock if there is no file. Raises RegistryError."""
+    """Return the content of the lock file at `path`, or an empty lock without a file. Raises RegistryError if it is invalid."""
     try:
         return Lock.model_validate_json(path.read_bytes()) if path.exists() else Lock()
     except OSError as error:
@@ -77,7 +77,7 @@ def update(change: Callable[[Lock], Lock]) -> bool:
     """Replace the content of cards/lock.json by `change(content)`, and return whether the content changed.
 
     The file is read again under an exclusive lock, so that no program overwrites what another program has just written.
-    Raises OSError.
+    Raises OSError if the file cannot be written.
     """
     path = paths.path(*FILE)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Target = Literal["class", "token", "value", "binary", "forecast"]
-"""A class; the next token of a text; real values; several outputs of which each is on or off, such as a chord's notes; or the
-standardised values of a series some steps ahead."""
+"""What a task predicts. class: one of several classes. token: the next token of a text. value: real values. binary: several
+outputs, each on or off, such as a chord's notes. forecast: the standardised values of a series some steps ahead."""
 Metric = Literal["accuracy", "cross_entropy", "mse", "nll", "nrmse"]
 
 
@@ -22,18 +22,18 @@ class Measure:
     tolerance: Callable[[float], float]
     """Largest difference allowed when a value is measured again, on any machine."""
     digits: str
-    """Format of a measured value."""
+    """Format specification of a measured value, such as ".2f"."""
     scale: float = 1.0
     """Factor from the unit in results.json to the unit that people read."""
     unit: str = ""
     higher_is_better: bool = True
     in_bits: bool = False
-    """Whether a text also gives the value in bits."""
+    """Whether `text` also gives the value in bits."""
     is_root: bool = False
     """Whether the metric is the square root of the mean over the targets, not the mean itself."""
 
     def of_mean(self, mean: float) -> float:
-        """Return the metric, given the mean over the targets of what zoo.training.evaluation.score sums."""
+        """Return the metric. mean: the metric's sum from zoo.training.evaluation.score, divided by the number of targets."""
         return math.sqrt(mean) if self.is_root else mean
 
     @property

@@ -1,8 +1,8 @@
-"""Reads registry.yaml and sources.yaml strictly: every fault is reported with file, line and column.
+"""Reads the files registry.yaml and sources.yaml, validates them against the schema, and reports every fault with its place.
 
-Besides what zoo.registry.schema and zoo.registry.yaml refuse, it refuses files over 1 MB, sections that both files have,
-models whose key differs from the name derived from their fields, and references to tasks, recipes, papers and datasets
-that do not exist.
+`yaml` parses the text and finds the line and column of every value. Besides what the schema and `yaml` refuse, this module
+refuses files over 1 MB, sections that both files have, models whose key differs from the name derived from their fields, and
+references to tasks, recipes, papers and datasets that do not exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,35 +24,35 @@ MAX_BYTES = 1_000_000
 MAX_FAULTS = 20
 """Maximum number of faults that a message lists."""
 PRINTED_IN: dict[Metric, str] = {"accuracy": "percent", "nll": "nats", "cross_entropy": "nats"}
-"""The field of a reported figure that fits a metric; no field fits a squared error."""
+"""By a task's metric: the field of Reported that holds the paper's figure. There is no field for a squared error."""
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file with sections of the registry."""
+    """A file that has sections, which are top-level keys, of the registry."""
 
     path: Path
     document: yaml.Document
 
     def has(self, location: yaml.Path) -> bool:
-        """Return whether the section of a place stands in this file."""
+        """Return whether this file has the section that `location` begins with."""
         return bool(location) and (location[0],) in self.document.marks
 
     def where(self, location: yaml.Path) -> str:
-        """Return `file:line:column` of a place."""
+        """Return `file:line:column` of the value that the keys in `location` lead to."""
         return f"{self.path}{self.document.where(location)}"
 
 
 def sources(path: Path) -> Path:
-    """Return the path of the optional file beside the registry file `path`, which may have some of its sections."""
+    """Return the path of sources.yaml beside the registry file `path`; this optional file has some of the sections."""
     return path.with_name("sources.yaml")
 
 
 def read(path: Path) -> Registry:
     """Return the content of a registry file, and of a sources.yaml beside it, validated.
 
-    If neither declares the paper of a cell, the paper comes from the package's own. Raises RegistryError with the file,
-    line and column of every fault.
+    If neither declares the paper of a cell, the paper comes from the sources.yaml of the package. Raises RegistryError
+    with the file, line and column of every fault.
     """
     parts = [_File(path, _parse(path))]
     if sources(path).exists():
@@ -70,7 +70,7 @@ def read(path: Path) -> Registry:
 
 
 def _merged(parts: Sequence[_File]) -> dict[str, Any]:
-    """Return the sections of all files. Raises RegistryError for a file without sections, or a section that stands twice."""
+    """Return the sections of all files. Raises RegistryError for a file without sections, or a section in two files."""
     sections: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part.document.content, dict):
@@ -93,13 +93,13 @@ def _parse(path: Path) -> yaml.Document:
     except OSError as error:
         raise RegistryError(f"{path}: cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
-        raise RegistryError(f"{path}: not UTF-8 text (see byte {error.start}).") from error
+        raise RegistryError(f"{path}: not UTF-8 text (see byte {error.start}). Save the file as UTF-8.") from error
     except yaml.YamlError as error:
         raise RegistryError(f"{path}{error.where}: {error}.") from error
 
 
 def _packaged_papers(keys: Iterable[str]) -> dict[str, Paper]:
-    """Return the papers of the package's own registry that have these keys."""
+    """Return the papers in the package's sources.yaml that have these keys."""
     packaged = _parse(sources(paths.PACKAGED_ROOT / "registry.yaml")).content["papers"]
     return {key: Paper.model_validate(packaged[key]) for key in sorted(keys) if key in packaged}
 
@@ -122,7 +122,7 @@ def _refusal(parts: Sequence[_File], faults: Sequence[Fault]) -> RegistryError:
 
 
 def _reference_faults(registry: Registry) -> Iterator[Fault]:
-    """Yield what one entry alone cannot show: a name that is not the derived one or not unique, a reference to nothing."""
+    """Yield faults between entries: a name that is used twice or is not the derived one, a reference to a missing entry."""
     seen: set[tuple[str, str]] = set()
     for row in registry.declared:
         place, value = row.location, row.value
@@ -168,11 +168,11 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
 
 
 def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:
-    """Yield a fault if a name is not in its table."""
+    """Yield a fault at `place` if `table` lacks `name`. kind: what the name is a name of, for the message."""
     if name is not None and name not in table:
         yield place, str(UnknownNameError(kind, name, table))
 
 
 def _dotted(location: yaml.Path) -> str:
-    """Return the keys that lead to a place, as the beginning of a message; "" for the whole file."""
+    """Return the keys in `location`, joined by dots, as the beginning of a message; "" for the whole file."""
     return f"{'.'.join(map(str, location))}: " if location else ""

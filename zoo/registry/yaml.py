@@ -1,4 +1,4 @@
-"""Reads a strict subset of YAML 1.2, and finds the line and column of every key and value.
+"""Parses text in a strict subset of YAML 1.2, and finds the line and column of every key and value. `reader` reads the files.
 
 The subset can express what JSON can. Refused are duplicate keys, anchors, aliases, tags, several documents, nesting
 deeper than MAX_DEPTH, and more values than MAX_VALUES. Scalars follow the core schema of YAML 1.2, so `1e-3` is a number
@@ -42,26 +42,26 @@ class YamlError(ValueError):
 
 @dataclass
 class Document:
-    """The content of a document, and the place of each of its parts."""
+    """The content of a document, and the place of each value in it."""
 
     content: Any
     marks: dict[Path, Any]
-    """By the keys and indices that lead to a part: the mark of its key, or of the item of a list."""
+    """By path, the keys and list indices that lead to a value: PyYAML's mark (line and column, from 0) of its key or item."""
 
     def mark(self, path: Path) -> Any:
-        """Return the mark of the deepest part of `path` that the document has."""
+        """Return the mark of the value at `path` or, if it is missing, of the nearest value above it."""
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks[path]
 
     def where(self, path: Path) -> str:
-        """Return `:line:column` of the deepest part of `path` that the document has."""
+        """Return the place that `mark` finds, as `:line:column`, counted from 1."""
         mark = self.mark(path)
         return f":{mark.line + 1}:{mark.column + 1}"
 
 
 def parse(text: str) -> Document:
-    """Return the content of a document and the place of each part. Raises YamlError."""
+    """Return the parsed document. Raises YamlError for text outside the subset."""
     loader = _LOADER(text)
     marks: dict[Path, Any] = {}
     try:
@@ -74,7 +74,7 @@ def parse(text: str) -> Document:
         content = _node(event, events, (), marks)
         next(events)  # the end of the document
         if not isinstance(event := next(events), yaml.StreamEndEvent):
-            raise YamlError("a second document is not allowed", event.start_mark)
+            raise YamlError("a second document is not allowed; remove what follows ---", event.start_mark)
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise YamlError(f"character {error.character!r} is not allowed ({error.reason})", where=f":{line}") from error
@@ -88,7 +88,7 @@ def parse(text: str) -> Document:
 
 
 def _counted(events: Iterator[Any]) -> Iterator[Any]:
-    """Yield events. Raises YamlError after the first MAX_VALUES."""
+    """Yield the events. Raises YamlError if there are more than MAX_VALUES."""
     for event in itertools.islice(events, MAX_VALUES):
         yield event
     raise YamlError(f"the file has more than {MAX_VALUES:,} values", event.start_mark)

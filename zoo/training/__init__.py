@@ -3,4 +3,4 @@
 from collections.abc import Callable, Sequence
 
 Recorder = Callable[..., Sequence[float | None]]
-"""A function that computes a diagnostic after every epoch: f(network, x, y, lengths, target) returns a number per layer."""
+"""A diagnostic computed after every epoch: f(network, x, y, lengths, target) returns one number, or None, for each layer."""

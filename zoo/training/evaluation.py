@@ -18,7 +18,7 @@ from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
-from ..errors import CheckpointError, RequestError
+from ..errors import CheckpointError, RequestError, shown
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, evaluating, resolve_device
@@ -40,7 +40,7 @@ class Measured:
     metric: float
     n: int
     by_output: tuple[float, ...] = ()
-    """Of a forecast: the metric of each output."""
+    """The metric of each output for target `forecast`; empty for other targets."""
 
 
 def evaluate(
@@ -51,12 +51,13 @@ def evaluate(
     """Measure the metric of a checkpoint's task on a split, or on its first `limit` examples, and return the evaluation.
 
     checkpoint: a resolved Checkpoint, or a name, folder or address as `load` takes it. report(done, n) is called after every
-    batch. runtime: a format of zoo.exports whose own runtime computes the logits from an exported file; None for torch.
-    quantize: "int8" for 8-bit weights. With `runtime` or `quantize`, the result is a RuntimeEvaluation.
+    batch, with the number of examples measured so far and in all. runtime: a format of zoo.exports whose own runtime computes
+    the logits from an exported file; None for torch. quantize: "int8" for 8-bit weights. With `runtime` or
+    `quantize`, the result is a RuntimeEvaluation.
 
-    Raises the errors of `load`; CheckpointError if a training run replaced the weights meanwhile; DataError if the data are
-    missing or differ from the locked data; and RequestError if the checkpoint does not fit its task, or for a batch size or
-    limit below 1.
+    Raises the errors of `load`; CheckpointError if the weights were replaced while they were read; DataError if the data are
+    missing or differ from the digests in cards/lock.json; and RequestError if the checkpoint does not fit its task, or
+    for a batch size or limit below 1.
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError(f"The batch size and the limit must be at least 1; got {batch_size} and {limit}.")
@@ -72,10 +73,13 @@ def evaluate(
     source = task_data(task, load_registry().datasets[task.dataset])
     words, expected_words = (t.words if t else () for t in (network.tokenizer, source.tokenizer))
     if words != expected_words:
-        raise RequestError(f"{checkpoint.reference.text} has another vocabulary than its task, {config.task}.")
+        raise RequestError(
+            f"{checkpoint.reference.text} has another vocabulary than its task, {config.task} ({len(words):,} and "
+            f"{len(expected_words):,} words, not all equal). Restore the vocabulary.txt that the network was trained with."
+        )
     data = source.split(split)
     if runtime and data.stream:
-        raise RequestError(f"{config.task} is one long text, which only torch reads. Leave out the runtime.")
+        raise RequestError(f"Only torch can evaluate {config.task}, which is one long text. Leave out the runtime.")
     elsewhere: dict[str, Any] = {"runtime": runtime or "torch", "quantize": quantize} if runtime or quantize else {}
     with running(network, runtime or "torch", quantize) if elsewhere else nullcontext(network) as measured_network:
         began = time.monotonic()
@@ -91,7 +95,7 @@ def evaluate(
 
 
 def _file_version(path: Path) -> tuple[int, int, int] | None:
-    """Return numbers that change when a file is replaced or written to, or None if there is no file."""
+    """Return (inode, time of the last write in ns, size), which change with the file; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -115,22 +119,33 @@ def task_of(config: Config, outputs: bool = True) -> Task:
     tasks = load_registry().all_tasks
     if config.task not in tasks:
         raise RequestError(
-            f"The task of {config.name}, {config.task!r}, is not in the registry, so there are no data for it."
+            f"The task of {config.name}, {config.task!r}, is not in the registry, so there are no data for it. Use a "
+            "checkpoint of a registered task, or add the task to registry.yaml."
         )
     interface, task = config.interface, tasks[config.task]
     parts = ("input", "vocabulary", "form", *(("outputs", "readout") if outputs else ()))
     if any(getattr(interface, part) != getattr(task, part) for part in parts):
-        shape = f"steps of {task.step_text} and {task.outputs} outputs, readout {task.readout}"
-        raise RequestError(f"The checkpoint of {config.name} does not fit {config.task}, which has {shape}.")
+        wanted, given = (
+            f"steps of {shapes.step_text} and {shapes.outputs} outputs, readout {shapes.readout}, form {shapes.form}"
+            for shapes in (task, interface)
+        )
+        raise RequestError(
+            f"The checkpoint of {config.name} does not fit {config.task}, which has {wanted}. The checkpoint has {given}. Use "
+            "a checkpoint that was trained on this task."
+        )
     if outputs and interface.classes and interface.classes != task.classes:
-        raise RequestError(f"The checkpoint of {config.name} does not fit {config.task}: its classes have other names.")
+        raise RequestError(
+            f"The checkpoint of {config.name} does not fit {config.task}: its classes are {shown(interface.classes)}, those "
+            f"of the task are {shown(task.classes)}. Use a checkpoint of this task or, if only the names differ, correct "
+            "`classes` in its config.json."
+        )
     return task
 
 
 def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation) -> Path:
     """Store an evaluation in the results.json of its checkpoint, and return the path of that file.
 
-    Raises CheckpointError if the folder now has other weights than the evaluated ones, or if its results.json describes the
+    Raises CheckpointError if the folder's weights changed after the evaluation, or if its results.json describes the
     training of other weights; StorageError while a training run writes to the folder; and RequestError for a repository on
     the Hub or for a model in an installed package.
     """
@@ -143,7 +158,7 @@ def record(name_or_path: str | os.PathLike[str], evaluation: results.Evaluation)
         current, sha256 = results.read_current(folder)
         if sha256 not in (None, evaluation.checkpoint_sha256):  # cards/NAME need not have the weights
             raise CheckpointError(
-                f"The weights in {folder} changed meanwhile, so the result was not recorded. Measure again."
+                f"The weights in {folder} changed after they were evaluated, so the result was not recorded. Evaluate again."
             )
         if current.training and not current.training.produced(evaluation.checkpoint_sha256):
             raise CheckpointError(
@@ -163,7 +178,10 @@ def results_folder(reference: Reference) -> Path:
         return paths.path("cards", reference.model)
     if reference.folder is not None:
         return reference.folder
-    raise RequestError(f"{reference.text} is on the Hub, so there is no folder on this machine for its results.")
+    raise RequestError(
+        f"{reference.text} is on the Hub, so there is no folder on this machine for its results. Copy it into a folder: rnnzoo "
+        f"pull {reference.text} --to FOLDER"
+    )
 
 
 @torch.inference_mode()
@@ -173,7 +191,8 @@ def measure(
 ) -> Measured:  # fmt: skip
     """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples.
 
-    A stream is read window by window from its beginning, whatever `batch_size` says: the state goes on.
+    A stream (Split.stream) is read one window at a time, from the first, and the state is carried from each window to the
+    next; `batch_size` is ignored.
     """
     n = len(split) if limit is None else min(limit, len(split))
     outputs = split.targets.shape[-1] if target == "forecast" else 1
@@ -197,9 +216,9 @@ def measure(
 def score(
     target: Target,
     outputs: Tensor,  # (batch, outputs) or (batch, time, outputs)
-    targets: Tensor,  # classes: (batch,) or (batch, time); values and binary: as outputs; zoo.data.base.Split has the rest
+    targets: Tensor,  # classes: (batch,) or (batch, time); values and binary: the shape of outputs (see zoo.data.base.Split)
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss, the metric and the number of targets, summed over all targets that are not missing; scalars."""
+    """Return (loss, metric, count), scalars: sums over the targets that are not missing, and the number of these targets."""
     if target in ("class", "token"):
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
         counted = classes != IGNORED

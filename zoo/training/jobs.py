@@ -69,8 +69,8 @@ class LocalProcesses:
     """Runs jobs on this machine, at most `slots` at a time.
 
     start: start one job. Raises OSError if the job cannot be started.
-    ended: return the job, the exit code and the reason for each job that ended since the last call. A negative exit code
-    is the signal that killed the job; the reason is "" if it is unknown.
+    ended: return a tuple (job, exit code, reason) for each job that ended since the last call. A negative exit code is that
+    of the signal that killed the job; the reason is "" if it is unknown.
     stop: ask every running job to save its state and stop; a second call asks every job to stop at once.
     """
 
@@ -115,7 +115,7 @@ def _prepare_signals() -> None:
 
 
 class KilledError(Exception):
-    """The process of a job was killed, for instance by the kernel for lack of memory. Ray repeats the task."""
+    """A signal killed the process of a job, for instance because memory ran out. Ray repeats a task that raises this error."""
 
 
 class RayTasks:
@@ -148,9 +148,10 @@ class RayTasks:
 
 
 def _run_task(job: TrainingJob) -> tuple[int, str]:
-    """Run one job on the machine that Ray chose; return its exit code and last line.
+    """Run one job on the machine that Ray chose, and return (exit code, text), where text is that of the job's JobState.
 
-    If Ray cancels the task, the job saves its state before this function returns. Raises KilledError for a retry.
+    If Ray cancels the task, the job saves its state before this function returns. Raises KilledError if a signal killed the
+    job, so that Ray tries again; and TrainingError if this machine does not have the job's folder.
     """
     if not job.log.exists():
         raise TrainingError(
@@ -159,7 +160,10 @@ def _run_task(job: TrainingJob) -> tuple[int, str]:
     state = run([job], LocalProcesses(1))[job.name]
     code = INTERRUPTED if state.exit_code is None else state.exit_code
     if code < 0:
-        raise KilledError(f"{state.text} (gave up after {RETRIES} retries)")
+        raise KilledError(
+            f"{job.name} was killed by signal {-code} in the last of {RETRIES + 1} tries. Its log is {job.log}. The same "
+            "command continues the run."
+        )
     return code, state.text
 
 
@@ -255,7 +259,7 @@ def stored_training(folder: Path) -> results.Training | None:
 
 
 def is_finished(entry: Entry, recipe: Recipe, folder: Path) -> bool:
-    """Return whether `folder` has the weights of the model `entry`, trained by `recipe` to its end."""
+    """Return whether `folder` has weights of the model `entry` whose training by `recipe` has finished."""
     training = stored_training(folder)
     if training is None or not training.finished or not (folder / tensors.FILE).is_file():
         return False

@@ -23,7 +23,7 @@ def gradient_flow_penalty(
     (|g_t dh_t/dh_{t-1}| / |g_t| - 1)^2, where g_t is the gradient of the loss with respect to h_t. As in the paper, h and g
     are constants: Omega depends on the weights only through the step from h_{t-1} to h_t.
 
-    Raises RequestError for a network that does not read one sequence, is bidirectional, has a cell with more states than h,
+    Raises RequestError for a network that is not a RecurrentNetwork, is bidirectional, has a cell with more states than h,
     or uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t.
     """
     recurrent = _suitable(network)
@@ -53,7 +53,7 @@ def _suitable(network: Network) -> RecurrentNetwork:
     """Return `network`. Raises RequestError if the penalty is not defined for such a network."""
     spec = network.config.architecture
     if not isinstance(network, RecurrentNetwork):
-        reason = "it does not read one sequence"
+        reason = "it does not read one sequence, as a RecurrentNetwork does"
     elif spec.bidirectional:
         reason = "it is bidirectional"
     elif len(network.layers[0].forward_direction.cell.states) > 1:
@@ -62,7 +62,10 @@ def _suitable(network: Network) -> RecurrentNetwork:
         reason = "zoneout and recurrent dropout change the step from one state to the next"
     else:
         return network
-    raise RequestError(f"{network.config.name} cannot be trained with gradient_flow_penalty: {reason}.")
+    raise RequestError(
+        f"{network.config.name} cannot be trained with gradient_flow_penalty: {reason}. Remove gradient_flow_penalty from the "
+        "recipe."
+    )
 
 
 def _rescaled(error: Tensor) -> Tensor:

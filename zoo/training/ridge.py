@@ -1,4 +1,4 @@
-"""Ridge regression: the head is computed in closed form from what the network's layers put out, in one pass over the data.
+"""Ridge regression: computes the weights of the head in closed form, from the features that the layers give it, in one epoch.
 
 This trains echo state networks (Lukosevicius 2012, section 4), and the head alone of any other network.
 """
@@ -22,14 +22,18 @@ from .step import Update, Updater
 
 
 class Sums:
-    """X^T X and X^T Y over the examples so far, float64 on the CPU, kept in a run's state as an optimizer's tensors are."""
+    """The sums X^T X, (width, width), and X^T Y, (width, outputs), over the examples so far, float64 on the CPU.
+
+    X are the features that the head reads, with a column of ones, and Y the targets. A run's state stores the sums in the
+    place of an optimizer's tensors.
+    """
 
     def __init__(self, width: int, outputs: int):
         zeros = {"xx": (width, width), "xy": (width, outputs)}
         self.state = {0: {name: torch.zeros(shape, dtype=torch.float64) for name, shape in zeros.items()}}
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """Add examples. x: (n, width); y: (n, outputs)."""
+        """Add n examples to X^T X and X^T Y. x: (n, width); y: (n, outputs)."""
         self.state[0]["xx"].addmm_(x.T, x)
         self.state[0]["xy"].addmm_(x.T, y)
 
@@ -41,27 +45,36 @@ class Sums:
 
 
 class RidgeUpdater:
-    """What `Updater` is for gradient descent: `update` adds a batch to the sums, `solve` computes the head at the end.
+    """Trains the head by ridge regression: `update` adds a batch to `Sums`, and `solve` computes the head after the last batch.
 
-    With x_n what the head reads and y_n the target, one-hot for classes, the head minimises sum_n |W x_n + b - y_n|^2 +
-    penalty |W|^2. Raises TrainingError for a target that least squares cannot fit, or for several processes.
+    With x_n the features that the head reads and y_n the target, one-hot for classes, the head minimises sum_n |W x_n + b -
+    y_n|^2 + penalty |W|^2. The trainer uses this class as it uses Updater for gradient descent.
+
+    Raises TrainingError for a target that least squares cannot fit, or for several processes.
     """
 
     def __init__(self, network: Network, penalty: float, target: Target, processes: int = 1):
         if target == "binary":
-            raise TrainingError("Ridge regression fits classes and values, not probabilities of several events.")
+            raise TrainingError(
+                "Ridge regression fits classes and values, not the probabilities of target 'binary'. Choose a recipe with "
+                "another optimizer."
+            )
         if processes > 1:
-            raise TrainingError(f"Ridge regression runs in one process, not in {processes}.")
+            raise TrainingError(f"Ridge regression runs in one process, not in {processes}. Leave out the launcher.")
         self.network, self.penalty, self.target, self.lr = network, penalty, target, 1.0
         self.optimizer = Sums(network.head.in_features + 1, network.head.out_features)
 
     def reset_optimizer(self) -> None:
-        """Forget all examples."""
+        """Set X^T X and X^T Y to zero."""
         self.optimizer = Sums(self.network.head.in_features + 1, self.network.head.out_features)
 
     @torch.no_grad()
     def update(self, x: Tensor, y: Tensor, lengths: Tensor | None = None, state: NetworkState | None = None) -> Update:
-        """Add a batch to the sums, in eval mode; loss and metric are those of the present head. Raises TrainingError for a stream."""
+        """Add a batch to the sums from which `solve` computes the head, with the network in eval mode.
+
+        x, y, lengths: as in Updater.update. The returned loss and metric are those of the head before `solve`. Raises
+        TrainingError if there is a state: ridge regression reads separate sequences.
+        """
         if state is not None:
             raise TrainingError("Ridge regression reads separate sequences, not one long text.")
         with evaluating(self.network):
@@ -74,7 +87,7 @@ class RidgeUpdater:
         return Update(loss, metric, targets, None, torch.zeros_like(loss))
 
     def _wanted(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the targets as rows, (n, outputs) in float64, and which of them count, (n,)."""
+        """Return (targets, mask): (n, outputs), float64, one-hot for classes; and (n,), False where the target is missing."""
         if self.target == "value":
             values = y.flatten(0, -2).double()
             return values, ~values.isnan().any(-1)
@@ -83,7 +96,7 @@ class RidgeUpdater:
 
     @torch.no_grad()
     def solve(self, train: Split) -> tuple[float, float]:
-        """Set the head to the minimum, and return its loss and metric on the training examples."""
+        """Set the head to the solution, and return (loss, metric), means over the training examples."""
         xx, xy = (self.optimizer.state[0][name] for name in ("xx", "xy"))
         penalties = torch.full((len(xx),), self.penalty, dtype=torch.float64)
         penalties[-1] = 0.0  # the bias has none
@@ -95,7 +108,7 @@ class RidgeUpdater:
 
 
 def make_updater(network: Network, recipe: Recipe, target: Target, accelerator: Any) -> Updater | RidgeUpdater:
-    """Return what makes the updates of a recipe."""
+    """Return a RidgeUpdater if the recipe's optimizer is ridge, else an Updater."""
     if recipe.optimizer.penalty is not None:
         return RidgeUpdater(network, recipe.optimizer.penalty, target, accelerator.num_processes)
     return Updater(

@@ -30,7 +30,7 @@ class State:
     seconds: float
     """Training time so far, in seconds."""
     sums: Tensor
-    """(4,), float64: loss, metric, targets and gradient norm, summed over the current epoch."""
+    """(4,), float64: loss, metric, number of targets and gradient norm, summed over the current epoch."""
     history: Sequence[results.Epoch]
     weights_sha256: str | None
     """The sha256 of model.safetensors, the best weights so far; None before the first epoch ends."""
@@ -40,7 +40,7 @@ class State:
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
     carried: Sequence[Tensor] = ()
-    """The network's state at the end of the last batch of a stream, one tensor after another."""
+    """The tensors of the network's state after the last batch of a stream, layer by layer; empty without a stream."""
 
     def write(self, path: Path) -> None:
         """Write the state to the file `path`, replacing it atomically."""
@@ -59,11 +59,11 @@ class State:
 
     @classmethod
     def read(cls, path: Path) -> "State":
-        """Return the state in the file `path`. Raises TrainingError if it is damaged or has another layout."""
+        """Return the state in the file `path`. Raises TrainingError if it is damaged or lacks a value."""
         try:
             tensors = read_tensors(path)
             if not torch.equal(tensors.pop("sha256"), _digest(tensors)):
-                raise CheckpointError(f"{path} is damaged: its content does not have the stored digest.")
+                raise CheckpointError(f"{path} is damaged: its content does not have the stored digest (sha256).")
             facts = json.loads(bytes(tensors["facts"].tolist()))
             optimizer: dict[int, dict[str, Tensor]] = {}
             for key, value in _below("optimizer.", tensors).items():
@@ -98,7 +98,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def not_a_state(path: Path) -> TrainingError:
-    """Return the error that says: this file is not the state of the run in its folder."""
+    """Return the error for a file that is not the state of the run in its folder."""
     return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin the run again.")
 
 

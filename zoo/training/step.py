@@ -28,7 +28,7 @@ from .regularisers import gradient_flow_penalty
 def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
     """Return a recipe's optimizer for all trainable parameters, with the learning rate `spec.lr`. Raises TrainingError for ridge."""
     if spec.name == "ridge":
-        raise TrainingError("Ridge regression makes no steps; choose a recipe with another optimizer.")
+        raise TrainingError("Ridge regression takes no gradient steps. Choose a recipe with another optimizer.")
     weights = [p for p in network.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [{"params": weights}]
     if spec.recurrence_factor is not None:
@@ -135,7 +135,7 @@ class Update:
     targets: Tensor
     """Number of targets."""
     state: NetworkState | None
-    """Where the next update of a stream begins; None if the examples are no stream."""
+    """The network's state after the batch, for the next update of a stream; None if the examples are no stream."""
     gradient_norm: Tensor
     """Global norm of the gradient before clipping. With fp16 it may be infinite; such a step is skipped."""
 
@@ -189,8 +189,8 @@ class Updater:
     ) -> Update:
         """Make one optimizer step, in train mode, on the mean loss of a batch, and return what the step measured.
 
-        before_clipping: called after the backward pass, before the gradients are clipped. state: that of the update before,
-        if x goes on where its x ended (Split.stream); the gradient does not go back into it.
+        before_clipping: called after the backward pass, before the gradients are clipped. state: Update.state of the previous
+        update, if x continues its sequences (Split.stream); gradients do not flow back beyond it.
         """
         self.model.train()
         final = None

@@ -1,8 +1,8 @@
 """Trains a model by its recipe. A run can be killed at any moment; the same call then continues it to the same result.
 
-No random state is carried from step to step. The order of an epoch's examples depends on (seed, epoch), and everything else
-that a step draws on (seed, step, process). The state of a run is therefore its weights, the optimizer's tensors and a few
-sums, which zoo.training.state writes atomically to one file.
+No random state is carried from step to step. The order of an epoch's examples depends on (seed, epoch), and all other
+random numbers of a step depend on (seed, step, process). The state of a run is therefore its weights, the optimizer's
+tensors and a few sums, which zoo.training.state writes atomically to one file.
 """
 
 import math
@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def remaining(self) -> float:
-        """Seconds left at the present rate."""
+        """Seconds left at the current rate."""
         return (self.steps - self.step) / self.rate if self.rate else math.inf
 
 
@@ -68,7 +68,7 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None, save_seconds: float = SAVE_SECONDS,
     stop_after: int | None = None, recorders: Mapping[str, Recorder] = {},
 ) -> results.Training:  # fmt: skip
-    """Train `entry` by its recipe in the folder `out`, or continue the run in that folder, and return the run's course.
+    """Train `entry` by its recipe in the folder `out`, or continue the run in that folder, and return its history.
 
     The function writes to `out` the weights with the lowest validation loss so far (model.safetensors and config.json),
     results.json, and the state from which a later call continues. The state is saved after every epoch and every
@@ -78,8 +78,8 @@ def train(
     report: called after every step. stop_after: the epoch to stop after; a later call without `stop_after` continues the
     run. recorders: diagnostics by name, computed on the first validation examples after every epoch, for the history.
 
-    Raises TrainingError; RequestError if `out` cannot be a folder or a recorder refuses the network; StorageError if another
-    process trains in `out`; and KeyboardInterrupt on SIGINT or SIGTERM, after saving.
+    Raises TrainingError if the run cannot start or resume, or diverges; RequestError if `out` cannot be a folder or a recorder
+    refuses the network; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on SIGINT or SIGTERM.
     """
     torch.set_flush_denormal(True)  # before anything runs in parallel; see builder.build
     if any(path.exists() and not path.is_dir() for path in (out, *out.parents)):
@@ -132,7 +132,7 @@ class TrainingRun:
             )
         self.identity = state.identity(entry.config, recipe, self.train.digests, examples, processes)
         if self.train.stream and processes > 1:
-            raise TrainingError(f"{entry.name} reads one long text, so it trains in one process, not in {processes}.")
+            raise TrainingError(f"{entry.name} reads one long text: train it in one process instead of {processes}.")
         self.step = 0
         self.carried: NetworkState | None = None  # where the next batch of a stream begins
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
@@ -208,7 +208,7 @@ class TrainingRun:
         )
 
     def _means(self) -> tuple[float, float, float]:
-        """Return the mean loss, metric and gradient norm over the epoch so far."""
+        """Return (loss, metric, gradient norm), means over the epoch so far."""
         loss, metric, targets, norms = self.sums.tolist()
         steps, metric = (self.step - 1) % self.steps_per_epoch + 1, TARGETS[self.target].of_mean(metric / targets)
         return loss / targets, metric, norms / steps
@@ -216,7 +216,7 @@ class TrainingRun:
     def _end_epoch(self, epoch: int) -> results.Epoch:
         """Validate, write the weights if they are the best yet, and add a row to the history; return that row."""
         loss, metric, norm = self._means()
-        if isinstance(self.updater, RidgeUpdater):  # the means are those of the head before
+        if isinstance(self.updater, RidgeUpdater):  # the means so far are those of the head before it was solved
             loss, metric = self.updater.solve(self.train)
         measured = measure(self.network, self.validation, self.target, BATCH_SIZE)
         if not math.isfinite(measured.loss):
@@ -236,7 +236,7 @@ class TrainingRun:
         return row
 
     def record_diagnostics(self) -> dict[str, tuple[float | None, ...]]:
-        """Return the values of each recorder, by name, for the present weights: one value per layer."""
+        """Return the values of each recorder by its name, computed with the current weights: one value per layer."""
         if not self.recorders:
             return {}
         indices = torch.arange(min(RECORDED_EXAMPLES, len(self.validation)))
@@ -263,7 +263,7 @@ class TrainingRun:
             ).write(self.out / state.FILE)  # fmt: skip
 
     def _write_results(self) -> None:
-        """Write the course of the run, and keep the recorded evaluations of the weights that are in the folder."""
+        """Write the run's history to results.json, and keep the evaluations there of the weights that are in the folder."""
         if self.is_main:
             measured, _ = results.read_current(self.out)
             results.write(self.out, measured.model_copy(update={"training": self.summary()}))
@@ -282,7 +282,7 @@ class TrainingRun:
         self._require_one_state()
 
     def _read_state(self) -> None:
-        """Restore the state in the folder if it has a step; a run without a step has nothing to lose, and is replaced."""
+        """Restore the state in the folder if that run made a step. Raises TrainingError for weights without a state."""
         path = self.out / state.FILE
         if path.exists():
             if (stored := State.read(path)).step > 0:
@@ -294,14 +294,14 @@ class TrainingRun:
             )
 
     def _previous_course(self) -> results.Training | None:
-        """Return the course of the run that results.json tells. Raises TrainingError if that file is damaged."""
+        """Return `training` of results.json in the folder, if any. Raises TrainingError if that file is damaged."""
         try:
             return results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove the file to continue the run.") from error
 
     def _continue_course(self, previous: results.Training) -> None:
-        """Take over what the state does not have; if the run has moved, its results name the devices in turn."""
+        """Take over from results.json what the state lacks: divergence, threads, and the devices of the run so far."""
         self.diverged_epoch, self.threads = previous.diverged, previous.threads
         last_device = previous.device.rpartition(", then ")[2]
         same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
@@ -312,10 +312,10 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
         step = self.step if (self.out / state.FILE).exists() else -1
         if self.accelerator.gather(torch.tensor([step], device=self.device)).unique().numel() > 1:
-            raise TrainingError(f"Not every process finds the state in {self.out}. Put the folder on a shared disk.")
+            raise TrainingError(f"Processes find different states in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
-        """Continue from a stored state. Raises RequestError if another run wrote it, TrainingError without weights."""
+        """Continue from a stored state. Raises RequestError for other settings, TrainingError for lacking weights."""
         if setting := state.changed_setting(self.identity, stored.identity):
             started = state.difference(setting, self.identity, stored.identity)
             raise RequestError(f"{self.out} has a run that was started with {started}. Choose another --out.")
@@ -339,7 +339,7 @@ class TrainingRun:
         self.threads = None  # the state does not have it; the results may
 
     def summary(self) -> results.Training:
-        """Return the course of the run so far, in the form of results.json."""
+        """Return the run so far, as results.json stores it."""
         return results.Training(
             model=self.entry.name, metric=TARGETS[self.target].metric, recipe_name=self.entry.model.recipe,
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),

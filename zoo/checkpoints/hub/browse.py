@@ -42,14 +42,14 @@ def _identity(endpoint: str, answer: dict[str, Any]) -> Identity:
 
 
 def login(timeout: float | None = None) -> Identity:
-    """Return the owner of the token that a push would use now. Raises AccessError and NetworkError."""
+    """Return the owner of the token that a push would use. Raises the errors of `identity`, and NetworkError."""
     with Connection(timeout) as connection:
         return identity(connection)
 
 
 @dataclass(frozen=True)
 class Remote:
-    """What the Hub says about a model. Nothing of this is verified."""
+    """What the Hub says about a model, unverified."""
 
     repo: str
     revision: str | None
@@ -64,7 +64,7 @@ class Remote:
 def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
     """Return the models of this library in a namespace of the Hub, sorted by name. Raises HubError.
 
-    Models of names that cannot be addresses are left out.
+    Models whose names are not valid org/name addresses are left out.
     """
     with Connection(timeout) as connection:
         list_models = connection.api.list_models
@@ -91,7 +91,7 @@ def _remote(info: Any) -> Remote:
     )
     words = tuple(map(one_line, tags or ()))
     if not (sha is None or COMMIT.fullmatch(sha)) or not (private is None or isinstance(private, bool)):
-        raise TypeError(f"{one_line(info.id)} has a commit or a visibility that is none")
+        raise TypeError(f"{one_line(info.id)} has an invalid commit or visibility")
     return Remote(one_line(info.id), sha, private, modified and modified.isoformat(), task and one_line(task), words)
 
 
@@ -107,9 +107,9 @@ class Description:
 
 
 def describe(repo: str, revision: str | None, timeout: float | None = None) -> Description:
-    """Return a description of a repository, without downloading the weights.
+    """Return a description of a repository, without downloading the weights. revision: default main.
 
-    Raises HubError, and CheckpointError for invalid files.
+    Raises HubError for failures of the Hub, and CheckpointError for an invalid config.json or results.json.
     """
     with Connection(timeout) as connection:
         subject, model_info = repo if revision is None else f"{repo}@{revision}", connection.api.model_info

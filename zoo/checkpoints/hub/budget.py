@@ -1,4 +1,7 @@
-"""Counts the seconds that a connection may still take, and the failures of its requests in a row."""
+"""Counts how much of a connection's time limit is left, which `guard` enforces and whose default is in `settings`.
+
+Also counts the requests that have failed in a row.
+"""
 
 import threading
 import time
@@ -6,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MIN_RATE = 1000
-"""Minimum rate, in bytes a second, of a file that takes longer than the time limit."""
+"""Minimum rate, in bytes per second, at which the time of a file transfer does not count."""
 
 
 class Budget:
     """The seconds that all calls of one connection may take together, waits and repeated requests included.
 
-    The time of a file that comes or goes at MIN_RATE or faster does not count.
+    The time of a file transfer, download or upload, does not count while the file advances at MIN_RATE or faster.
     """
 
     def __init__(self, seconds: float):
@@ -22,7 +25,7 @@ class Budget:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Count the time within the block. A block may stand within another one."""
+        """Count the time within the block. Blocks may be nested."""
         if self._deadline is not None:
             yield
             return
@@ -33,22 +36,22 @@ class Budget:
             self._unspent, self._deadline = self._deadline - time.monotonic(), None
 
     def renew(self) -> None:
-        """Give the connection its full time again."""
+        """Reset the time left to the whole limit."""
         self._unspent = self.total
 
     def left(self) -> float:
-        """Return the seconds left; zero or less if there are none."""
+        """Return the seconds left; zero or less if the time is up."""
         if self._deadline is None:
             return self._unspent
         return max(self._deadline, self._file_deadline) - time.monotonic()
 
     def spent(self) -> float:
-        """Return the seconds that the connection has taken."""
+        """Return the seconds that have counted so far."""
         return max(0.0, self.total - self.left())
 
     @contextmanager
     def transferring(self) -> Iterator["Transfer"]:
-        """Do not count the time within the block while its transfer advances at MIN_RATE."""
+        """Yield a Transfer. The time within the block does not count while the transfer advances at MIN_RATE or faster."""
         transfer = Transfer(self)
         try:
             yield transfer
@@ -58,7 +61,7 @@ class Budget:
                 self._deadline += min(time.monotonic() - transfer.began, transfer.bytes / MIN_RATE)
 
     def extend(self, deadline: float) -> None:
-        """Let the transfer of a file go on until `deadline`, in seconds of time.monotonic."""
+        """Let the current file transfer go on until `deadline`, in seconds of time.monotonic."""
         self._file_deadline = deadline
 
 
@@ -75,13 +78,13 @@ class Transfer:
 
 
 class Failures(threading.local):
-    """Counts the requests of one thread that have failed in a row, each once."""
+    """Counts the requests of one thread that have failed in a row. A request that fails in several ways counts once."""
 
     number = 0
     refused = 0
-    """How many of them found that the server refuses connections."""
+    """How many of these failures were connections that the server refused."""
     counted = False
-    """True if the present request is counted already."""
+    """True if the current request is counted already."""
 
     def begin_request(self) -> None:
         self.counted = False
@@ -95,5 +98,5 @@ class Failures(threading.local):
 
     @property
     def next_wait(self) -> float:
-        """The seconds that the client waits after this many failures before it tries again."""
+        """The seconds that the client waits before the next try, after `number` failures."""
         return min(2.0 ** (self.number - 1), 8.0)

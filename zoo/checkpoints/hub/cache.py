@@ -26,9 +26,9 @@ from .settings import COMMIT
 
 PREFIX = "models--"
 MAX_REF_BYTES = 1000
-"""Maximum size of a file with the commit of a revision."""
+"""Maximum size of a file refs/REVISION, which contains a commit."""
 ABANDONED_HOURS = 1.0
-"""Hours since the last write after which the download of a partial file counts as abandoned."""
+"""Hours without a write after which a partial file counts as left over from a broken download."""
 
 
 def cache_root() -> Path:
@@ -51,7 +51,7 @@ def find(repo: str, name: str, commit: str | None) -> Path | None:
 
 
 def known_commit(repo: str, revision: str) -> str | None:
-    """Return the commit that a revision was at when the client last asked the Hub; None if it never asked."""
+    """Return the commit that a revision had when the client last asked the Hub; None if the client never asked."""
     if COMMIT.fullmatch(revision):
         return revision
     try:
@@ -62,10 +62,10 @@ def known_commit(repo: str, revision: str) -> str | None:
 
 
 def repair(repo: str, repo_type: str = "model") -> None:
-    """Remove from a repository's folder in the cache what the client would wait for, or write through.
+    """Remove pipes, devices and sockets, and links to them or out of the cache, from a repository's folder in the cache.
 
-    That is every pipe, device and socket, and every link that leads to one or out of the cache. Only the link itself is
-    removed, never what it leads to. Raises StorageError.
+    The client would wait for a pipe for ever, and write through a link. Only the link is removed, never its target. Raises
+    StorageError.
     """
     name = f"{repo_type}s--{repo.replace('/', '--')}"
     places = [cache_root() / name / part for part in ("refs", "blobs", "snapshots")]
@@ -138,7 +138,7 @@ class Cached:
     unused: tuple[Path, ...]
     """Blobs that no cached commit refers to."""
     damaged: bool = False
-    """True if a config.json of the repository cannot be read, so that perhaps another library's model is in it."""
+    """True if a config.json of the repository cannot be read, so that the repository may be another library's."""
 
     @property
     def partial_bytes(self) -> int:
@@ -156,7 +156,7 @@ class Freed:
 def contents() -> list[Cached]:
     """Return rnnzoo's repositories in the cache: those that the registry pins, and those whose config.json names rnnzoo.
 
-    Repositories whose config.json cannot be read are damaged, and could be rnnzoo's, so they are among them.
+    Repositories whose config.json cannot be read are returned too, as damaged, because they could be rnnzoo's.
     """
     root = cache_root().resolve()
     pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
@@ -194,9 +194,10 @@ def _library(path: Path) -> str | None:
 
 
 def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
-    """Remove partial files and unused blobs that are older than `hours` and are not being downloaded; return them.
+    """Remove partial files and unused blobs that are older than `hours` and are not being downloaded; return what was removed.
 
-    Damaged repositories that the registry does not pin are left alone, because they may be another library's. Raises StorageError.
+    dry_run: only return what would be removed. Damaged repositories that the registry does not pin are left alone, because
+    they may be another library's. Raises StorageError.
     """
     latest = time.time() - 3600 * hours
     pinned = {pin.repo for pin in registry.load_lock().weights.values()}
@@ -212,7 +213,7 @@ def prune(hours: float = ABANDONED_HOURS, dry_run: bool = False) -> Freed:
 
 @contextmanager
 def _claimed(blob: Path) -> Iterator[bool]:
-    """Hold the client's lock on the file that a blob, whole or partial, is of. Yield False if a download holds that lock."""
+    """Hold the client's lock on a blob or partial file, and yield True; yield False if a running download holds the lock."""
     from filelock import FileLock, Timeout  # as the client does
 
     lock = cache_root() / ".locks" / blob.parent.parent.name / f"{blob.name.partition('.')[0]}.lock"
@@ -229,14 +230,14 @@ def _claimed(blob: Path) -> Iterator[bool]:
 def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
     """Remove repositories with all their revisions from the cache, and return what was removed.
 
-    names: registered models, hf://org/name or org/name. Raises RequestError, before anything is removed, if one of `names` is not in
-    the cache; and StorageError.
+    names: registered models, hf://org/name or org/name. dry_run: only return what would be removed. Raises RequestError,
+    before anything is removed, if one of `names` is not in the cache; and StorageError.
     """
     return _remove(list(dict.fromkeys(path for name in names for path in _folders(name))), dry_run)
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders of a repository in the cache: its files, and the client's locks if there are any."""
+    """Return the folders of a repository in the cache: that of its files and, if it exists, that of the client's locks."""
     is_bare = "/" in name and not name.startswith(SCHEME)
     reference = Reference.parse(f"{SCHEME}{name}" if is_bare else name)
     if reference.revision is not None:
@@ -250,7 +251,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def _remove(targets: list[Path], dry_run: bool) -> Freed:
-    """Remove files and folders. Links in the folders are removed, and not counted."""
+    """Remove files and folders, and return them with their size in bytes, to which links do not add."""
     inside = [file for path in targets for file in (path.rglob("*") if path.is_dir() else [path])]
     total = sum(_size(file) for file in inside if not file.is_symlink() and not file.is_dir())
     try:

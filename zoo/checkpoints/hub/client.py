@@ -1,4 +1,4 @@
-"""Connections to a Hub through huggingface_hub. `guard` checks every request and response; failures become ZooErrors."""
+"""Connects to a Hub through huggingface_hub, with every request and response checked by `guard`. Failures become ZooErrors."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ Report = Callable[[int, int], None]
 
 LIBRARY: dict[str, Any] = {"library_name": "rnnzoo", "library_version": __version__}
 MAX_TRIES = 4
-"""Maximum number of tries of a call that fails for a reason that may pass."""
+"""Maximum number of tries of a call that fails for a temporary reason."""
 MAX_WAIT = 8.0
 """Maximum number of seconds between two tries."""
 MAX_BYTES = 10**9
@@ -44,9 +44,9 @@ _turn = threading.RLock()
 class Connection:
     """A connection to the Hub, open between __enter__ and __exit__. Connections of several threads take turns.
 
-    timeout: seconds that all calls may take together, besides the time of files that keep coming. `api` is huggingface_hub's HfApi, for use within `call`. The
-    constructor raises RequestError for an HF_ENDPOINT that is neither encrypted nor local; __enter__ raises AccessError for
-    a token file that cannot be read.
+    timeout: seconds that all calls may take together; file transfers that advance do not count (default: settings.TIMEOUT).
+    `api` is huggingface_hub's HfApi, for use within `call`. The constructor raises RequestError for an HF_ENDPOINT that is
+    neither encrypted nor local; __enter__ raises AccessError for a token file that cannot be read.
     """
 
     def __init__(self, timeout: float | None = None, log: Log = LOG):
@@ -89,14 +89,14 @@ class Connection:
         _turn.release()
 
     def renew(self) -> None:
-        """Give the connection its full time again, for the next of several models."""
+        """Reset the time limit, for the next of several models."""
         self.guard.budget.renew()
 
     def call(self, subject: str, function: Callable[[], T], once: bool = False) -> T:
         """Call `function`, which uses the client, and return its result.
 
-        Unless `once`, try again after a failure that may pass. (The client itself repeats many requests, but not after a
-        broken body.) Raises a ZooError whose message begins with `subject`.
+        Unless `once`, try again after a temporary failure. (The client itself repeats many requests, but not after an
+        incomplete body.) Raises the ZooError of `errors.explain`, whose message begins with `subject`, or of the guard.
         """
         expected: tuple[type[Exception], ...] = (*CLIENT_ERRORS, *client_internals.transport_errors())
         tries = 0
@@ -126,8 +126,8 @@ class Connection:
     ) -> Path:  # fmt: skip
         """Return the path of a file in the client's cache, after downloading the file if needed.
 
-        size: the pinned size of the file in bytes, which it must have exactly; None if it is not pinned. limit: the maximum
-        size of a file that is not pinned.
+        size: the pinned size in bytes, which the file must have exactly; None if it is not pinned. limit: the maximum size
+        of a file that is not pinned. force: download even if the file is in the cache. Raises the errors of `call`.
         """
         from huggingface_hub import hf_hub_download
 
@@ -140,7 +140,7 @@ class Connection:
             )))  # fmt: skip
 
     def commit(self, repo: str, revision: str) -> str:
-        """Return the commit that a revision of a repository is at. The repository must have a config.json."""
+        """Return the commit that a branch, tag or commit points to. Raises MissingError if that commit has no config.json."""
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
         url = hf_hub_url(repo, configs.FILE, revision=revision, endpoint=self.endpoint)
@@ -150,7 +150,7 @@ class Connection:
         return metadata.commit_hash
 
     def listing(self, repo: str, names: list[str], commit: str | None) -> "dict[str, RepoFile]":
-        """Return the Hub's description, by name, of the files in `names` that a commit has."""
+        """Return the Hub's descriptions of those files in `names` that a commit has, by name."""
         from huggingface_hub import RepoFile
 
         entries = self.call(repo, lambda: self.api.get_paths_info(repo, names, revision=commit))
@@ -199,7 +199,7 @@ def _redact_logs() -> None:
 
 
 def _progress_class(name: str, limit: int, report: Report) -> type:
-    """Return a class that the client takes for tqdm: it reports progress, and stops a body longer than `limit` bytes."""
+    """Return a class to pass to the client as tqdm: it reports progress, and stops a download longer than `limit` bytes."""
 
     class Progress(AbstractContextManager["Progress"]):
         def __init__(self, *_: Any, total: int | None = None, initial: int = 0, **__: Any):

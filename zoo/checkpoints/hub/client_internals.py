@@ -15,13 +15,13 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 BROKEN_DOWNLOAD = "Consistency check"
-"""Words in the message of the OSError that the client raises for a body of the wrong size."""
+"""Part of the message of the OSError that the client raises for a body of the wrong size."""
 SENT_AT_ONCE = 2**14
-"""Maximum number of bytes in one operation of sending."""
+"""Maximum number of bytes in one send operation."""
 
 
 class Hooks(Protocol):
-    """What is called for every request of the client."""
+    """The methods that `add_hooks` has called for every request of the client."""
 
     def request(self, request: Any) -> None: ...
     def response(self, response: Any) -> None: ...
@@ -29,7 +29,7 @@ class Hooks(Protocol):
         """Called with the error if a request has no response."""
 
     def operation(self, operate: Callable[[float | None], T], timeout: float | None, sent: int = 0) -> T:
-        """Return operate(seconds): connect, read once, or send `sent` bytes within so many seconds."""
+        """Return operate(seconds), which connects, reads once, or sends `sent` bytes, and may take that many seconds."""
 
 
 def add_hooks(hooks: Hooks) -> None:
@@ -61,10 +61,10 @@ def add_hooks(hooks: Hooks) -> None:
 
 
 def _watched(transport: Any, hooks: Hooks) -> Any:
-    """Return a transport that reports its failures, and each of whose operations is timed on its own.
+    """Return a transport that reports its failures to `hooks`, and passes every connect, read and send to hooks.operation.
 
-    The timeouts of the HTTP library are those of a single read, so a server that sends one byte now and then would be
-    waited for without end. The library has no other way to the operations of a connection than its pool's backend.
+    The HTTP library limits only the time of a single read, so it would wait without end for a server that sends a byte now
+    and then. Only the backend of the library's connection pool gives access to single operations.
     """
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
@@ -85,7 +85,7 @@ def _watched(transport: Any, hooks: Hooks) -> Any:
 
 
 class _Backend:
-    """A backend of the HTTP library whose connections are timed."""
+    """A backend of the HTTP library that makes connections of class _Stream."""
 
     def __init__(self, backend: Any, hooks: Hooks):
         self._backend, self._hooks = backend, hooks
@@ -103,7 +103,7 @@ class _Backend:
 
 
 class _Stream:
-    """A connection each of whose operations is timed on its own."""
+    """A connection that passes each read and send to hooks.operation."""
 
     def __init__(self, stream: Any, hooks: Hooks):
         self._stream, self._hooks = stream, hooks
@@ -127,7 +127,7 @@ class _Stream:
 
 
 def within(seconds: float | None, connect: Callable[[], T]) -> T:
-    """Return connect(), or raise the HTTP library's ConnectTimeout after so many seconds.
+    """Return connect(), or raise the HTTP library's ConnectTimeout if that takes longer than `seconds`.
 
     Connecting looks up the host's name, which nothing can interrupt, and tries each of its addresses in turn.
     """
@@ -152,7 +152,7 @@ def within(seconds: float | None, connect: Callable[[], T]) -> T:
 
 
 def wrap_body(response: Any, wrap: Callable[[Iterator[bytes]], Iterator[bytes]]) -> None:
-    """Let `wrap` pass on the parts of a response's body. The client limits neither the size of bodies nor their time."""
+    """Replace the body of a response by wrap(body), because the client limits neither a body's size nor its time."""
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]  # httpx in 1.x, httpx2 in 2.x
 
     stream = response.stream
@@ -198,13 +198,13 @@ def explains_retry(message: str) -> bool:
 
 
 def says_nothing_to_push(message: str) -> bool:
-    """Return whether a log message says that a commit would change no file. No option of the client stops it."""
+    """Return whether a log message says that a commit would change no file. No option turns this message off."""
     return message.startswith("No files have been modified")
 
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Switch the client's progress bars off within the block. Uploads draw them on stderr, and no option stops that."""
+    """Switch the client's progress bars off within the block. Uploads draw them on stderr, and no option turns them off."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     enabled = not are_progress_bars_disabled()

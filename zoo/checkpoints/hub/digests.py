@@ -7,7 +7,7 @@ from ...registry.schema import PinnedFile
 from ...utils.files import read_regular, sha256
 
 MAX_SMALL_BYTES = 10**8
-"""Maximum size of a file that is named by git's sha1. The Hub names files of more than 10 MB by their sha256."""
+"""Maximum size of a file whose git sha1 is checked. The Hub identifies files of more than 10 MB by their sha256."""
 
 
 def mismatch(path: Path, file: PinnedFile) -> str | None:
@@ -27,7 +27,7 @@ def pin(path: Path) -> PinnedFile:
 
 
 def git_sha1(content: bytes) -> str:
-    """Return git's sha1 of a file with this content. The Hub names files outside its large file storage by it."""
+    """Return git's sha1 of a file with this content. The Hub identifies files outside its large file storage by it."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 

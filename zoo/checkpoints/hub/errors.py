@@ -1,4 +1,4 @@
-"""Translates errors of huggingface_hub and its HTTP library into ours, in plain words."""
+"""Translates errors of huggingface_hub and its HTTP library into those of zoo.errors."""
 
 import errno
 import socket
@@ -18,9 +18,9 @@ from ...utils.text import redact
 from . import client_internals
 
 CLIENT_ERRORS = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError, ImportError)
-"""Errors that the client raises for a bad response, besides those of its HTTP library, because its parsers trust the server."""
+"""Errors that the client, which trusts the server, raises for a bad response, besides those of its HTTP library."""
 BUSY = (408, 429, 500, 502, 503, 504)
-"""Status codes of failures that may pass."""
+"""Status codes of failures that may be temporary."""
 BAD_RANGE = 416
 """Status code of a download that cannot continue where it broke off. The next try begins with the first byte."""
 REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
@@ -28,7 +28,10 @@ REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
         AccessError,
         "this repository is gated. Ask for access on {endpoint}, then log in (hf auth login).",
     ),
-    "RevisionNotFoundError": (MissingError, "there is no such revision on {endpoint}."),
+    "RevisionNotFoundError": (
+        MissingError,
+        "there is no such revision on {endpoint}. Check the branch, tag or commit.",
+    ),
     "EntryNotFoundError": (MissingError, "the repository has no such file at this revision."),
     "RepositoryNotFoundError": (
         MissingError,
@@ -37,11 +40,11 @@ REFUSALS: dict[str | int, tuple[type[HubError], str]] = {
     ),
     401: (AccessError, "the Hub does not accept your token. Use a new token: hf auth login, or HF_TOKEN."),
     403: (AccessError, "your token lacks a permission for this request{said}. rnnzoo whoami shows the token's owner."),
-    404: (MissingError, "not found on {endpoint}{said}."),
+    404: (MissingError, "not found on {endpoint}{said}. Check the name."),
     409: (ChangedError, "exists already, or somebody else is changing it{said}. Look at the Hub, then try again."),
     412: (ChangedError, "the remote has changed. Look at the Hub, then pull, or push again with --force."),
 }
-"""Our error for a refused request, by the name of the client's error or by the status code. The first match counts.
+"""The class and the message of rnnzoo's error, by the name of the client's error or by status code. The first match counts.
 
 {said} is a colon and the server's explanation, if the server gives one."""
 STORAGE_REASONS = {
@@ -57,7 +60,7 @@ STORAGE_REASONS = {
 
 
 def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """Return our error for an error of the client, and whether trying again may help.
+    """Return (error, may_pass): rnnzoo's error for an error of the client, and whether trying again may help.
 
     subject: what the request was about; the message begins with it. The client's error classes are recognised by their
     names, because the HTTP library differs between versions of the client and must not be imported early.
@@ -94,7 +97,7 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         text = f"{subject}: {endpoint} cannot be reached{reason}. Check the network and HF_ENDPOINT."
         return NetworkError(text), not (unknown_host or refused)
     if "TransportError" in names:
-        return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])})."), True
+        return NetworkError(f"{subject}: the connection broke off ({_line(chain[-1])}). Check the network."), True
     for each in chain:
         if isinstance(each, OSError) and each.errno is not None:
             return storage_error(each), False
@@ -103,13 +106,15 @@ def explain(error: BaseException, subject: str, endpoint: str) -> tuple[ZooError
         return HubError(text), False
     if client_internals.BROKEN_DOWNLOAD in str(error):
         return NetworkError(f"{subject}: the download was incomplete ({_line(error).partition(': ')[2]})."), True
-    return HubError(f"{subject}: {endpoint} gave an answer that rnnzoo cannot read ({_line(chain[-1])})."), False
+    return HubError(
+        f"{subject}: {endpoint} gave an answer that rnnzoo cannot read ({_line(chain[-1])}). Check HF_ENDPOINT."
+    ), False
 
 
 def _refusal(names: set[str], response: object, subject: str, endpoint: str) -> tuple[ZooError, bool]:
-    """Return our error for a response with an error status, and whether trying again may help.
+    """Return (error, may_pass), as `explain` does, for a response with an error status.
 
-    names: of the client's error class and of its bases.
+    names: the names of the client's error class and of its base classes.
     """
     status, said = getattr(response, "status_code", 0), _server_message(response)
     if status == BAD_RANGE:
@@ -152,7 +157,7 @@ def _class_names(errors: list[BaseException]) -> set[str]:
 
 
 def _server_message(response: object) -> str:
-    """Return what the server says in its error header, short and redacted, after a colon; "" if nothing."""
+    """Return the header X-Error-Message, short and redacted, after a colon; "" if the response has none."""
     text = getattr(response, "headers", {}).get("X-Error-Message") or ""
     return f": {redact(text)[:200].splitlines()[0].rstrip('.')}" if text.strip() else ""
 
@@ -163,7 +168,7 @@ def _line(error: BaseException) -> str:
 
 
 def changed(subject: str) -> ChangedError:
-    """Return the error for a repository on the Hub that has a commit which our pin does not know of."""
+    """Return the error for a repository on the Hub that has commits after the pinned one."""
     return ChangedError(f"{subject}: {REFUSALS[412][1]}")
 
 

@@ -1,4 +1,7 @@
-"""Checks every HTTP request and response: limits of time and size, where the token may go, headers that become paths."""
+"""Enforces the time limit of a connection, which `budget` counts and whose default is in `settings`, on every request.
+
+Also checks the size of every response, the hosts that may get the token, and the headers from which the client makes paths.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ...errors import CheckpointError, HubError, NetworkError
+from ...utils.text import one_line, redact
 from . import client_internals
 from .budget import Budget, Failures
 from .errors import context_has
@@ -20,9 +24,9 @@ REQUEST_SECONDS = 30.0
 RETRIED = (408, 409, 429, 500, 502, 503, 504)
 """Status codes after which the client may try again. The client does so after 409 when it creates a repository."""
 MAX_FAILURES = 20
-"""Number of consecutive failures after which to give up."""
+"""Number of consecutive failures after which the guard gives up."""
 MAX_REFUSED = 3
-"""Number of consecutive connections that the server refuses after which to give up."""
+"""Number of consecutive refused connections after which the guard gives up."""
 MAX_REQUESTS = 100
 """Maximum number of GET requests in one call. The limit ends a listing whose pages never end."""
 MAX_ANSWER = 2**25
@@ -33,13 +37,13 @@ ETAG_CHARACTERS = set("0123456789abcdefABCDEF")
 
 
 class GaveUp(RuntimeError):
-    """No time is left for another try of the request whose error is the cause."""
+    """Stops the client's retries of a request: no time is left, or too many tries failed. The last failure is the cause."""
 
 
 class Guard:
     """Checks the requests and responses of one connection to a Hub, and raises a ZooError if it must stop.
 
-    timeout: seconds that all calls of the connection may take (see Budget). hint: what to do if they do not suffice.
+    timeout: seconds that all calls of the connection may take (see Budget). hint: what to do when the time is up.
     """
 
     def __init__(self, endpoint: str, timeout: float, hint: str = "Try later."):
@@ -50,7 +54,7 @@ class Guard:
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
-        """Expect the file `subject` as answer within the block, and refuse it if it has not `size` bytes; None for any size."""
+        """Refuse a file of another size than `size` bytes within the block; None allows any size. subject: the file's name."""
         self.expected, self.fetching = None if size is None else (subject, size), True
         try:
             yield
@@ -59,16 +63,15 @@ class Guard:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Count the requests of a call, from zero, and its time."""
+        """Count the requests of a call from zero, and its time against the limit."""
         self.requests = 0
         with self.budget.running():
             yield
 
     def check_request(self, request: Any) -> None:
-        """Check a request before it is sent: take away the token if the request goes to another origin, and limit its time.
+        """Check a request before it is sent: remove the token if it goes to another origin than the Hub, and limit its time.
 
-        Raises NetworkError for an unencrypted address, and if the Hub has failed for too long; HubError for too many
-        requests.
+        Raises NetworkError for an unencrypted address, or if no time is left; HubError for more than MAX_REQUESTS requests.
         """
         url = request.url
         if origin(str(url)) != origin(self.endpoint):
@@ -76,14 +79,17 @@ class Guard:
             both_local = urlsplit(self.endpoint).scheme == "http" and is_loopback(url.host)
             if url.scheme != "https" and not both_local:
                 raise NetworkError(
-                    f"{self.endpoint} redirects to {url.host} without encryption, so the request was not sent."
+                    f"{self.endpoint} redirects to {url.host} without encryption, so the request was not sent. Check "
+                    "HF_ENDPOINT and your proxy."
                 )
         if url.scheme == "http" and "authorization" in request.headers and (proxy := _remote_proxy(url.host)):
             raise NetworkError(f"The token would pass through the proxy {proxy} unencrypted. Set NO_PROXY={url.host}.")
         request.headers["accept-encoding"] = "identity"  # an answer of 1 MB could unpack to gigabytes
         self.requests += request.method == "GET"
         if self.requests > MAX_REQUESTS:
-            raise HubError(f"{self.endpoint} has more than {MAX_REQUESTS} pages of answers, so rnnzoo gave up.")
+            raise HubError(
+                f"{self.endpoint} sent more than {MAX_REQUESTS} pages for one list, so rnnzoo gave up. Check HF_ENDPOINT."
+            )
         seconds_left = self._seconds_left()
         limits = request.extensions.get("timeout") or {}
         request.extensions["timeout"] = {
@@ -106,9 +112,10 @@ class Guard:
         raise NetworkError(f"{self.endpoint} {did}. {self.hint}")
 
     def limit(self, operate: Callable[[float], T], timeout: float | None, sent: int = 0) -> T:
-        """Return operate(seconds), a single operation of a connection that may take so many seconds.
+        """Return operate(seconds), where `operate` connects, reads or sends once, and may take that many seconds.
 
-        timeout: the limit of that operation. sent: the number of bytes that it sends. Raises NetworkError if no time is left.
+        timeout: the client's limit for the operation in seconds. sent: the number of bytes that it sends. Raises NetworkError
+        if no time is left.
         """
         seconds = min(timeout or REQUEST_SECONDS, self._seconds_left())
         with self.budget.transferring() if sent else nullcontext() as transfer:
@@ -119,7 +126,7 @@ class Guard:
         return result
 
     def check_failure(self, error: Exception) -> None:
-        """Raise NetworkError if no time is left, and GaveUp if a request, which ended with an error, must not be sent again."""
+        """Raise NetworkError if no time is left, or GaveUp if the request that failed with `error` must not be sent again."""
         self._seconds_left()
         self.failures.add(context_has(ConnectionRefusedError, error))
         no_time = self.failures.next_wait > self.budget.left()
@@ -144,7 +151,7 @@ class Guard:
         self._check_file_headers(response.headers, is_redirect=response.is_redirect)
 
     def _check_location(self, location: str) -> None:
-        """Raise HubError for a redirect to what is not an address. (The client would try again.)"""
+        """Raise HubError for a redirect to an invalid web address. (The client would try again.)"""
         try:
             given, parts = urlsplit(location), urlsplit(urljoin(self.endpoint, location))
             valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -152,7 +159,10 @@ class Guard:
         except ValueError:
             valid = False
         if not valid:
-            raise HubError(f"{self.endpoint} redirects to something that is not an address, so the answer was refused.")
+            raise HubError(
+                f"{self.endpoint} redirects to {one_line(redact(location))[:100]}, which is not a web address, so the answer "
+                "was refused. Check HF_ENDPOINT and your proxy."
+            )
 
     def _check_retry(self, response: Any) -> None:
         """Raise NetworkError if the client must not wait and try again after this failure."""
@@ -160,7 +170,7 @@ class Guard:
         status, wait, left = response.status_code, _requested_wait(response.headers), self.budget.left()
         if self.failures.number > MAX_FAILURES:
             raise NetworkError(
-                f"{self.endpoint} has failed {self.failures.number} times in a row; given up. {self.hint}"
+                f"{self.endpoint} has failed {self.failures.number} times in a row, so rnnzoo gave up. {self.hint}"
             )
         if wait > left:
             raise NetworkError(
@@ -172,13 +182,13 @@ class Guard:
             )
 
     def _bound_body(self, response: Any) -> None:
-        """Bound the body of a response in size and time. Raises HubError if it is compressed."""
+        """Limit the size and the time of a response's body. Raises HubError if the body is compressed."""
         refused = response.status_code >= 400
         succeeded = response.status_code not in RETRIED and not response.is_redirect
         file = self.fetching and not refused
         if not refused and response.headers.get("content-encoding", "identity") != "identity":
             raise HubError(
-                f"{self.endpoint} sent a compressed answer, which was not asked for, so the answer was refused."
+                f"{self.endpoint} sent a compressed answer, which rnnzoo does not accept. Check HF_ENDPOINT and your proxy."
             )
 
         def bounded(parts: Iterator[bytes]) -> Iterator[bytes]:
@@ -193,7 +203,8 @@ class Guard:
                             return
                         elif not refused and done > MAX_ANSWER:
                             raise HubError(
-                                f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused."
+                                f"{self.endpoint} sent an answer of more than {MAX_ANSWER:,} bytes, so the answer was refused. "
+                                "Check HF_ENDPOINT."
                             )
                         yield part
                     if succeeded:
@@ -212,7 +223,7 @@ class Guard:
     def _check_file_headers(self, headers: Any, is_redirect: bool) -> None:
         """Raise CheckpointError for a commit or ETag that is not hexadecimal, or a size other than the pinned one.
 
-        The client makes file names of commit and ETag, and checks only one of them.
+        The client uses commit and ETag as names of files and folders, and checks only one of them.
         """
         commit = headers.get("x-repo-commit")
         if commit is None:  # the client refuses that itself
@@ -221,12 +232,15 @@ class Guard:
         is_etag = 8 <= len(etag) <= 128 and set(etag) <= ETAG_CHARACTERS
         if not COMMIT.fullmatch(commit) or not is_etag:
             raise CheckpointError(
-                f"{self.endpoint} sent a commit or an ETag that is not hexadecimal, so the answer was refused."
+                f"{self.endpoint} sent a commit or an ETag that is not hexadecimal, so the answer was refused. Check "
+                "HF_ENDPOINT."
             )
         size = headers.get("x-linked-size") or (None if is_redirect else headers.get("content-length"))
         subject, expected = self.expected or ("", None)
         if expected is not None and size is not None and size.isdigit() and int(size) != expected:
-            raise CheckpointError(f"{subject} has {int(size):,} bytes on the Hub instead of the pinned {expected:,}.")
+            raise CheckpointError(
+                f"{subject} has {int(size):,} bytes on the Hub instead of the pinned {expected:,}, so it was not downloaded."
+            )
 
 
 def _remote_proxy(host: str) -> str | None:
@@ -240,7 +254,7 @@ def _remote_proxy(host: str) -> str | None:
 
 
 def _requested_wait(headers: Any) -> int:
-    """Return the seconds to wait by Retry-After or RateLimit, which the client obeys; 0 if neither is there."""
+    """Return the seconds that the headers Retry-After or RateLimit make the client wait; 0 if neither is there."""
     ratelimit = re.findall(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d+)", headers.get("ratelimit", ""))
     numbers = [headers.get("retry-after", ""), *ratelimit]
     return max((int(number) for number in numbers if number.isdigit()), default=0)

@@ -1,4 +1,7 @@
-"""Settings of the Hub, read from the environment at each use. The client itself reads the token when it sends a request."""
+"""Holds the settings of the Hub, among them TIMEOUT, the default time limit, which `budget` counts and `guard` enforces.
+
+The other settings are read from the environment at each use. The client reads the token when it sends a request.
+"""
 
 import ipaddress
 import os
@@ -13,9 +16,9 @@ from ...utils import files
 
 PUBLIC = "https://huggingface.co"
 TIMEOUT = 60.0
-"""Seconds that all requests for one model may take, besides the time of files that keep coming."""
+"""Seconds that all requests for one model may take together. File transfers that advance do not count (see Budget)."""
 NUMBERS = ("HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_ETAG_TIMEOUT")
-"""Variables that the client takes for whole numbers of seconds when it is imported."""
+"""Environment variables that the client reads, when it is imported, as whole numbers of seconds."""
 COMMIT = re.compile(base.COMMIT)
 
 
@@ -69,13 +72,13 @@ def constants() -> Any:
         from huggingface_hub import constants
     except ValueError as error:
         raise RequestError(
-            f"A variable HF_... of the environment is invalid ({first_line(error)}). Unset it."
+            f"An environment variable HF_... is invalid ({first_line(error)}). Correct or unset it."
         ) from error
     return constants
 
 
 def check_certificates() -> None:
-    """Raise RequestError if SSL_CERT_FILE names a file that cannot be read, which OpenSSL ignores in silence."""
+    """Raise RequestError if SSL_CERT_FILE names a file that cannot be read. OpenSSL would ignore it silently."""
     if path := os.environ.get("SSL_CERT_FILE"):
         try:
             files.open_regular(Path(path)).close()

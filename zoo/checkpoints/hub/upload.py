@@ -1,4 +1,4 @@
-"""Sends files to a repository in one commit, which succeeds only on the parent commit that was read before."""
+"""Sends files to a repository in one commit. The Hub refuses it if the branch has moved since its commit was read."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class PushOptions:
-    """Options of a push. Raises RequestError for options that contradict one another."""
+    """Options of a push. Raises RequestError for contradicting options, and for invalid names of branch, tag or namespace."""
 
     namespace: str | None = None
     """A user or organisation to push to, instead of the pinned repository's."""
@@ -32,7 +32,7 @@ class PushOptions:
     dry_run: bool = False
     tag: str | None = None
     force: bool = False
-    """Push even if the remote has commits that the pin does not know of."""
+    """Push even if the branch on the Hub has commits after the pinned one."""
     timeout: float | None = None
     log: Log = LOG
 
@@ -47,7 +47,7 @@ class PushOptions:
                 "--create-pr opens a pull request to main, without a tag: leave out --revision and --tag."
             )
         if settings.COMMIT.fullmatch(self.revision or ""):
-            raise RequestError("--revision is a commit. Give a branch to push to.")
+            raise RequestError(f"--revision is the commit {self.revision}. Give a branch to push to.")
 
     @property
     def branch(self) -> str:
@@ -66,7 +66,7 @@ class RemoteState:
 
 
 class Commit(NamedTuple):
-    """The commit that `commit_files` made, or that has the same files already."""
+    """The commit that `commit_files` made, or an existing commit that has the same files."""
 
     oid: str
     created: bool
@@ -105,7 +105,8 @@ def commit_files(
     """Create the repository and the branch if needed, make one commit of `files`, and return the commit.
 
     If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request is not
-    tried again, because it could be opened twice. Raises ChangedError if somebody else has pushed meanwhile, and HubError.
+    tried again, because it could be opened twice. Raises ChangedError if somebody else pushed after `state` was read, and
+    HubError for other failures.
     """
     from huggingface_hub import CommitOperationAdd
 
@@ -126,7 +127,10 @@ def commit_files(
             create_pr=options.create_pr,
         )  # fmt: skip
         if not settings.COMMIT.fullmatch(info.oid):
-            raise HubError(f"{repo}: {connection.endpoint} named a commit that is not hexadecimal. Look at the Hub.")
+            raise HubError(
+                f"{repo}: {connection.endpoint} answered with a commit that is not hexadecimal. Look on the Hub whether the "
+                "push arrived."
+            )
         return Commit(info.oid, info.oid != parent, info.pr_url)
 
     try:
@@ -134,7 +138,7 @@ def commit_files(
             return connection.call(repo, commit, once=options.create_pr)
     except (ChangedError, NetworkError) as error:
         lost = isinstance(error, NetworkError)  # perhaps the commit was made, and only the answer was lost
-        connection.renew()  # whether it was made must be known
+        connection.renew()  # time to find out whether it was made
         if options.create_pr and lost:
             raise NetworkError(
                 f"{error} The pull request may exist nevertheless: look on the Hub before you try again."
@@ -150,7 +154,7 @@ def has_files(
 ) -> bool:
     """Return whether a commit has these files, compared by size and digest.
 
-    sizes_only: compare small files, for which the Hub knows git's digest, by size only.
+    sizes_only: compare small files, for which the Hub has git's sha1, by size only.
     """
 
     def is_same(remote: "RepoFile | None", content: bytes) -> bool:

@@ -49,5 +49,5 @@ class Spec(BaseModel):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Yield a message for each problem that one field alone does not show."""
+        """Yield a message for each contradiction between fields."""
         yield from ()

@@ -13,7 +13,7 @@ Activation = Literal["gelu", "relu", "sigmoid", "silu"]
 class FeedForwardSpec(Spec):
     """A feed-forward network after the recurrent layer: x + V f(U n(x)) or, if gated, x + V (f(U n(x)) * G n(x)).
 
-    n is the block's normalisation, f the activation.
+    n is the block's normalisation, f the activation, and U, G and V are linear maps.
     """
 
     width: Count
@@ -24,9 +24,9 @@ class FeedForwardSpec(Spec):
 class BlockSpec(Spec):
     """One block around a recurrent layer: y = x + O(g(W n(x)) * f(layer(conv(n(x))))), then z = y + feed_forward(n(y)).
 
-    The fields choose n (`norm`), g (`gate`), f (`activation`), conv (`convolution`) and `feed_forward`. Griffin (De et al.
-    2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward network. The Transformer
-    (Vaswani et al. 2017) normalises "after".
+    W and O are linear maps. The fields choose n (`norm`), g (`gate`), f (`activation`), conv (`convolution`) and
+    `feed_forward`. Griffin (De et al. 2024) has RMS norm, the gate "gelu", a convolution over 4 steps and a gated feed-forward
+    network. The Transformer (Vaswani et al. 2017) normalises "after".
     """
 
     width: Count | None = None

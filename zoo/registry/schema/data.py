@@ -33,7 +33,7 @@ TASKS: dict[str, str] = {
 
 
 STREAMS = ("characters", "bytes", "words")
-"""Forms of input that are windows of one long text: what a network reads of it at each step."""
+"""Values of Shapes.form for windows of one long text. Each says what the network reads at a step: a character, byte or word."""
 
 
 class Paper(Spec):
@@ -75,14 +75,14 @@ class Dataset(Spec):
     hub: Text | None = None  # dataset repository on the Hub that has the same data as parquet
     hub_files: dict[str, Text] = {}  # parquet file of each original part; or, under `archive`, the .tar.gz of all files
     train: Annotated[int, Field(ge=1)] | None = None
-    """Number of training examples of generated data; other data train on the examples that the other splits leave."""
+    """Number of training examples of generated data; other datasets train on all examples that are in no other split."""
     validation: Annotated[int, Field(ge=1)] | None = None
     """Number of validation examples; for data that zoo.data.base.split_by_hash splits, the number of keys."""
     test: Annotated[int, Field(ge=1)] | None = None  # number of test examples or keys, if the data has no test split
     proxy_for: Text | None = None  # the paper's data that this dataset replaces; figures on the two do not compare
     caveat: Text | None = None  # a limit of every figure on this dataset
     test_in_package: bool = False  # whether the files of the test split come with the package
-    files: Seq[Text] = ()  # names of the files to read, for families whose names of files are not fixed
+    files: Seq[Text] = ()  # names of the files to read, for families that do not fix them
     sha256: Annotated[dict[str, Sha256], BeforeValidator(_refuse_digests)] = {}
     """Digest of each file, from cards/lock.json. sources.yaml must not contain digests."""
 
@@ -152,7 +152,7 @@ class Task(Shapes):
     family: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.-]{0,79}|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
     """A key of TASKS, or `package.module:Class` for your own subclass of zoo.data.base.TaskData."""
     dataset: Key
-    layout: Key  # how the family makes a sequence of an example; each family has its own words
+    layout: Key  # variant of the family, such as `rows` of mnist; each family has its own variants
     input_description: Text | None = None  # content of an input; None for text, which the tokenizer prepares
     caveat: Text | None = None  # a limit of every figure on this task, beside that of its dataset
     classes: Seq[Text] = ()  # names of the classes, or of binary outputs, in the order of the outputs; empty if unknown
@@ -175,7 +175,7 @@ class Task(Shapes):
         if self.target == "binary" and self.readout != "every":
             yield "target 'binary' needs readout 'every'"
         if self.classes and len(self.classes) != self.outputs:
-            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs"
+            yield f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output"
 
     @property
     def absent(self) -> bool:

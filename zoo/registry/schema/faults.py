@@ -33,7 +33,7 @@ SYNONYMS = {
     "max_grad_norm": ("clip", "grad_clip", "clip_norm", "gradient_clipping", "max_norm"),
     "license": ("licence",),
 }
-"""Names that other libraries give to our fields."""
+"""By field: the names that other libraries give to it, for the suggestion after an unknown key."""
 WORDS = {
     "missing": "is missing",
     "int_type": "must be an integer",
@@ -52,16 +52,16 @@ WORDS = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "string_pattern_mismatch": "must have the form {pattern}",
-    "string_too_short": "must have a character",
+    "string_too_short": "must not be empty",
     "string_too_long": "must have at most {max_length} characters",
     "too_short": "must have at least {min_length} items",
     "too_long": "must have at most {max_length} items",
 }
-"""Our words for the types of pydantic's errors. Names in braces come from the context of the error."""
+"""Our message for each type of pydantic error. Names in braces come from the context of the error."""
 
 
 Fault = tuple[tuple[int | str, ...], str]
-"""The keys and list indices that lead to an invalid value, and what is wrong with it."""
+"""(location, message): the keys and list indices that lead to an invalid value, and what is wrong with it."""
 
 
 def fault(message: str) -> PydanticCustomError:
@@ -82,7 +82,7 @@ def all_faults(error: ValidationError) -> list[Fault]:
 
 
 def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
-    """Return the errors of validating `spec` in our words. Errors of specifications inside `spec` are in our words already."""
+    """Return `error`, raised by validating `spec`, with our messages in place of pydantic's. Nested specs have ours already."""
     errors = error.errors(include_url=False)
     misspelt = {_near_field(spec, str(row["loc"][-1])) for row in errors if row["type"] == "extra_forbidden"}
     with_faults_inside = {row["loc"][:-1] for row in errors}
@@ -100,7 +100,7 @@ def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
 
 
 def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ...]) -> str:
-    """Return the message about one error of a specification in our words."""
+    """Return our message for one of pydantic's errors. loc: the keys that lead to the value, from `spec`."""
     kind = row["type"]
     if kind in ("fault", "value_error"):
         return row["msg"].removeprefix("Value error, ")
@@ -108,14 +108,14 @@ def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ..
         near = _near_field(spec, str(loc[-1]))
         hint = f"the nearest valid one is {near!r}" if near else f"the valid ones are {', '.join(spec.model_fields)}"
         return f"unknown key {loc[-1]!r}; {hint}"
-    text = WORDS.get(kind, row["msg"]).format(**row.get("ctx", {})) if loc == row["loc"] else "has another form"
+    text = WORDS.get(kind, row["msg"]).format(**row.get("ctx", {})) if loc == row["loc"] else "must have another form"
     value = "" if kind == "missing" else f", not {shown(row['input'])}"
     meaning = meanings(spec).get(str(loc[0])) if loc else None
     return f"{text}{value}{f' ({meaning})' if meaning else ''}"
 
 
 def _near_field(spec: type[BaseModel], key: str) -> str | None:
-    """Return the field that was probably meant by a key that is none."""
+    """Return the field that the unknown `key` probably means; None if none is similar."""
     fields = list(spec.model_fields)
     meant = [field for field in fields if key.lower() in SYNONYMS.get(field, ())]
     return next(iter(meant or difflib.get_close_matches(key, fields, n=1, cutoff=0.6)), None)

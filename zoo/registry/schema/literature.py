@@ -6,7 +6,7 @@ from .base import Key, Percent, Seq, Some, Spec, Text
 
 
 class LiteratureTable(Spec):
-    """Rows of a paper's table, for networks that no model of the registry stands for."""
+    """Rows of a paper's table about networks that are not models of the registry."""
 
     paper: Key
     table: Text
@@ -17,4 +17,5 @@ class LiteratureTable(Spec):
     def _problems(self) -> Iterator[str]:
         for network, figures in self.percent.items():
             if len(figures) != len(self.tasks):
-                yield f"{self.table}: {network!r} has {len(figures)} figures for {len(self.tasks)} tasks"
+                counts = f"{len(figures)} figures for {len(self.tasks)} tasks"
+                yield f"{self.table}: {network!r} has {counts}; give one, or null, for each"

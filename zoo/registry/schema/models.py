@@ -201,7 +201,9 @@ class Grid(Spec):
         for table in self.reported:
             for task, rows in table.percent.items():
                 if task not in self.task:
-                    raise fault(f"{table.table}: the task {task!r} is not among the tasks of the grid")
+                    raise fault(
+                        f"{table.table}: the task {task!r} is not among the tasks of the grid: {', '.join(self.task)}"
+                    )
                 for row, figures in rows.items():
                     layers, units = map(int, row.split("x"))
                     if layers not in self.layers or units not in self.units or len(figures) != len(self.cell):

@@ -34,7 +34,7 @@ WeightInit = Annotated[str, AfterValidator(_check_weight_init)]
 
 
 def without_none(field: str) -> Any:
-    """Return a serializer that leaves `field` out of a specification's files if it is None, as before there was such a field."""
+    """Return a serializer that omits `field` if it is None, so that files from before the field existed stay the same."""
 
     @model_serializer(mode="wrap")
     def serialized(self: Spec, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ConvHead(Spec):
 
 
 class Architecture(Spec):
-    """A network without the shapes that a task gives it."""
+    """The part of a network's description that does not depend on a task: its cell, layers, units and options."""
 
     _block_if_any = without_none("block")
 
@@ -119,7 +119,7 @@ class Architecture(Spec):
     embedding: Embedding | None = None
     """The table of token vectors; None for tasks whose time steps are numbers."""
     head: ConvHead | None = None
-    """Convolutions before the linear head of a convolutional network; None if the head reads the mean over the state's image."""
+    """Convolutions before the linear head of a convolutional network; None if the head reads the state's spatial mean."""
     init: Init = Init()
     standardize: bool = False
     """Whether to subtract the task's mean from the input and divide it by the standard deviation."""
@@ -128,7 +128,7 @@ class Architecture(Spec):
     recurrent_dropout: Rate = 0.0
     """Dropout rate on the input of every recurrent projection, one mask for all time steps (Gal & Ghahramani 2016)."""
     zoneout: Rate = 0.0
-    """Probability that a state keeps its old value (Krueger et al. 2017); eval mode takes the expectation."""
+    """Probability that a unit keeps its old state (Krueger et al. 2017); eval mode takes the expectation."""
     layer_norm: bool = False
     """Whether to normalise the input and recurrent products (Ba et al. 2016, eq. 20), not the cell state."""
     block: BlockSpec | None = None
@@ -163,9 +163,13 @@ class Architecture(Spec):
     def _init_fits(self) -> "Architecture":
         layers = 1 if cell_row(self.cell).layers_inside else self.layers
         if isinstance(self.init.input, tuple) and len(self.init.input) != layers:
-            raise fault(f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers")
+            raise fault(
+                f"'init' has {len(self.init.input)} initialisers for the input projections of {layers} layers; give {layers}"
+            )
         if self.cell in FEEDFORWARD and (self.init.recurrent, self.init.gate_bias) != (None, "zero"):
-            raise fault(f"cell {self.cell!r} has no recurrent projections and no gates to initialise")
+            raise fault(
+                f"cell {self.cell!r} has no recurrent projections and no gates to initialise; leave them out of 'init'"
+            )
         return self
 
     def misfit(self, shape: Shapes) -> str | None:
@@ -222,7 +226,7 @@ class Interface(Shapes):
     @model_validator(mode="after")
     def _a_name_for_each_class(self) -> "Interface":
         if self.classes and len(self.classes) != self.outputs:
-            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs")
+            raise fault(f"{len(self.classes)} class names do not fit {self.outputs} outputs; give one for each output")
         return self
 
     @classmethod

@@ -12,7 +12,7 @@ class Optimizer(Spec):
     """An optimizer and its constants."""
 
     name: Literal["adam", "adamw", "rmsprop", "ridge", "sgd"]
-    """Gradient descent of a kind, or ridge: ridge regression of the head in one epoch (zoo.training.ridge)."""
+    """A method of gradient descent, or `ridge` for ridge regression of the head in one epoch (zoo.training.ridge)."""
     lr: Positive = 1.0  # learning rate; ridge has none
     betas: Annotated[Seq[Rate], Field(min_length=2, max_length=2)] = (0.9, 0.999)  # for Adam
     alpha: Rate = 0.9  # for RMSprop: decay rate of the mean square (Tieleman & Hinton 2012 use 0.9)
@@ -21,13 +21,15 @@ class Optimizer(Spec):
     recurrence_factor: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Factor on the learning rate of the parameters that a cell has outside its projections, such as an LRU's decays and
     phases. With a factor, these parameters have no weight decay, as is usual for such models."""
-    penalty: Positive | None = None  # for ridge: on the square of the head's weights, beside a sum over all examples
+    penalty: Positive | None = (
+        None  # for ridge: factor on |weights of the head|^2, which is added to the sum of squared errors
+    )
 
     def _problems(self) -> Iterator[str]:
         if (self.name == "ridge") != (self.penalty is not None):
-            yield "'penalty' belongs to ridge, and ridge needs one"
+            yield "'penalty' belongs to ridge, and ridge needs one: give it for ridge only"
         if self.name != "ridge" and "lr" not in self.model_fields_set:
-            yield f"{self.name} needs a learning rate, 'lr'"
+            yield f"{self.name} needs a learning rate: give 'lr'"
 
 
 class Schedule(Spec):
@@ -111,14 +113,14 @@ class Recipe(Augmentation):
         steps = (self.max_grad_norm, self.tbptt_steps, self.checkpoint_every, self.gradient_flow_penalty)
         descends = self.epochs > 1 or self.stages or self.precision != "no" or any(value is not None for value in steps)
         if self.optimizer.name == "ridge" and descends:
-            yield "ridge computes the head once: 1 epoch, no stages, and no settings of gradients or precision"
+            yield "ridge computes the head once: set epochs to 1, and leave out stages, precision and settings of gradients"
         begins = [stage.start_epoch for stage in self.stages]
         if begins != sorted(set(begins)):
             yield f"the stages begin at epochs {begins}, but each stage must begin after the one before it"
         for stage, end in self.timeline:
             length = min(end, self.epochs) - stage.start_epoch
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
-                yield f"a schedule of {stage.schedule.epochs} epochs is shorter than its stage, which has {length} epochs"
+                yield f"a schedule of {stage.schedule.epochs} epochs is shorter than its stage of {length} epochs; lengthen it"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -127,12 +129,12 @@ class Recipe(Augmentation):
 
     @property
     def timeline(self) -> tuple[tuple[Stage, int], ...]:
-        """The stages that the run reaches, each with the epoch at which the next stage begins or the run ends."""
+        """A pair (stage, end) for each stage that the run reaches; at epoch `end` the next stage begins or the run ends."""
         first = Stage(lr=self.optimizer.lr, schedule=self.schedule, affine=self.affine, shift=self.shift)
         begins, ends = (first, *self.stages), (*(stage.start_epoch for stage in self.stages), self.epochs)
         return tuple((stage, end) for stage, end in zip(begins, ends, strict=True) if stage.start_epoch < self.epochs)
 
     def stage(self, epoch: int) -> tuple[Stage, int]:
-        """Return the stage that an epoch (counted from 0) belongs to, and the length of its schedule in epochs."""
+        """Return (stage, length): the stage to which an epoch (counted from 0) belongs, and its schedule's length in epochs."""
         now, end = next((stage, end) for stage, end in reversed(self.timeline) if stage.start_epoch <= epoch)
         return now, now.schedule.epochs or end - now.start_epoch
