@@ -15,6 +15,7 @@ from ..cells.properties import PROPERTIES, properties_of
 from ..registry.index import Summary
 from ..registry.schema import Architecture, Config, Interface, Paper
 from ..utils.text import markdown
+from . import ranking
 
 TERMS = ("n^2", "n d", "n", "d", "1")
 """What the number of parameters of one layer is a sum of: n units, and inputs of d features."""
@@ -39,6 +40,8 @@ class CellFacts:
     paper: str
     models: int
     with_weights: list[str]
+    standing: list[str]
+    """What it reached beside other cells, a sentence for each task of the leaderboard."""
 
 
 def facts(cell: str) -> CellFacts:
@@ -64,7 +67,7 @@ def _facts(cell: str, summaries: Mapping[str, Summary]) -> CellFacts:
     return CellFacts(
         cell, row.title, inspect.cleandoc(cls.__doc__ or ""), tuple(cls.inputs), tuple(_network(cell, 8, 1)[1]), options,
         properties_of(cell), parameters(cell), scan(cell), _source(paper) if paper else row.paper,
-        len(models), sorted(name for name, model in models.items() if model.pretrained),
+        len(models), sorted(name for name, model in models.items() if model.pretrained), ranking.standing(cell),
     )  # fmt: skip
 
 
@@ -126,6 +129,7 @@ def text(cell: str) -> str:
         *((f"option {name}", value) for name, value in known.options.items()),
         ("properties", ", ".join(known.properties) or "-"), ("parameters", known.parameters), ("scan", known.scan),
         ("paper", known.paper), ("models", str(known.models)), ("with weights", ", ".join(known.with_weights) or "-"),
+        *(("measured", sentence) for sentence in known.standing),
     ]  # fmt: skip
     width = max(len(name) for name, _ in rows)
     table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

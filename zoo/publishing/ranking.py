@@ -10,6 +10,8 @@ from .speed import significant
 
 PAGE = ("docs", "leaderboard.md")
 PROTOCOL = ("benchmarks", "protocol.yaml")
+YARDSTICK = "lstm"
+"""The cell that every other one is compared with."""
 
 
 def page() -> str:
@@ -44,3 +46,24 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
     numbers = ("-" if value is None else significant(value) for value in (row.seconds, row.step_us))
     rate = "-" if row.rate is None else f"{row.rate:g}"
     return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.text, rate, *numbers
+
+
+def standing(cell: str) -> list[str]:
+    """Return a sentence on a cell for each task of the leaderboard where it was measured: its place, and LSTM's figures."""
+    sentences = []
+    for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
+        rows = {row.cell: row for row in group}
+        if (row := rows.get(cell)) is None:
+            continue
+        place = list(rows).index(cell) + 1
+        other = rows.get(YARDSTICK)
+        compared = f" ({YARDSTICK}: {_reached(other)})" if other is not None and cell != YARDSTICK else ""
+        sentences.append(
+            f"It is number {place} of {len(rows)} cells with about {round(row.parameters, -3):,} parameters on "
+            f"{load_registry().all_tasks[task].title}: {_reached(row)}{compared}."
+        )
+    return sentences
+
+
+def _reached(row: leaderboard.Row) -> str:
+    return row.text + ("" if row.step_us is None else f" and {significant(row.step_us)} µs a streamed step")
