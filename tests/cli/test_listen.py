@@ -62,8 +62,8 @@ def test_silence_has_no_words_and_the_level_is_an_option(run: Run, tmp_path: Pat
 @pytest.mark.parametrize(("name", "content", "words"), [
     (NAME, wav(TWO, channels=2), "this has 2 channels"), (NAME, wav(TWO, rate=44100), "at 44,100 Hz"),
     (NAME, wav(TWO, width=1), "of 8-bit integers"), (NAME, wav(TWO[:0]), "this one is empty"), (NAME, b"", "not a WAV file"),
-    (NAME, b"One, two, three.", "not a WAV file"), ("gru-1x128-mnist-rows", wav(TWO), "does not listen"),
-    ("gru-1x200-spooky", wav(TWO), "does not listen"), ("gru-9x9-none", wav(TWO), "gru-9x9-none"),
+    (NAME, b"One, two, three.", "not a WAV file"), ("gru-1x128-mnist-rows", wav(TWO), "does not read recordings"),
+    ("gru-1x200-spooky", wav(TWO), "does not read recordings"), ("gru-9x9-none", wav(TWO), "gru-9x9-none"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_one_line(run: Run, tmp_path: Path, name: str, content: bytes, words: str) -> None:
     (tmp_path / "file.wav").write_bytes(content)

@@ -99,7 +99,7 @@ def test_there_are_no_words_in_silence() -> None:
 
 
 @pytest.mark.parametrize(("name", "quiet", "message"), [
-    ("gru-1x128-mnist-rows", QUIET, "does not listen"), (NAMES[0], math.nan, "a finite number of dB"),
+    ("gru-1x128-mnist-rows", QUIET, "does not read recordings of speech"), (NAMES[0], math.nan, "a finite number of dB"),
     (NAMES[0], -math.inf, "a finite number of dB"),
 ])  # fmt: skip
 def test_what_cannot_listen_is_refused(name: str, quiet: float, message: str) -> None:

@@ -29,7 +29,9 @@ class Pima(TaskData):
             table = torch.tensor([[float(number) for number in line.split(",")] for line in lines])
             features, labels = table.split([self.task.input[0], 1], 1)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise DataError(f"{self.dataset.title}: {file} has a row without nine numbers ({error}).") from error
+            raise DataError(
+                f"{self.dataset.title}: {file} has a row without nine numbers ({error}). Use the original file."
+            ) from error
         selected = split_by_hash(lines, self.dataset)[name]
         return Split(features[selected], labels[selected, 0].long(), {file: self.dataset.sha256[file]})
 
