@@ -59,7 +59,7 @@ def history(folder: Path) -> Result:
     training = results.read(folder).training
     if training is None or not training.history or not all("noh" in epoch.diagnostics for epoch in training.history):
         raise RequestError(
-            f"The run in {folder} did not record noh in every epoch. Train anew: rnnzoo train NAME --diagnose noh"
+            f"{folder} has no run that recorded noh in every epoch. To record it: rnnzoo train NAME --diagnose noh"
         )
     epochs = training.history
     indicator = np.array([[np.nan if v is None else v for v in epoch.diagnostics["noh"]] for epoch in epochs]).T

@@ -87,7 +87,7 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
         if counterpart(Contender(library, config)) is None:
             if against is not None:
                 raise RequestError(
-                    f"{library} has no network like {config.name} to compare with. Leave {library} out of --against."
+                    f"{library} has no counterpart of {config.name}, so there is nothing to time. Leave {library} out of --against."
                 )
         elif not installed(library):
             if against is not None:
