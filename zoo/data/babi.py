@@ -26,7 +26,7 @@ LAYOUTS = (
 
 
 class Question(NamedTuple):
-    """A question with its story, in words."""
+    """A question with its story, as lists of words, and its answer."""
 
     story: list[str]
     question: list[str]

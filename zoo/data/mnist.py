@@ -78,7 +78,10 @@ class MNIST(TaskData):
                     )
                 return self._files.setdefault(name, _values(content))
         folder = candidates[0].parent if candidates else data_folder(self.dataset)
-        raise DataError(f"MNIST's {name} was not found in {folder}. Put the file there, or set RNNZOO_DATA.")
+        raise DataError(
+            f"MNIST's {name} was not found in {folder}. Put the file there, or set RNNZOO_DATA to the folder that contains "
+            f"{self.dataset.folder}."
+        )
 
     def _candidates(self, name: str) -> list[Path]:
         """Return paths where the original file `name`, or the parquet file with its values, may be.

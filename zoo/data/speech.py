@@ -55,7 +55,7 @@ class LogMel:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> Tensor:
-        """Return the frames that these samples complete, (frames, BANDS), float32; there may be none.
+        """Return the frames that these samples complete, (frames, BANDS), float32, with frames >= 0.
 
         Raises RequestError for samples of another type, since their full scale is not known.
         """

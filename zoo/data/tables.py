@@ -8,7 +8,7 @@ from .base import SEEDS, Split, SplitName, TaskData, split_by_hash
 from .originals import read_verified, verify_generated
 
 RADII = (1.0, 0.8)
-"""Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which the thesis uses."""
+"""Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which Chen 2022 uses."""
 NOISE = 0.1
 """Largest noise on each coordinate; the noise is uniform. make_circles adds none by default."""
 

@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 class Text(TaskData):
-    """Texts of any length. A subclass reads the texts and selects those that belong to a layout."""
+    """Classification of texts. A subclass reads all texts (`examples`) and selects those of the task's layout (`select`)."""
 
     @abstractmethod
     def examples(self) -> list[Example]:
@@ -133,10 +133,10 @@ class Layout(NamedTuple):
 
 
 class Jigsaw(Text):
-    """Parts of Kaggle's Toxic Comment Classification, with the classes not toxic and toxic.
+    """Kaggle's Toxic Comment Classification, in several files. Classes: not toxic, toxic. Layouts: `by_layout`.
 
-    The parts were cleaned in different ways and have different shares of toxic comments, so a network could learn to tell
-    the parts apart. To prevent that, each part contributes as many toxic as other comments, and only letters are read.
+    The files were cleaned in different ways and have different shares of toxic comments, so a network could learn which file
+    a comment comes from. To prevent that, each file contributes as many toxic as other comments, and only letters are read.
     """
 
     by_layout = {

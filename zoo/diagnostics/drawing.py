@@ -213,7 +213,7 @@ def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
 
 
 def _curve_panels(result: Result) -> list[Panel]:
-    """Return panels of one or two dimensions. Arrays of one number for each line are left out if there are others."""
+    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if there are others."""
     arrays = {name: array for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"}
     lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1} or arrays
     single = Axis.counted("layer", 1)
@@ -221,7 +221,7 @@ def _curve_panels(result: Result) -> list[Panel]:
 
 
 def _line_panel(panel: Panel, owner: str) -> LinePanel:
-    """Return the panel with its lines: of an array of one dimension one line, of two dimensions a line for each first tick.
+    """Return a panel's lines: one line for an array of one dimension, else a line for each tick of the first of two axes.
 
     owner: the result's title, whose cell decides the colour of a single line.
     """

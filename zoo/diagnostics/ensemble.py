@@ -1,4 +1,4 @@
-"""Runs many random networks at once by `torch.func.vmap`: their parameters have a leading dimension, one entry a network.
+"""Runs many random networks at once by `torch.func.vmap`: parameters have a leading dimension of networks.
 
 A "run" is one of these networks. This works for any cell, because vmap calls the cell's own `step` with the parameters of
 every run.

@@ -46,7 +46,7 @@ def lattice(
     Raises RequestError for feed-forward and bidirectional networks, for fewer than two runs, and for no steps.
     """
     if runs < 2 or steps < 1:
-        raise RequestError(f"A lattice needs at least two runs and one step; got {runs} and {steps}.")
+        raise RequestError(f"A lattice needs at least two runs and one step; got {runs} runs and {steps} steps.")
     config = without_task(config.architecture, steps, config.name)
     layers_inside = cell_row(config.architecture.cell).layers_inside
     parameters = sum(p.numel() for node in layers_of(config) for p in node.parameters())
@@ -195,7 +195,7 @@ def _add_taps(node: Node) -> dict[str, Tap]:
 
 
 class NormRecorder:
-    """Adds up squared gradient norms during a backward pass. Each gradient is freed at once, so that two never coexist."""
+    """Sums squared gradient norms during a backward pass. It frees each gradient at once, so that only one is in memory."""
 
     def __init__(self, runs: int, layers: int, steps: int):
         self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)

@@ -117,7 +117,7 @@ def scan(cell: str) -> str:
 
 
 def data(cell: str) -> dict[str, Any]:
-    """Return the facts of a cell for JSON."""
+    """Return the facts of a cell as JSON data."""
     return asdict(facts(cell))
 
 

@@ -1,6 +1,6 @@
 """Writes model cards and summaries from registry entries, recorded results and counts.
 
-The module does not use the Hub, and imports torch only to count a model that the lock does not list.
+The module does not use the Hub, and imports torch only to count a model that cards/lock.json does not list.
 """
 
 import textwrap

@@ -15,7 +15,7 @@ from ..diagnostics.base import Result
 Results = Mapping[str, Result]
 """The parts of a study by title."""
 Verdict = tuple[str, bool | None]
-"""Our numbers in words, and whether they agree with the paper; None if the numbers cannot decide."""
+"""(Text with our numbers, True if they agree with the paper). None in place of True or False: the numbers cannot decide."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def late_variance(results: Results) -> Verdict:
 
 
 def larger(results: Results, suffix: str) -> Verdict:
-    """Return whether the plain RNN's indicator at the last step is above the LSTM's and the GRU's.
+    """Return whether the plain RNN's indicator (see zoo.diagnostics.noh) at the last step is above the LSTM's and the GRU's.
 
     suffix: the text after the cell's name in the titles of the parts to compare.
     """

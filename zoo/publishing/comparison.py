@@ -61,7 +61,7 @@ class Row:
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
     collapsed: int = 0
-    """Number of measured runs that ended because the network did not leave chance."""
+    """Number of measured runs that were stopped because the network stayed at the level of chance."""
     diverged_runs: int = 0
     """Number of further runs, which diverged and so were not measured."""
     diverged: int | None = None

@@ -1,6 +1,6 @@
 """Collects what a push sends, and checks it before any request to the Hub.
 
-A push sends the files of cards/NAME that the lock pins, the card and the results.
+A push sends the files of cards/NAME whose digests are in cards/lock.json (the pin), the card and the results.
 """
 
 import os

@@ -76,7 +76,10 @@ def _analyse(
 
 
 def _run_without_pin(folder: Path | None, name: str) -> Path | None:
-    """Return the folder of a model's run; None if its weights are published. Raises RequestError if there is neither."""
+    """Return the folder of a model's run, or None if its weights are published.
+
+    Raises RequestError if the weights are not published and `folder` has no run of the model.
+    """
     if registry.find(name).weights is not None:
         return None
     if folder is None or not (folder / name).is_dir():

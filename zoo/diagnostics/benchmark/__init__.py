@@ -102,7 +102,7 @@ def measure(
 
 
 def machine(work: Workload, contenders: Sequence[Contender]) -> dict[str, Any]:
-    """Return the processor, the threads, the device, the versions of the measured libraries, and the date, by name."""
+    """Return a description of the measurement by name: processor, threads, device, versions of the libraries, date."""
     libraries = sorted({contender.library for contender in contenders} - {"rnnzoo", "torch", "products"})
     return {
         "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,

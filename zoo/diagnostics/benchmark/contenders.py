@@ -22,7 +22,7 @@ TORCHRECURRENT = {
 
 @dataclass(frozen=True)
 class Workload:
-    """The batch that every contender processes, and the device. threads: number of CPU threads."""
+    """What every contender runs: `batch` sequences of `steps` time steps, on `device`, with `threads` CPU threads."""
 
     steps: int
     batch: int
@@ -87,7 +87,8 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
         if counterpart(Contender(library, config)) is None:
             if against is not None:
                 raise RequestError(
-                    f"{library} has no counterpart of {config.name}, so there is nothing to time. Leave {library} out of --against."
+                    f"{library} has no counterpart of {config.name}, so there is nothing to time. Leave {library} out of "
+                    "--against."
                 )
         elif not installed(library):
             if against is not None:

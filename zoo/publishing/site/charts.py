@@ -13,7 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 44
 MOST_POINTS = 200
 """Most points of a curve, which is 400 pixels wide."""
 LEVELS = 12
-"""Shades of each colour of a heat map."""
+"""Number of shades of each colour of a heat map."""
 DECADES = 4
 """Powers of ten between a heat map's reference value and its deepest shade."""
 
@@ -83,7 +83,7 @@ def _scale(values: Iterable[float], start: float, end: float, log: bool) -> Scal
 
 
 def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[float] | None = None) -> str:
-    """Return the axes: grid lines, ticks and titles."""
+    """Return SVG elements of the axes: grid lines, ticks and titles."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = []
     for value in y.ticks():

@@ -54,7 +54,7 @@ class ModelFacts:
 
     @property
     def unit_title(self) -> str:
-        """The title of the metric; "" for accuracy, the usual one."""
+        """The title of the task's metric, such as "accuracy"."""
         return TARGETS[self.entry.task.target].title
 
     @property
