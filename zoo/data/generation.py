@@ -141,7 +141,7 @@ def _check(length: int, temperature: float, top_k: int | None, seed: int) -> Non
             f"length and top_k must be integers of at least 1; got length {shown(length)} and top_k {shown(top_k)}."
         )
     if type(temperature) not in (int, float) or not 0 <= temperature < 2**63:
-        raise RequestError(f"temperature must be a finite number of at least 0; got {shown(temperature)}.")
+        raise RequestError(f"temperature must be a number from 0 to below 2**63; got {shown(temperature)}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise RequestError(f"seed must be an integer from 0 to 2**63 - 1; got {shown(seed)}.")
 
