@@ -1,11 +1,11 @@
-"""Benchmark steps of one stream outside Python: C and WebAssembly, float32 and 8-bit, beside the compiled scan and onnxruntime.
+"""Benchmark single time steps outside Python: C and WebAssembly, float32 and 8-bit, beside the compiled scan and onnxruntime.
 
-`python -m benchmarks.export_steps [--rounds N] [--threads N] [--out FILE]` exports models of the registry and lets the files
-take turns, a few steps at a time, in one run: `stream().step` and onnxruntime's step graph called from Python, C compiled by
-`cc -O3 -march=native`, and WebAssembly in node and, if `chromium` is installed, in Chromium. Beside the C of star-16x64-pmnist
-runs star_step.c, a loop over transposed weights written by hand: with the same flags, and with -ffast-math, by which gcc
-computes several exponentials at once. The program stores the least seconds a step, since other programs only ever add time,
-each file's bytes, and the bytes of C when it is compiled.
+`python -m benchmarks.export_steps [--rounds N] [--threads N] [--out FILE]` exports models of the registry and times the files
+in turn, a few steps at a time, in one run: `stream().step` and onnxruntime's step graph called from Python, C compiled by
+`cc -O3 -march=native`, and WebAssembly in node and, if `chromium` is installed, in Chromium. The C of star-16x64-pmnist is
+compared with star_step.c, a loop over transposed weights written by hand: with the same flags, and with -ffast-math, by which
+gcc computes several exponentials at once. The program stores the least seconds of a step, since other programs only ever add
+time, each file's bytes, and the bytes of the library that the C is compiled to.
 """
 
 import base64
@@ -36,12 +36,12 @@ from .stacks import FOLDER, arguments, write_rows
 
 MODELS = ("star-16x64-pmnist", "lstm-4x128-pmnist", "gru-1x128-mnist-rows")
 BY_HAND = "star-16x64-pmnist"
-"""The model whose equations star_step.c has."""
+"""The model whose time step star_step.c computes."""
 FAST_MATH = {"": (), ", -ffast-math": ("-ffast-math",)}
 STEPS, REPEATS = 28, 140
-"""So few steps that a pass seldom waits for other programs: the least time of many passes is the time without them."""
+"""Steps in a pass, and passes. A pass is so short that other programs seldom interrupt it: the least time has no wait."""
 BROWSER_STEPS = 98
-"""More, because a browser's clock tells tenths of a millisecond apart."""
+"""Steps in a pass in a browser. They are more, because a browser's clock has a resolution of a tenth of a millisecond."""
 TIMING = """
 function time(bytes) {
   const { exports } = new WebAssembly.Instance(new WebAssembly.Module(bytes));
@@ -60,23 +60,23 @@ function time(bytes) {
   return least;
 }
 """
-"""JavaScript: the least milliseconds of the steps over 240 rounds, the first of which the engine spends on compiling."""
+"""JavaScript function that returns the least milliseconds of a pass over 240 rounds. The engine compiles in the first ones."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A way to take the steps."""
+    """A way to run the time steps: an exported file in a runtime."""
 
     run: Callable[[], float]
-    """Takes them, and returns the seconds they took."""
+    """Runs STEPS steps, and returns their seconds."""
     bytes: int | None = None
-    """The size of the file."""
+    """Size of the exported file."""
     compiled: int | None = None
-    """The size of the library that C becomes."""
+    """Size in bytes of the library compiled from C; None for other formats."""
 
 
 def in_python(step: Callable[[Any, Any], tuple[Any, Any]], features: int) -> Callable[[], float]:
-    """Return a function that takes the steps from Python and returns the seconds they took."""
+    """Return a function that runs STEPS steps from Python and returns their least seconds."""
     inputs = torch.rand(STEPS, 1, features).unbind()
 
     def run() -> None:
@@ -88,12 +88,12 @@ def in_python(step: Callable[[Any, Any], tuple[Any, Any]], features: int) -> Cal
 
 
 def in_c(runtime: CRuntime, x: Tensor) -> Callable[[], float]:
-    """Return a function that takes the steps in C, logits after each, and returns the seconds they took."""
+    """Return a function that runs STEPS steps in C, with logits after each, and returns their least seconds."""
     return least(lambda: runtime.run(x, torch.zeros(runtime.states), every=True))
 
 
 def least(steps: Callable[[], object]) -> Callable[[], float]:
-    """Return a function that takes the steps REPEATS times and returns the least seconds they took."""
+    """Return a function that calls `steps` REPEATS times and returns the least seconds of a call."""
 
     def run() -> float:
         seconds = math.inf
@@ -107,7 +107,7 @@ def least(steps: Callable[[], object]) -> Callable[[], float]:
 
 
 def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Timed]:
-    """Return what to time of the loop written by hand, whose logits are compared with the network's."""
+    """Return {pass: Timed} of the loop written by hand. Raises AssertionError if its logits differ from the network's."""
     timed: dict[str, Timed] = {}
     for name, flags in FAST_MATH.items():
         loop = HandWritten(network, folder, *flags)
@@ -117,7 +117,7 @@ def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Tim
 
 
 def in_node(module: Path, folder: Path) -> Callable[[], float]:
-    """Return a function that takes the steps in node and returns the seconds they took."""
+    """Return a function that runs the steps in node and returns the least seconds of STEPS steps. module: a .wasm file."""
     script = folder / "time.mjs"
     script.write_text(
         f'import fs from "node:fs";{TIMING % BROWSER_STEPS}console.log(time(fs.readFileSync(process.argv[2])));'
@@ -131,7 +131,7 @@ def in_node(module: Path, folder: Path) -> Callable[[], float]:
 
 
 def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
-    """Return a function that takes the steps in a page of Chromium and returns the seconds they took."""
+    """Return a function that runs the steps in a page of Chromium and returns the least seconds of STEPS steps."""
     page = folder / f"{module.parent.name}.html"
     content = base64.b64encode(module.read_bytes()).decode()
     bytes_ = f'Uint8Array.from(atob("{content}"), (c) => c.charCodeAt(0))'
@@ -148,7 +148,7 @@ def in_chromium(module: Path, folder: Path) -> Callable[[], float]:
 
 
 def passes(name: str, folder: Path) -> dict[str, Timed]:
-    """Return what to time of a model."""
+    """Return {pass: Timed} of every way to run a model's steps."""
     network = load(name, device="cpu")
     assert isinstance(network, RecurrentNetwork)
     features = network.interface.input[0]

@@ -1,10 +1,11 @@
-"""Compare exported files with the networks that they are of, on whole test sets, and time them in their own runtimes.
+"""Compare exported files with the networks that they were exported from, on whole test sets, and time both.
 
 `python -m benchmarks.exports NAME... [--format FORMAT...] [--quantize int8|both] [--missing] [--limit N]` exports each model to
-each format that can hold it, and adds what it measures to cards/exports.json: bytes, the largest difference of a logit and the
-number of different answers on the test set, the metric, microseconds a step and milliseconds a sequence, both of one sequence
-and the least of several rounds. Models with little to compute come first, and --missing leaves out what the file already has,
-so that an interrupted run can go on. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
+each format that can hold it, and adds a row to cards/exports.json: bytes, the largest difference of a logit and the number of
+different answers on the test set, the metric, and the microseconds of a step and milliseconds of a sequence (batch size 1, the
+least of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
+has, so that an interrupted run can go on. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show
+the rows.
 """
 
 import argparse
@@ -40,7 +41,7 @@ QUANTIZE: dict[str, tuple[str | None, ...]] = {"no": (None,), "int8": ("int8",),
 
 
 class Reference:
-    """A network and its logits on the test set of its task, with which all files of it are compared."""
+    """A network and its logits on the test set of its task, with which all its exported files are compared."""
 
     @torch.inference_mode()
     def __init__(self, name: str, limit: int | None):
@@ -60,7 +61,10 @@ class Reference:
 
     @torch.inference_mode()
     def compare(self, runtime: Runtime) -> dict[str, float]:
-        """Return what a runtime computes on the test set beside what the network does."""
+        """Return numbers that compare a runtime's logits on the test set with the network's.
+
+        n: examples. difference: the largest of a logit. different: answers that differ. value: the runtime's metric.
+        """
         difference, different, sums, state = 0.0, 0, torch.zeros(3, dtype=torch.float64), None
         for x, y, lengths, expected in self.batches:
             logits, new_state = runtime.sequence(x, lengths, state)
@@ -74,7 +78,7 @@ class Reference:
 
 @torch.inference_mode()
 def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[str, float]:
-    """Return microseconds a step, if there are any, and milliseconds a sequence as long as the task's."""
+    """Return the microseconds of a step, unless `step` is None, and the milliseconds of a sequence of the task's length."""
     x, lengths = example_input(network)
     x, lengths = x[:1], lengths[:1]
     times = {"sequence_ms": 1e3 * least(lambda: sequence.sequence(x, lengths if lengths.numel() else None))}
@@ -93,7 +97,7 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
 
 
 def least(run: Callable[[], object]) -> float:
-    """Return the least seconds of a call over ROUNDS, after one that is not timed."""
+    """Return the least seconds of a call over ROUNDS calls, after one warm-up call."""
     run()
     best = math.inf
     for _ in range(ROUNDS):
@@ -104,17 +108,17 @@ def least(run: Callable[[], object]) -> float:
 
 
 def graphs(name: str, format: str) -> list[str]:
-    """Return the graphs of a model that files of a format can hold."""
+    """Return the graphs of a model ("sequence", "step") that can be exported to a format."""
     config = registry.find(name).config
     return [kind for kind in GRAPHS if why_not(config, format, kind) is None]
 
 
 def measure(reference: Reference, name: str, format: str, quantize: str | None, timed: bool) -> Row:
-    """Export a model, and return the row about its files. Raises RequestError for what the format cannot hold."""
+    """Export a model, and return the row about its files. Raises RequestError if the format cannot hold the model."""
     network = reference.network
     kinds = graphs(name, format)
     if not kinds:
-        raise RequestError(f"{name} cannot be exported as {format}.")
+        raise RequestError(f"{name} cannot be exported as {format}. To see its formats: rnnzoo export --list {name}")
     with tempfile.TemporaryDirectory() as folder:
         graph = "both" if len(kinds) > 1 else kinds[0]
         verb = f"rnnzoo export {name} --format {format} --graph {graph}" + (
@@ -134,7 +138,7 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
 
 
 def cost(name: str) -> int:
-    """Return roughly how many products the test set of a model takes."""
+    """Return the approximate number of multiply-adds of a model on its whole test set."""
     measured = results.for_model(name).measured()
     parameters = lock.load_lock().counts[name].parameters
     return parameters * registry.find(name).task.steps * (measured.n if measured else 1)

@@ -1,4 +1,4 @@
-"""Compile and run star_step.c, the loop by hand beside which the C of an exported STAR network is timed."""
+"""Compiles and runs star_step.c, a hand-written loop with which the C of an exported STAR network is compared in speed."""
 
 import ctypes
 import subprocess
@@ -11,15 +11,15 @@ from zoo.networks.recurrent import RecurrentNetwork
 
 SOURCE = Path(__file__).with_name("star_step.c")
 FLAGS = ("-std=c99", "-O3", "-march=native")
-"""Those by which an exported header is compiled for its check."""
+"""Compiler flags. rnnzoo compiles an exported header with the same flags to check it."""
 LAYERS, UNITS = 16, 64
 
 
 class HandWritten:
-    """The steps of a STAR network of 16 layers of 64 units, by star_step.c."""
+    """A STAR network of 16 layers of 64 units whose time steps star_step.c computes."""
 
     def __init__(self, network: RecurrentNetwork, folder: Path, *flags: str):
-        """Compile the loop in `folder`, with further flags of the compiler. Raises CalledProcessError."""
+        """Compile the loop in `folder`. flags: for the compiler, after FLAGS. Raises CalledProcessError if that fails."""
         self.weights, self.outputs = weights(network), network.interface.outputs
         library = (
             folder / f"star_step{''.join(flags)}.so"
@@ -37,7 +37,7 @@ class HandWritten:
 
 @torch.no_grad()
 def weights(network: RecurrentNetwork) -> Tensor:
-    """Return all weights in the order in which the loop reads them; standardisation becomes part of the lowest layer."""
+    """Return all weights, (n,), in the order in which the loop reads them. The first layer's include the standardisation."""
     parts: list[Tensor] = []
     mean, std = network.mean_std
     for depth, layer in enumerate(network.layers):

@@ -1,9 +1,9 @@
-"""Train every cell by one protocol, benchmarks/protocol.yaml, and record what it reached in cards/leaderboard.json.
+"""Train every cell by one protocol, benchmarks/protocol.yaml, and record its figures in cards/leaderboard.json.
 
 `python -m benchmarks.leaderboard [--task T...] [--cell C...] [--runs DIR]` trains, for each task and cell, the first seed at
-each learning rate and the other seeds at the best of them, and measures all seeds on the test set. The folder of the runs
-keeps what is done: the same command goes on after an interruption. A cell that diverges is a row, too. Steps are timed by the
-processor, so that other load counts as little as it can. `rnnzoo leaderboard` and docs/leaderboard.md show the rows.
+each learning rate and the other seeds at the best rate, and measures all seeds on the test set. Finished runs stay in DIR, so
+the same command continues after an interruption. A cell that diverges gets a row, too. Steps are timed in processor time, so
+that other load on the machine matters little. `rnnzoo leaderboard` and docs/leaderboard.md show the rows.
 """
 
 import argparse
@@ -39,14 +39,14 @@ ROUNDS, STEPS = 5, 200
 
 
 class Budget(Spec):
-    """How long a task is trained on."""
+    """Batch size and epochs of the training on one task."""
 
     batch_size: int = Field(ge=1)
     epochs: int = Field(ge=1)
 
 
 class Protocol(Spec):
-    """What is equal for every cell."""
+    """The settings that are the same for every cell."""
 
     parameters: int
     tolerance: float
@@ -58,9 +58,9 @@ class Protocol(Spec):
     tasks: dict[str, Budget]
 
     def entry(self, cell: str, task: str) -> Entry:
-        """Return what the registry would have of a cell's network on a task, with as many units as fit the parameters.
+        """Return a registry entry for a cell's network on a task, with the number of units that fits `parameters` best.
 
-        Raises RequestError if no number of units does.
+        Raises RequestError if no number of units is within the tolerance.
         """
         known, budget = registry.load_registry(), self.tasks[task]
         recipe = Recipe(
@@ -83,9 +83,9 @@ class Protocol(Spec):
         return entry(self.units(lambda units: parameters(entry(units).config)))
 
     def units(self, count: Callable[[int], int]) -> int:
-        """Return the number of units whose count of parameters is nearest to the protocol's.
+        """Return the number of units for which `count(units)`, the number of parameters, is nearest to the protocol's.
 
-        Raises RequestError if it differs from the protocol's by more than the tolerance.
+        Raises RequestError if the two differ by more than the tolerance.
         """
         low, high = 1, MOST_UNITS
         while low < high:
@@ -93,7 +93,10 @@ class Protocol(Spec):
             low, high = (middle + 1, high) if count(middle) < self.parameters else (low, middle)
         best = min((low - 1, low), key=lambda units: abs(count(units) - self.parameters) if units else math.inf)
         if abs(count(best) - self.parameters) > self.tolerance * self.parameters:
-            raise RequestError(f"{count(best):,} parameters with {best} units are not within the tolerance.")
+            raise RequestError(
+                f"{count(best):,} parameters with {best} units are not within the tolerance, {self.tolerance:.0%} of "
+                f"{self.parameters:,}. Change `parameters` or `tolerance` in benchmarks/protocol.yaml."
+            )
         return best
 
 
@@ -103,12 +106,12 @@ def parameters(config: Config) -> int:
 
 
 def read() -> Protocol:
-    """Return the protocol."""
+    """Return the protocol in benchmarks/protocol.yaml."""
     return Protocol.model_validate(yaml.parse(FILE.read_text(encoding="utf-8")).content)
 
 
 def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
-    """Return the course of a training run, made now or before. A run that diverged has `diverged`."""
+    """Train to `folder`, unless the run there is finished, and return its course. If it diverged, `diverged` is set."""
     overrides = {"optimizer": {"name": "adam", "lr": rate}, "seed": seed}
     earlier = results.read(folder).training if folder.is_dir() else None
     if earlier is not None and (earlier.diverged or earlier.finished):
@@ -163,7 +166,10 @@ def training_examples(entry: Entry) -> int:
 
 @torch.inference_mode()
 def step_us(folder: Path) -> float:
-    """Return the microseconds of a step of one sequence, by a stream where there is one: the least of several rounds."""
+    """Return the microseconds of one time step at batch size 1, the least of several rounds.
+
+    Steps are taken by the network's stream if it has one.
+    """
     network = load(folder, device="cpu")
     assert isinstance(network, RecurrentNetwork)
     x = example_input(network)[0][:1, 0]
@@ -186,10 +192,10 @@ def _step(network: RecurrentNetwork) -> Callable[..., Any]:
 
 
 def ranked_cells() -> list[str]:
-    """Return the cells that the leaderboard ranks: all whose state is a vector.
+    """Return the names of the cells that the leaderboard ranks: all whose state is a vector.
 
-    A state that is a matrix would have the square of hundreds of units: as many numbers as 70,000 parameters allow, and more
-    memory than a step needs.
+    Cells with a matrix as state are left out: with hundreds of units, the state would have more numbers than the network has
+    parameters.
     """
     return sorted(cell for cell in CELLS if not issubclass(cell_class(cell), MatrixRecurrence))
 

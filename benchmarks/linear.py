@@ -1,14 +1,14 @@
-"""Benchmark stacks that are linear in their state, 4 x 128, beside torch.nn.GRU and torch's own ways to scan in parallel.
+"""Benchmark stacks that are linear in their state, 4 x 128, beside torch.nn.GRU and parallel scans written in torch.
 
 `python -m benchmarks.linear [--rounds N] [--out FILE]` measures a training step without its optimizer on sequences of one
 feature: of 784 steps in batches of 100, and of 196 to 16,384 steps in batches of 4. The contenders take turns in one run:
-- rnnzoo's minGRU and LRU by the compiled scans, and their matrix products alone, which no scan can save;
+- rnnzoo's minGRU and LRU by the compiled scans, and their matrix products alone, a lower bound for any scan;
 - torch.nn.GRU;
 - a minGRU in log space, as its paper computes it (Feng et al. 2024, appendix B): a cumulative sum and a logcumsumexp;
 - a minGRU by torch's associative_scan, which is not public in torch 2.13.
 
-A time is the least processor time over the rounds, of one thread, so that other load on the machine counts as little as
-it can. `python -m benchmarks.plot` draws the result, `python -m zoo.publishing.generated` writes it into docs/speed.md.
+A time is the least processor time over the rounds, of one thread, so that other load on the machine matters little.
+`python -m benchmarks.plot` draws the result, `python -m zoo.publishing.generated` writes it into docs/speed.md.
 """
 
 import time
@@ -30,18 +30,21 @@ LAYERS, UNITS = STACK.values()
 TASK = {"steps": 784, "batch": 100}
 LENGTHS = (196, 784, 3136, 16384)
 SHORT = 4
-"""Sequences of a batch where the number of steps varies."""
+"""Batch size of the sequences of 196 to 16,384 steps."""
 
 
 def in_log_space(gate: Tensor, candidate: Tensor) -> Tensor:
-    """Return all states of a minGRU from its pre-activations, (batch, time, units), and a state of zero before them."""
+    """Return all states of a minGRU, (batch, time, units), from h_0 = 0. gate, candidate: its pre-activations, same shape."""
     log_candidate = torch.where(candidate >= 0, (F.relu(candidate) + 0.5).log(), F.logsigmoid(candidate))
     log_kept = F.logsigmoid(-gate).cumsum(1)
     return (log_kept + (F.logsigmoid(gate) + log_candidate - log_kept).logcumsumexp(1)).exp()
 
 
 def by_associative_scan(gate: Tensor, candidate: Tensor) -> Tensor:
-    """Return the same, by composing the maps h -> a h + b of neighbouring steps; the candidate may be negative."""
+    """Return all states of a minGRU, as in_log_space does, by composing the maps h -> a h + b of neighbouring steps.
+
+    The candidate may be negative.
+    """
     z = torch.sigmoid(gate)
 
     def compose(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -70,7 +73,7 @@ class MinGRUs(nn.Module):
 
 
 def training_step(network: nn.Module, steps: int, batch: int) -> Callable[[], object]:
-    """Return a function that takes a training step without its optimizer."""
+    """Return a function that runs a forward and a backward pass, without the optimizer."""
     x = torch.rand(batch, steps, 1)
 
     def run() -> None:
@@ -81,7 +84,7 @@ def training_step(network: nn.Module, steps: int, batch: int) -> Callable[[], ob
 
 
 def contenders(steps: int, batch: int) -> dict[str, Callable[[], object]]:
-    """Return the training step of each contender."""
+    """Return {name of a contender: function that runs its training step}."""
     work = Workload(steps, batch, 1)
     stacks = (
         ("rnnzoo", "mingru"), ("rnnzoo", "lru"), ("torch", "gru"), ("products", "mingru"), ("products", "lru")
@@ -95,7 +98,7 @@ def contenders(steps: int, batch: int) -> dict[str, Callable[[], object]]:
 
 
 def least(functions: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the least processor seconds of each function over the rounds."""
+    """Return {name: least processor seconds over the rounds} of each function."""
     seconds = dict.fromkeys(functions, float("inf"))
     for _ in range(rounds):
         for name, function in functions.items():

@@ -1,8 +1,9 @@
-"""Count what networks of spoken digits hear wrongly in recordings that they listen to, and how long they take to answer.
+"""Count the errors of networks of spoken digits when they read recordings as a stream, and measure their latency.
 
 `RNNZOO_DATA=DIR python -m benchmarks.listening NAME [--split validation] [--quiet -53 ...] [--pause 20 ...]` prints, for each
-level and pause: the recordings of a split in which the network hears one word, the right one; and the wrong, missing and
-superfluous words where the recordings are joined by tens in a random order, each followed by half a second of faint noise.
+level and pause: the number of recordings of a split in which the network detects exactly one word, the right one; and the
+number of wrong, missing and superfluous words when ten recordings at a time are joined in a random order, each followed by half
+a second of faint noise.
 
 `RNNZOO_DATA=DIR python -m benchmarks.listening NAME ... --stream` measures `fsdd-stream` (benchmarks.stream) on one thread, and
 stores it in benchmarks/listening.json. `python -m zoo.publishing.generated` writes it into docs/tasks.md.
@@ -27,11 +28,12 @@ from .stacks import FOLDER, write_rows
 from .stream import fsdd_stream
 
 JOINED, GAP, NOISE, CHUNK = 10, RATE // 2, 3.0, RATE // 10
-"""Recordings in one, samples after each, their standard deviation in units of int16, and samples that arrive together."""
+"""Recordings that are joined; samples of noise after each; the noise's standard deviation in units of int16; samples that
+arrive at a time."""
 
 
 def heard(network: Network, samples: Tensor, quiet: float, pause: int) -> list[str]:
-    """Return the words that a network hears in a recording, (samples,), int16."""
+    """Return the words that a network detects in a recording, (samples,), int16, in order."""
     listener = Listener(network, quiet, pause)
     return [word.answer for part in samples.split(CHUNK) for word in listener(part)] + [
         word.answer for word in listener.finish()
@@ -50,13 +52,13 @@ def errors(words: Sequence[str], truth: Sequence[str]) -> int:
 
 
 def joined(recordings: Sequence[Tensor]) -> Tensor:
-    """Return recordings end to end, each followed by a gap."""
+    """Return recordings end to end, (samples,), each followed by GAP samples of noise."""
     gaps = (NOISE * torch.randn(len(recordings), GAP, generator=torch.Generator().manual_seed(0))).to(torch.int16)
     return torch.cat([part for pair in zip(recordings, gaps, strict=True) for part in pair])
 
 
 def counts(name: str, given: argparse.Namespace, recordings: Sequence[Tensor], truth: Sequence[str]) -> str:
-    """Return the table of what a network hears wrongly, by level of quiet and pause."""
+    """Return a table of a network's errors, with a row for each level of quiet and each length of pause."""
     network = load(name, device="cpu")
     order = torch.randperm(len(truth), generator=torch.Generator().manual_seed(0)).split(JOINED)
     rows = []

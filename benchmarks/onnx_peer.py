@@ -1,4 +1,4 @@
-"""A stack of onnxruntime's LSTM or GRU with a head, to compare steps of a stream with. Needs onnx and onnxruntime."""
+"""A stack of onnxruntime's LSTM or GRU with a head, for comparing the time of a step. Needs onnx and onnxruntime."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from zoo.registry.schema import Config
 
 GATES = {"LSTM": 4, "GRU": 3}
-"""ONNX operators, and how many blocks of rows each has in a weight."""
+"""By ONNX operator: number of gates, each a block of rows in a weight."""
 
 
 class OnnxNetwork:
-    """Random weights of the operator LSTM or GRU, layer upon layer, and a head, as one session of onnxruntime.
+    """A stack of LSTM or GRU operators with random weights, and a head, as one session of onnxruntime.
 
-    Takes one step at a time, as torch's `PeerNetwork` does. Denormal numbers are flushed to zero.
+    It computes one time step at a call, as torch's `PeerNetwork` does. Denormal numbers are flushed to zero.
     """
 
     def __init__(self, operator: str, config: Config, threads: int):
@@ -35,7 +35,7 @@ class OnnxNetwork:
         x: Tensor,  # (batch, features)
         state: list[Any] | None,  # arrays of (1, batch, units)
     ) -> tuple[Any, list[Any]]:
-        """Return logits, (batch, outputs), and the new state."""
+        """Return (logits, new state): (batch, outputs), and a list of arrays as in `state`. state: None for zeros."""
         if state is None:
             state = [torch.zeros(1, len(x), self.units).numpy()] * len(self.names)
         feed = {"x": x.numpy()[None], **dict(zip(self.names, state, strict=True))}

@@ -31,7 +31,7 @@ AXES = {"steps": "time steps T", "batch": "batch B", "layers": "layers", "units"
 
 
 def scaling(data: dict[str, Any]) -> Figure:
-    """Plot time against each quantity, both axes logarithmic. The grey line has slope 1: twice the work, twice the time."""
+    """Plot time against steps, batch, layers and units, both axes logarithmic. The grey line shows time linear in these."""
     figure, grid = plt.subplots(2, 4, figsize=(7.6, 4.2), sharex="col", sharey="row", layout="constrained")
     for row, what in zip(grid, (FORWARD, TRAINING), strict=True):
         row[0].set_ylabel(f"{what}, s")
@@ -58,7 +58,10 @@ def scaling(data: dict[str, Any]) -> Figure:
 
 
 def stacks(data: dict[str, Any]) -> Figure:
-    """Plot a forward pass (open) and a training step (filled) of every contender, one panel a size, on a log scale."""
+    """Plot the times of a forward pass (open marks) and a training step (filled) of every contender, on a log scale.
+
+    There is one panel for each size of stack.
+    """
     sizes = list(dict.fromkeys((r["layers"], r["units"]) for r in data["contenders"]))
     figure, panels = plt.subplots(1, len(sizes), figsize=(7.6, 3.0), sharey=True, layout="constrained", squeeze=False)
     for axis, size in zip(panels[0], sizes, strict=True):
@@ -84,7 +87,7 @@ def stacks(data: dict[str, Any]) -> Figure:
 
 
 def linear(data: dict[str, Any]) -> Figure:
-    """Plot a training step of each stack against the number of steps, both axes logarithmic; grey: cost linear in it."""
+    """Plot the time of a training step against the number of time steps, both axes logarithmic. Grey: linear time."""
     figure, axis = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
     rows = [row for row in data["rows"] if row["series"] == "length"]
     for name, marker in zip(dict.fromkeys(row["contender"] for row in rows), "os^DvPX", strict=False):
@@ -110,7 +113,7 @@ def _machine(data: dict[str, Any]) -> str:
 
 
 def draw(folder: Path) -> list[Path]:
-    """Plot every result file that exists, and return the paths written."""
+    """Plot every result file that exists to `folder`, and return the paths of the pictures."""
     written = []
     folder.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(STYLE):

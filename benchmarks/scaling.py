@@ -1,8 +1,8 @@
 """Benchmark how the time of a STAR stack grows with steps, batch, layers and units, one varied at a time.
 
 `python -m benchmarks.scaling [--rounds N] [--threads N] [--out FILE]` measures a forward pass and a training step of
-rnnzoo's fused scan, of its plain scan, and of torchrecurrent with denormal numbers flushed to zero. zoo/diagnostics/benchmark
-says how it measures; `python -m benchmarks.plot` draws the result.
+rnnzoo's fused scan, of its plain scan, and of torchrecurrent with denormal numbers flushed to zero. For the method see
+zoo/diagnostics/benchmark; `python -m benchmarks.plot` draws the result.
 """
 
 from cli.machine import race
@@ -18,7 +18,7 @@ VALUES = {
 
 
 def points() -> list[dict[str, int]]:
-    """Return every setting to measure, the base once."""
+    """Return every setting to measure: the base setting once, and those that change one of its values."""
     return [BASE, *({**BASE, key: value} for key, values in VALUES.items() for value in values if value != BASE[key])]
 
 

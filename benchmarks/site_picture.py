@@ -16,7 +16,7 @@ from cli.output import say
 
 FIRST, SECOND, STEP = "star-16x64-pmnist", "lstm-4x128-pmnist", 640
 SAMPLES = 5
-"""How often to ask for a test image: the fifth is drawn."""
+"""Number of clicks for another test image: the fifth image is drawn."""
 COLOURS = 96
 
 

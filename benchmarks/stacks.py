@@ -3,11 +3,11 @@
 `python -m benchmarks.stacks [--rounds N] [--threads N] [--out FILE]` measures a forward pass, a training step, one streamed
 step and peak memory, side by side in one run, of
 - rnnzoo's networks;
-- the peers', as they come and with denormal numbers flushed to zero;
+- networks of other libraries, with their default setting and with denormal numbers flushed to zero;
 - the matrix products alone, which no implementation by torch.mm can beat;
-- the fused scan and the flushed peers under autocast to bfloat16.
+- rnnzoo's fused scan and the other libraries (flushed) under autocast to bfloat16.
 
-zoo/diagnostics/benchmark says how it measures. `python -m zoo.publishing.generated` writes the result into docs/speed.md,
+For the method see zoo/diagnostics/benchmark. `python -m zoo.publishing.generated` writes the result into docs/speed.md,
 `python -m benchmarks.plot` draws it.
 """
 
@@ -29,14 +29,14 @@ PEER = {"star": "torchrecurrent", "lstm": "torch"}
 
 
 def field(cell: str, layers: int, units: int, steps: int = STEPS) -> list[Contender]:
-    """Return the contenders of one cell and size. All sizes together would take more memory than a small machine has."""
+    """Return the contenders of one cell and size. All sizes at once would need more memory than small machines have."""
     config, peer = stack(cell, layers, units, steps), [PEER[cell]]
     in_float32 = [*ours(config), *peers(config, peer, (False, True)), *products(config)]
     return [*in_float32, *reduced([ours(config)[0], *peers(config, peer)])]
 
 
 def arguments(description: str | None, rounds: int, out: Path) -> argparse.Namespace:
-    """Parse the command line of a benchmark."""
+    """Parse the command line of a benchmark. rounds, out: the defaults of --rounds and --out."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help="passes after a warm-up")
     parser.add_argument("--threads", type=int, default=2)
@@ -45,7 +45,7 @@ def arguments(description: str | None, rounds: int, out: Path) -> argparse.Names
 
 
 def write(path: Path, measurements: Sequence[Measurement], rounds: int) -> None:
-    """Write the measurements and the machine as JSON."""
+    """Write the measurements, the machine and the number of rounds as JSON."""
     setting = machine(measurements[0].work, [measurement.contender for measurement in measurements])
     write_rows(path, setting, rounds, "contenders", [measurement.to_json() for measurement in measurements])
 
@@ -58,7 +58,7 @@ def write_rows(
     rows: Sequence[dict[str, Any]],
     statistic: str = "median",
 ) -> None:
-    """Write the machine and the list `name` as JSON, one line a row, so that differences are readable."""
+    """Write JSON with the machine, the setting, and `rows` under the key `name`, one line a row for readable diffs."""
     head = json.dumps({"machine": setting, "rounds": rounds, "statistic": statistic}, indent=1).removesuffix("\n}")
     lines = ",\n".join(map(json.dumps, rows))
     files.atomic_write(path, f'{head},\n "{name}": [\n{lines}\n ]\n}}\n'.encode())

@@ -1,13 +1,13 @@
-"""`fsdd-stream`: one long recording of digits and pauses, a listening network's hits and false alarms in it, and its latency.
+"""`fsdd-stream`: one long recording of digits and pauses, and a network's hits, false alarms and latency in it.
 
-The 300 test recordings of FSDD stand in the order torch.randperm(300) of seed 0. A pause of 0.5 to 1.5 s follows each, drawn
-uniformly by the same generator, of white noise with a standard deviation of 3 units of int16 (-76 dB by
-zoo.data.listening.levels). Samples arrive by 80, 10 ms.
+The 300 test recordings of FSDD are joined in the order torch.randperm(300) of seed 0. After each comes a pause of 0.5 to 1.5 s,
+drawn uniformly by the same generator, of white noise with a standard deviation of 3 units of int16 (-76 dB by
+zoo.data.listening.levels). Samples arrive 80 at a time, 10 ms.
 
-A digit ends with the last frame of its recording that is not quiet. Its answer is the last final one to a sound that begins
-within its recording; it is a hit if it is right. Every other final answer is a false alarm: a wrong one, and one to another
-sound. Latency is the time from the digit's end to the first answer, early or final, to all of the same sound: what the
-listener waits for, and the processor time that it computes on the last 10 ms.
+A digit ends with the last frame of its recording that is not quiet. Its answer is the last final answer to a sound that begins
+within its recording; if it is right, it is a hit. Every other final answer, wrong or to another sound, is a false alarm.
+Latency is the time from the digit's end to the first answer, early or final, to the same whole sound. It is the sum of the
+time that the listener waits for samples and the processor time of its computation on the last 10 ms.
 
 Three hours have false alarms only: one of noise at 3 units, one at 30 (-58 dB), and one at 3 with a knock every ten seconds,
 20 ms of noise at 3,000 units (-18 dB).
@@ -27,14 +27,14 @@ from zoo.data.speech import HOP, RATE, WINDOW, log_mel
 from zoo.networks.network import Network
 
 NOISE, HOUR = 3.0, 3600
-"""The standard deviation of the noise in pauses, in units of int16, and seconds of an hour."""
+"""The standard deviation of the noise in pauses, in units of int16; and an hour in seconds."""
 SETTINGS = ((PAUSE, 2), (PAUSE, None), (4, None))
-"""The pauses and the early answers to measure, in frames."""
+"""The values (pause, early) of the Listener to measure, in frames."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """An answer, and the seconds that the listener computed on the samples after which it came."""
+    """An answer, and the processor seconds of the listener's computation on the samples that completed it."""
 
     word: Word
     seconds: float
@@ -46,8 +46,10 @@ def noise(samples: int, deviation: float, generator: torch.Generator) -> Tensor:
 
 
 def stream_of(recordings: Sequence[Tensor]) -> tuple[Tensor, list[tuple[int, float, float, float]]]:
-    """Return the long recording, and a row for each digit: its index; and in seconds its start, the end of its last frame that
-    is not quiet, and its end."""
+    """Return (long recording, places): a place is (index, start, end of the last frame that is not quiet, end) of a digit.
+
+    Times are in seconds. The index is that of the recording in `recordings`.
+    """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(recordings), generator=generator).tolist()
     parts, places, at = [], [], 0
@@ -71,7 +73,7 @@ def knocks(generator: torch.Generator) -> Tensor:
 
 
 def listen(listener: Listener, samples: Tensor) -> tuple[list[Heard], list[float]]:
-    """Return all answers to a recording, and the seconds that each 10 ms of it took."""
+    """Return (all answers to a recording, processor seconds for each 10 ms of it)."""
     heard, taken = [], []
     for part in samples.split(HOP):
         began = time.thread_time()
@@ -84,8 +86,10 @@ def listen(listener: Listener, samples: Tensor) -> tuple[list[Heard], list[float
 def score(
     heard: Sequence[Heard], places: Sequence[tuple[int, float, float, float]], truth: Sequence[str]
 ) -> tuple[int, int, int, list[float], list[float]]:
-    """Return the hits, the false alarms, the digits without an answer, and of the hits what was waited for and the whole
-    latency, in seconds."""
+    """Return (hits, false alarms, digits without an answer, waiting times, latencies). Times are of each hit, in seconds.
+
+    places: as stream_of returns them. truth: the right answer by index.
+    """
     hits = missed = 0
     waited, latencies = [], []
     for index, start, end, stop in places:
@@ -104,14 +108,14 @@ def score(
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median and the 95th percentile of some seconds."""
+    """Return the median and the 95th percentile of `values`, as "median" and "p95"."""
     ordered = sorted(values)
     return {"median": statistics.median(ordered), "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]}
 
 
 @torch.no_grad()
 def fsdd_stream(network: Network, recordings: Sequence[Tensor], truth: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row of JSON values for each of SETTINGS."""
+    """Run a network on the stream and on the hours without digits; return a row of JSON values for each of SETTINGS."""
     samples, places = stream_of(recordings)
     generator = torch.Generator().manual_seed(1)
     quiet = {f"noise {level:g}": noise(HOUR * RATE, level, generator) for level in (3.0, 30.0)}

@@ -1,8 +1,8 @@
-"""Benchmark steps of a stream on a CPU: one stream, many in turn, a batch, and many steps in one call.
+"""Benchmark time steps of streams on a CPU: one stream, many streams in turn, a batch, and many steps in one call.
 
 `python -m benchmarks.streams [--rounds N] [--threads N] [--out FILE]` measures rnnzoo's networks, and torch.nn's and
 onnxruntime's of the same size, with a head of ten classes and denormal numbers flushed to zero, in one process; they take
-turns, one pass at a time. onnxruntime has no STAR, so its LSTM stands beside it, as torch.nn's does.
+turns, one pass at a time. onnxruntime and torch.nn have no STAR, so STAR is compared with their LSTM.
 `python -m zoo.publishing.generated` writes the microseconds a step into docs/speed.md.
 """
 
@@ -26,11 +26,11 @@ from .stacks import FOLDER, arguments, write_rows
 SIZES = (("star", 16, 64), ("lstm", 4, 128), ("gru", 1, 128))
 STREAMS, BATCH, CHUNK, STEPS = 64, 64, 256, 256
 Passes = dict[str, Callable[[], int]]
-"""What to time by its name. A function returns how many steps it takes, by which its time is divided."""
+"""By name: a function that runs a pass and returns its number of time steps, by which the time is divided."""
 
 
 def in_turn(network: Any, streams: int, batch: int, steps: int) -> Callable[[], int]:
-    """Return a pass that takes `steps` steps, each of the next of `streams` streams of `batch` sequences."""
+    """Return a pass of `steps` time steps over `streams` streams in turn. Each stream is a batch of `batch` sequences."""
     inputs: list[Tensor] = list(torch.rand(STEPS, batch, 1))
     states: list[Any] = [None] * streams
 
@@ -43,7 +43,7 @@ def in_turn(network: Any, streams: int, batch: int, steps: int) -> Callable[[], 
 
 
 def passes(cell: str, layers: int, units: int, threads: int) -> Passes:
-    """Return the passes of one size of stack; onnxruntime's only if it is installed."""
+    """Return the passes of one size of stack. Those of onnxruntime are included if it is installed."""
     config = stack(cell, layers, units, STEPS)
     network: Any = builder.build(config, device="cpu").eval()
     stream, chunk = network.stream(), torch.rand(1, CHUNK, 1)

@@ -62,7 +62,9 @@ def test_every_contender_is_measured_in_its_process() -> None:
 def test_a_contender_that_fails_is_named() -> None:
     broken = Contender("torch", config(units=-1))
     for field in ([broken], [ours(SMALL)[0], broken]):  # the others are asked first, and it has ended by then
-        with pytest.raises(errors.BenchmarkError, match=r"torch\.nn\.LSTM, flushed failed: .*hidden_size"):
+        with pytest.raises(
+            errors.BenchmarkError, match=r"Timing torch\.nn\.LSTM, flushed failed while it was built: .*hidden_size"
+        ):
             benchmark.measure(field, WORK, rounds=1)
 
 
@@ -71,7 +73,8 @@ def test_a_contender_that_dies_is_named() -> None:
         for process in multiprocessing.active_children():
             process.kill()
 
-    with pytest.raises(errors.BenchmarkError, match="rnnzoo star died with exit code -9, perhaps for lack of memory"):
+    message = "Timing rnnzoo star failed in the pass 'forward': its process died with exit code -9, perhaps for lack of"
+    with pytest.raises(errors.BenchmarkError, match=message):
         benchmark.measure(ours(SMALL)[:1], WORK, rounds=1, report=kill)
     assert multiprocessing.active_children() == []
 

@@ -35,7 +35,7 @@ def test_every_analysis_takes_every_cell(cell: str, what: str) -> None:
     name = f"{cell}-2x4"
     sample = subject.sample(name, subject.config_of(name), examples=3, steps=4)
     if what == "eigenvalues" and cell in NO_MATRIX:
-        with pytest.raises(RequestError, match="no eigenvalues of its own"):
+        with pytest.raises(RequestError, match="no recurrent matrix to compute eigenvalues of"):
             ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))
         return
     result = ANALYSES[what].function(*sample.arguments(ANALYSES[what].needs))
@@ -116,7 +116,7 @@ def test_a_network_that_does_not_read_one_sequence_is_refused_before_any_work(an
         subject.require_network_of(ANALYSES[analysis], network.config)
 
 
-@pytest.mark.parametrize(("analysis", "words"), [("evolution", "one sequence"), ("feedforward", "no feed-forward")])
+@pytest.mark.parametrize(("analysis", "words"), [("evolution", "one sequence"), ("feedforward", "not a feed-forward")])
 def test_an_analysis_that_trains_refuses_other_networks_before_data_are_read(analysis: str, words: str) -> None:
     mlp, lstm = (subject.config_of(name) for name in ("mlp-3x8-pima.sigmoid", "lstm-4x128-pmnist"))
     taken, refused = (mlp, lstm) if analysis == "feedforward" else (lstm, mlp)

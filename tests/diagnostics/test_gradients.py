@@ -58,7 +58,7 @@ def test_the_course_of_a_feed_forward_network() -> None:
     np.testing.assert_allclose(result.outputs.values[:, -1], [h.abs().mean().item() for h in hidden], rtol=1e-4)
     np.testing.assert_allclose(result.means.values, [h.mean().item() for h in hidden], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(result.last.values.sum(1), 1, rtol=1e-5)
-    with pytest.raises(RequestError, match="no feed-forward classifier"):
+    with pytest.raises(RequestError, match="not a feed-forward classifier"):
         feedforward(network("rnn"), data, recipe, target)
 
 

@@ -13,10 +13,10 @@ from .originals import Recording, read_verified
 
 
 def task_data(task: Task, dataset: Dataset) -> TaskData:
-    """Return the data of a task. Files are read only when a split is asked for.
+    """Return the data of a task. Its files are read when `split` is called.
 
-    A task's family may be a class in a module of the zoo's folder, which is searched after Python's path. Raises DataError if
-    the family is neither in TASKS nor a class that can be imported, and RequestError if the family lacks the task's layout.
+    `task.family` is a key of TASKS or "module:Class", whose module may be in the zoo's folder: that folder is appended to
+    sys.path. Raises DataError if the class cannot be imported, and RequestError if it does not have the task's layout.
     """
     if ":" in task.family and str(paths.ROOT) not in sys.path:
         sys.path.append(str(paths.ROOT))
@@ -33,10 +33,10 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
 
 
 def examples(name: str, split: SplitName = "test") -> Split:
-    """Return the examples that a model or task is trained on ("train"), validated on ("validation") or measured on ("test").
+    """Return the training, validation or test split of a task, or of the task of a model. name: of the task or the model.
 
-    `x, y, lengths = split.batch(indices, device)` returns some examples as the network reads them. `split.prepare(raw)`
-    turns your own examples into x; `raw` is a tensor of the same form as `split.raw`. For text, use the network's
+    `x, y, lengths = split.batch(indices, device)` returns a batch that the network can read. `split.prepare(raw)` turns
+    your own examples into x; `raw` has the shape (any n) and the dtype of `split.raw`. For text, use the network's
     `tokenizer` instead.
 
     Raises UnknownNameError if `name` is neither a model nor a task, and DataError if a file is missing or differs from the
@@ -52,9 +52,9 @@ def examples(name: str, split: SplitName = "test") -> Split:
 
 
 def digests_of(name: str) -> dict[str, str]:
-    """Return the digests, by file name, of a dataset's files on this machine. Reads every split of each of its tasks.
+    """Return {file name: sha256} of a dataset's files on this machine, after reading every split of all its tasks.
 
-    Raises UnknownNameError, and DataError if files are missing.
+    Raises UnknownNameError if there is no such dataset, and DataError if a file is missing.
     """
     known = registry.load_registry()
     check_name("dataset", name, known.datasets)

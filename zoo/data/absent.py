@@ -7,7 +7,7 @@ from .base import SplitName, TaskData
 
 
 class Absent(TaskData):
-    """A task whose data rnnzoo cannot read. Any layout is allowed."""
+    """A task whose data rnnzoo cannot read. `task.layout` may be any text."""
 
     def read(self, name: SplitName) -> NoReturn:
         """Raise DataError, because there are no data to read."""

@@ -1,8 +1,8 @@
 """The adding problem (Hochreiter & Schmidhuber 1997), generated: the target is the sum of the two marked numbers.
 
 Hu et al. 2018, section 3.1: uniform numbers in [0, 1] and a mask that marks two random positions; 100,000 training and
-10,000 test sequences. numpy's RandomState, whose stream is frozen, generates the same numbers on every machine. The lock
-has their digests.
+10,000 test sequences. numpy's RandomState, whose stream is frozen, generates the same numbers on every machine;
+cards/lock.json has their digests.
 """
 
 import numpy
@@ -14,7 +14,7 @@ from .originals import verify_generated
 
 
 class Adding(TaskData):
-    """Layout `value-mask`: each step is (number, 1 if it is marked, else 0); the target is one value."""
+    """Layout `value-mask`. x: (batch, time, 2), a number and 1 if it is marked, else 0. y: (batch, 1), the sum."""
 
     layouts = ("value-mask",)
 
@@ -32,6 +32,6 @@ class Adding(TaskData):
 
 
 def _prepare(raw: Tensor) -> Tensor:
-    """Turn (batch, time + 2), the numbers and then the two marked positions, into (batch, time, 2)."""
+    """Turn raw, (batch, time + 2), the numbers followed by the two marked positions, into x, (batch, time, 2)."""
     numbers, marked = raw[:, :-2], raw[:, -2:].long()
     return torch.stack([numbers, torch.zeros_like(numbers).scatter_(1, marked, 1.0)], 2)

@@ -22,11 +22,11 @@ LAYOUTS = (
     "qa14-time-reasoning", "qa15-basic-deduction", "qa16-basic-induction", "qa17-positional-reasoning",
     "qa18-size-reasoning", "qa19-path-finding", "qa20-agents-motivations",
 )  # fmt: skip
-"""Names of the tasks' files, with hyphens in place of underscores."""
+"""Names of the tasks' files without `_train.txt`, and with a hyphen in place of the underscore after the number."""
 
 
 class Question(NamedTuple):
-    """A question with its story, in words."""
+    """A question with its story, as lists of words, and its answer."""
 
     story: list[str]
     question: list[str]
@@ -36,11 +36,11 @@ class Question(NamedTuple):
 
 
 class Babi(TaskData):
-    """Layouts are the names of the files, such as `qa1-single-supporting-fact`.
+    """Layouts, one for each of the twenty tasks: LAYOUTS, such as `qa1-single-supporting-fact`.
 
-    The class of a question is the token of its answer; several answers, such as `milk,football`, are one word. Tokens are the
-    words and the answers of both files, sorted. The validation split is the last stories of the training file; the dataset's
-    `validation` is its number of questions.
+    The target of a question is the token of its answer; several answers, such as `milk,football`, are one word. Tokens are
+    the words and the answers of both files, sorted. The validation split is the stories with the last `dataset.validation`
+    questions of the training file.
     """
 
     layouts = LAYOUTS
@@ -55,7 +55,10 @@ class Babi(TaskData):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer for the words and the answers in both files. Raises DataError."""
+        """The tokenizer for the words and the answers in both files.
+
+        Raises DataError if a file is missing, or if the number of tokens is not the task's `vocabulary`.
+        """
         both = [q for part in self._questions.values() for q in part]
         words = sorted({word for q in both for word in (*q.story, *q.question, q.answer)})
         if len(words) + len(RESERVED) != self.task.vocabulary:
@@ -83,7 +86,10 @@ class Babi(TaskData):
 
 
 def questions(text: str, name: str) -> list[Question]:
-    """Return the questions in the content of a file. Raises DataError, naming the file, if it has another layout."""
+    """Return the questions in `text`, the content of the file `name`.
+
+    Raises DataError for a line that is neither a statement nor a question.
+    """
     parsed: list[Question] = []
     story: list[str] = []
     story_number = 0
@@ -95,7 +101,8 @@ def questions(text: str, name: str) -> list[Question]:
         words = split_words(sentence)
         if not index.isdigit() or not story_number or len(answer) not in (0, 2) or not words:
             raise DataError(
-                f"{name}, line {line_number}: the line is neither a statement nor a question of the bAbI tasks."
+                f"{name}, line {line_number}: the line is neither a statement nor a question of the bAbI tasks: "
+                f"{line[:80]!r}. Use the original file."
             )
         if answer:
             parsed.append(Question(list(story), words, answer[0], story_number))

@@ -19,9 +19,9 @@ from .augmentation import augmented
 
 SplitName = Literal["train", "validation", "test"]
 SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
-"""Seeds that generate the splits of generated data."""
+"""Seed of each split of a generated dataset."""
 IGNORED = -100
-"""The class that marks a time step without a target."""
+"""The target at a time step that has none."""
 
 
 @dataclass(frozen=True)
@@ -31,31 +31,31 @@ class Split:
     raw: Tensor
     """The examples as they are stored, (n, ...), any dtype."""
     targets: Tensor
-    """Classes, (n,), or (n, time) with IGNORED at steps without a target; values, (n, outputs) or (n, time, outputs), with
-    NaN where there is no target; or binary, the same shapes of 0 and 1 in int8, with IGNORED at steps without a target."""
+    """Classes: (n,), or (n, time) with IGNORED at steps without a target. Values: (n, outputs) or (n, time, outputs), with
+    NaN where there is no target. Binary targets: int8, 0 and 1, shaped like values, with IGNORED at steps without a target."""
     digests: dict[str, str]
-    """The sha256 of each original file that the split comes from."""
+    """By file name: the sha256 of each original file that the split comes from."""
     prepare: Callable[[Tensor], Tensor] = lambda raw: raw
     """Turns a batch of raw examples into x, (batch, time, *input). By default, x equals the raw examples."""
     lengths: Tensor | None = None
-    """Lengths in time steps, (n,), or (n, 2) of story and question; None if all sequences have the same length."""
+    """Lengths in time steps, (n,), or for bAbI (n, 2): of the story, of the question. None if all lengths are the same."""
     image: tuple[int, int] | None = None
     """(height, width) if the raw examples are images, (n, height * width); None for other examples."""
     per_step: bool = False
     """True if sequences of different lengths have a target at every step."""
     stream: bool = False
-    """True if each example goes on where the one before it ends, so that a network carries its state from one to the next."""
+    """True if each example continues the one before it, so that a network carries its state from one to the next."""
 
     def __len__(self) -> int:
         return len(self.raw)
 
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
-        """Return one example for a torch.utils.data.DataLoader: x, y, and the length if sequences have one.
+        """Return one example for a torch.utils.data.DataLoader: (x, y), or (x, y, length) if the split has lengths.
 
-        All examples are padded to the longest sequence of the split; `batch` pads only to the longest of its batch.
+        x is padded to the longest sequence of the split; `batch` pads only to the longest of the batch.
         """
         if not -len(self) <= index < len(self):
-            raise IndexError(f"There are {len(self)} examples; got {index}.")
+            raise IndexError(f"The split has {len(self)} examples, so there is no example {index}.")
         x, y, lengths = self.batch(torch.tensor([index]))
         if lengths is None:
             return x[0], y[0]
@@ -71,8 +71,8 @@ class Split:
     def order(self, batch_size: int, generator: torch.Generator) -> Tensor:
         """Return the indices of the examples, (n,), in the order in which an epoch trains on them.
 
-        The examples are shuffled. A stream is divided into `batch_size` parts instead, which are read side by side: example
-        i of a batch goes on where example i of the batch before it ends. A remainder of the stream is left out.
+        The examples are shuffled. A stream is not: it is divided into `batch_size` parts, so that example i of a batch
+        continues example i of the batch before. The remainder of the stream is left out.
         """
         if not self.stream:
             return torch.randperm(len(self), generator=generator)
@@ -82,7 +82,7 @@ class Split:
     def batch(
         self, indices: Tensor, device: torch.device | str = "cpu", augment: Augmentation | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return x, y and lengths of the examples at `indices`, (batch,), on `device`.
+        """Return (x, y, lengths) of the examples at `indices`, (batch,), on `device`.
 
         augment: random augmentation of images, redrawn at every call. Raises RequestError if the examples are not images.
         """
@@ -93,7 +93,7 @@ class Split:
             raw, y = raw[:, :longest], y[:, :longest] if self.per_step else y
         if augment is not None and augment.augments:
             if self.image is None:
-                raise RequestError("These examples are not images, so they cannot be augmented.")
+                raise RequestError("These examples are not images, so they cannot be augmented. Leave out `augment`.")
             raw = augmented(raw.unflatten(1, self.image), augment).flatten(1)
         return self.prepare(raw.to(device)), y.to(device), lengths
 
@@ -101,7 +101,8 @@ class Split:
 class TaskData(ABC):
     """The data of one task. Each dataset family is a subclass, which is constructed with a task and its dataset.
 
-    layouts: names of the family's layouts; None allows any. Raises RequestError if the task's layout is not in `layouts`.
+    A layout is a way to turn the dataset into examples; registry.yaml chooses one for each task (`task.layout`). layouts:
+    names of the family's layouts; None allows any. Raises RequestError if the task's layout is not in `layouts`.
     """
 
     layouts: Collection[str] | None = None
@@ -110,7 +111,8 @@ class TaskData(ABC):
         self.task, self.dataset = task, dataset
         if self.layouts is not None and task.layout not in self.layouts:
             raise RequestError(
-                f"{dataset.title} has no layout {task.layout!r}; its layouts: {', '.join(self.layouts)}."
+                f"{dataset.title} has no layout {task.layout!r}. Set `layout` in registry.yaml to one of: "
+                f"{', '.join(self.layouts)}."
             )
 
     @property
@@ -119,13 +121,13 @@ class TaskData(ABC):
         return None
 
     def prepare_network(self, network: Network) -> None:  # noqa: B027
-        """Give a new network what it takes from the data before training, such as a tokenizer and pretrained vectors."""
+        """Prepare a new network for training on these data, such as by its tokenizer and pretrained vectors."""
 
     def read_file(self, name: str, content: bytes) -> Tensor | None:
-        """Return x, (1, time, *input), of a user's file with this content, for the network called `name`.
+        """Return x, (1, time, *input), of the content of a user's file. name: of the network, for error messages.
 
-        None if the task has no kind of file of its own: zoo.data.inputs then reads an image or a table. Raises RequestError
-        for content that is not such a file.
+        Return None, as this method does unless a family overrides it, to let zoo.data.inputs read the file as an image or
+        a table. Raises RequestError if the family reads files of its own format and the content has another.
         """
         return None
 
@@ -144,9 +146,9 @@ class TaskData(ABC):
 
 
 def split_by_hash(keys: Sequence[str], dataset: Dataset) -> dict[SplitName, list[int]]:
-    """Split data that come without splits, and return the indices of each split's examples, in pseudo-random order.
+    """Return the indices of each split's examples, in pseudo-random order, for a dataset that comes without splits.
 
-    keys: one per example; examples with the same key stay together. The keys are sorted by their sha256. The first
+    keys: one per example; examples with the same key are in the same split. The keys are sorted by their sha256. The first
     `dataset.test` keys are the test split, the next `dataset.validation` keys the validation split, the others the training
     split.
     """

@@ -1,8 +1,8 @@
 """One long text, read character by character: predict the next character from all that came before it.
 
-The text is cut into windows. Each goes on where the one before it ends, so a network that carries its state reads the whole
-text. The test split is the end of the text, as for nanoGPT, whose figure for Tiny Shakespeare is of the last tenth; the
-validation split is taken from the end of what remains, since the epoch that is kept must not be chosen on the test split.
+The text is cut into windows. Each continues the one before it, so a network that carries its state reads the whole text.
+The test split is the last tenth of the text, on which nanoGPT reports its figure for Tiny Shakespeare. The validation split
+is the end of the rest, so that the best epoch is not chosen on the test split.
 """
 
 from functools import cached_property
@@ -18,7 +18,8 @@ from .originals import read_verified
 
 
 class Characters(TaskData):
-    """Layout `tenth`: the last tenth of the text is the test split. `dataset.validation` is a number of characters."""
+    """Layout `tenth`: the test split is the last tenth of the text, and the `dataset.validation` characters before it are
+    the validation split."""
 
     layouts = ("tenth",)
 
@@ -33,7 +34,10 @@ class Characters(TaskData):
         """The tokenizer of all characters of the text, in the order of their code points."""
         tokenizer = CharacterTokenizer([*RESERVED, *sorted(set(self.text))], self.task.steps)
         if len(tokenizer) != self.task.vocabulary:
-            raise DataError(f"{self.dataset.title} has {len(tokenizer)} tokens, not {self.task.vocabulary}.")
+            raise DataError(
+                f"{self.dataset.title} has {len(tokenizer)} tokens, but the registry's `vocabulary` is "
+                f"{self.task.vocabulary}. Use the original file, or correct registry.yaml."
+            )
         return tokenizer
 
     def part(self, name: SplitName) -> str:
@@ -57,7 +61,7 @@ def windows(
     steps: int,
     digests: dict[str, str],
 ) -> Split:
-    """Return a text as a stream of windows of `steps` tokens, each with the token after it as target."""
+    """Return a stream of windows of a text: x and y are (n, steps), and the target of each token is the next token."""
     targets = len(tokens) - 1
     count = -(-targets // steps)
     x, y = torch.zeros(count * steps, dtype=torch.int16), torch.full((count * steps,), IGNORED)

@@ -1,7 +1,7 @@
 """Chaotic series to forecast, generated: a window of the past, and the values that come some steps after it.
 
-Every split is a series of its own, from a start that numpy's RandomState draws. It is integrated in Python's float64 by
-additions, products and quotients alone, which IEEE 754 rounds alike on every machine. The lock has the digests.
+Every split is a separate series, whose initial value numpy's RandomState draws. It is integrated in Python's float64 by
+additions, products and quotients alone, which IEEE 754 rounds alike on every machine. cards/lock.json has the digests.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from .base import SEEDS, Split, SplitName, TaskData
 from .originals import verify_generated
 
 TRANSIENT = 1000
-"""Samples at the beginning of a series that are left out: by then the start is forgotten."""
+"""Number of samples that are dropped from the beginning of a series, before it reaches its attractor."""
 TAU, DELAYED = 17, 170
 """The delay of the Mackey-Glass equation, in units of time and in steps of 0.1."""
 
@@ -30,7 +30,7 @@ class Series(NamedTuple):
 
 
 class Forecast(TaskData):
-    """Layouts, a series each: `mackey-glass` and `lorenz`. Inputs and targets are standardised, so errors are normalised.
+    """Layouts, one for each series: `mackey-glass` and `lorenz`. Inputs and targets are standardised, so errors are normalised.
 
     `mackey-glass` (Mackey & Glass 1977): dx/dt = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x, a sample at every unit of time.
     `lorenz` (Lorenz 1963): x of dx/dt = 10 (y - x), dy/dt = x (28 - z) - y, dz/dt = x y - 8 z / 3, a sample every 0.02.
@@ -64,8 +64,8 @@ def series(layout: str, seed: int, count: int) -> NDArray[numpy.float32]:
 
 
 def mackey_glass(random: numpy.random.RandomState, count: int) -> list[float]:
-    """Return `count` samples that follow a constant past between 0.5 and 1.5. The delayed value at the middle of a step is
-    the mean of those at its two ends."""
+    """Return `count` samples after a constant past, drawn from 0.5 to 1.5. The delayed value at the middle of a step is the
+    mean of the delayed values at its two ends."""
     x = 0.5 + float(random.random_sample())
     past, h, samples = deque([x] * (DELAYED + 1), DELAYED + 1), 0.1, []
     for _ in range(count):
@@ -83,14 +83,14 @@ def mackey_glass(random: numpy.random.RandomState, count: int) -> list[float]:
 
 
 def _growth(delayed: float) -> float:
-    """Return the first term of the Mackey-Glass equation; the power is a product, since pow may differ in the last bit."""
+    """Return 0.2 v / (1 + v^10) for the delayed value v. The power is a product, since pow may differ in the last bit."""
     square = delayed * delayed
     fourth = square * square
     return 0.2 * delayed / (1 + fourth * fourth * square)
 
 
 def lorenz(random: numpy.random.RandomState, count: int) -> list[float]:
-    """Return `count` samples of x that follow a start between -10 and 10 in x and y and between 15 and 35 in z."""
+    """Return `count` samples of x. The initial x and y are drawn from -10 to 10, the initial z from 15 to 35."""
     x, y, z = ((random.random_sample(3) - 0.5) * 20 + [0, 0, 25]).tolist()
     h, samples = 0.01, []
     for _ in range(count):
@@ -107,5 +107,5 @@ def lorenz(random: numpy.random.RandomState, count: int) -> list[float]:
 
 
 def _flow(x: float, y: float, z: float) -> tuple[float, float, float]:
-    """Return the derivatives of Lorenz's equations."""
+    """Return the derivatives (dx/dt, dy/dt, dz/dt) of Lorenz's equations."""
     return 10 * (y - x), x * (28 - z) - y, x * y - 8 * z / 3

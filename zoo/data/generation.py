@@ -19,7 +19,7 @@ from ..utils.arguments import text_of
 SOUNDS = "|"
 """Separates the frames of a prompt of music."""
 SILENCE = "\n"
-"""What a network of text reads first if there is no prompt."""
+"""The prompt of a network of text if none is given."""
 
 T = TypeVar("T")
 Draw = Callable[[Tensor], Tensor]
@@ -30,18 +30,18 @@ def generate(
     network: Network | str | os.PathLike[str], *, prompt: str = "", length: int = 64, temperature: float = 1.0,
     top_k: int | None = None, seed: int = 0, report: Callable[[int, int], None] = lambda done, n: None,
 ) -> Tensor | str:  # fmt: skip
-    """Return what a network makes of a prompt: the prompt and its continuation, a text or a piano roll.
+    """Return a prompt with its continuation by a network: a text (str), or a piano roll (Tensor).
 
-    network: a network of characters or of music, or what `load` takes, which is then loaded on the CPU.
-    prompt: text; or names of keys such as "C3 E4 G4", frames separated by "|".
-    length: number of characters, bytes, words or frames to draw. In a frame every key sounds or not, independently, with its own
-    probability.
-    temperature: divides the logits; the lower, the likelier what the network expects. At 0 nothing is left to chance.
+    network: a network of text or of music, or a name or path, which `load` then loads on the CPU.
+    prompt: text; or names of piano keys such as "C3 E4 G4", frames separated by "|".
+    length: number of characters, bytes, words or frames to draw. In a frame, each key is drawn independently.
+    temperature: divides the logits; a lower one favours what is more probable. At 0, nothing is drawn at random: the next
+    is the most probable character, or every key that is more probable than 1/2.
     top_k: draw only from the k most probable characters or keys.
     seed: the same seed gives the same result. report(done, n) is called after every step.
 
-    A piano roll is (frames of the prompt + length, keys), of 0 and 1. Raises what `load` raises, and RequestError for a
-    network that predicts neither characters nor keys, for a prompt with others than it knows, and for invalid numbers.
+    A piano roll is (frames of the prompt + length, keys), of 0 and 1. Raises the errors of `load`, and RequestError for a
+    network that predicts neither text nor music, for unknown characters or keys in the prompt, and for invalid numbers.
     """
     text_of("The prompt", prompt)
     loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
@@ -58,7 +58,7 @@ def generate(
 
 
 def writes(network: Network) -> bool:
-    """Return whether a network predicts the characters, bytes or words of a text."""
+    """Return True if a network predicts the next character, byte or word of a text."""
     return isinstance(network.tokenizer, StreamTokenizer)
 
 
@@ -72,12 +72,15 @@ def stream_text(
 ) -> Iterator[str]:
     """Yield the characters, bytes or words with which a network continues a prompt, each as soon as it is drawn.
 
-    Arguments and errors are those of `generate`, raised before the first of them.
+    The arguments are those of `generate`. Raises the errors of `generate` before it yields anything.
     """
     _check(length, temperature, top_k, seed)
     tokenizer = cast(StreamTokenizer, network.tokenizer)
     if unknown := tokenizer.unknown(prompt):
-        raise RequestError(f"{network.config.name} has never read {', '.join(map(repr, unknown))}. Change the prompt.")
+        raise RequestError(
+            f"{network.config.name} has never read {', '.join(map(repr, unknown))}, which its vocabulary lacks. Change the "
+            "prompt."
+        )
     tokens, _ = tokenizer(prompt or SILENCE)
     generator = torch.Generator().manual_seed(seed)
 
@@ -119,7 +122,7 @@ def _frames(
 
 
 def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Iterator[Tensor]:
-    """Yield `length` inputs that a network in eval mode, on the CPU or not, is given after a prompt, (steps, *input)."""
+    """Read a prompt, (steps, *input), in eval mode, and yield `length` further inputs, (*input) on the CPU, as drawn."""
     state: Any = None
     pending = list(prompt)
     for _ in range(length):
@@ -132,13 +135,15 @@ def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Ite
 
 
 def _check(length: int, temperature: float, top_k: int | None, seed: int) -> None:
-    """Raise RequestError for numbers that `generate` cannot take."""
+    """Raise RequestError if an argument of `generate` is not a number or is out of its range."""
     if type(length) is not int or length < 1 or (top_k is not None and (type(top_k) is not int or top_k < 1)):
-        raise RequestError(f"length and top_k are numbers from 1; got {shown(length)} and {shown(top_k)}.")
+        raise RequestError(
+            f"length and top_k must be integers of at least 1; got length {shown(length)} and top_k {shown(top_k)}."
+        )
     if type(temperature) not in (int, float) or not 0 <= temperature < 2**63:
-        raise RequestError(f"temperature is a number from 0; got {shown(temperature)}.")
+        raise RequestError(f"temperature must be a number from 0 to below 2**63; got {shown(temperature)}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
-        raise RequestError(f"seed is a number from 0 to 2**63 - 1; got {shown(seed)}.")
+        raise RequestError(f"seed must be an integer from 0 to 2**63 - 1; got {shown(seed)}.")
 
 
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
@@ -148,7 +153,7 @@ def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
         for name in text.split():
             if name not in names:
                 raise RequestError(
-                    f"No key is called {name!r}; keys are called {names[0]}, {names[1]} ... {names[-1]}."
+                    f"No key is called {name!r}; keys are called {names[0]}, {names[1]} ... {names[-1]}. Change the prompt."
                 )
             frame[names.index(name)] = 1
     return frames

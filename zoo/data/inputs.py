@@ -43,11 +43,14 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
 def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     name = network.config.name
     if network.tokenizer is None:
-        raise RequestError(f"{name} has no tokenizer, so it cannot read text.")
+        raise RequestError(
+            f"{name} has no tokenizer, so it cannot read text. Call it in Python with tokens, an integer tensor "
+            "(batch, time), or train it with rnnzoo train, which adds a tokenizer."
+        )
     try:
         lines = [line for line in content.decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise RequestError(f"{name} reads text in UTF-8, but this file is not UTF-8.") from error
+        raise RequestError(f"{name} reads text in UTF-8, but this file is not UTF-8. Convert the file.") from error
     if not lines:
         raise RequestError(f"{name} reads text, but this file is empty.")
     if not isinstance(network, StoryReader):
@@ -58,7 +61,7 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
 
 
 def listens(network: Network) -> bool:
-    """Return whether a network reads log-mel frames of speech."""
+    """Return True if a network reads speech: log-mel frames of spoken digits."""
     task = registry.load_registry().all_tasks.get(network.config.task)
     return task is not None and task.family == "fsdd"
 
@@ -67,7 +70,9 @@ def _image(network: Network, content: bytes) -> Tensor:
     task = network.config.task
     split = examples(task) if task in registry.load_registry().all_tasks else None
     if split is None or split.image is None:
-        raise RequestError(f"{network.config.name} does not read images.")
+        raise RequestError(
+            f"{network.config.name} does not read images. Give it comma-separated numbers, a line for each time step."
+        )
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -86,7 +91,8 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     name, shape = network.config.name, network.interface.input
     if len(shape) != 1:
         raise RequestError(
-            f"{name} reads {' x '.join(map(str, shape))} numbers at each step, which a table cannot hold."
+            f"{name} reads {' x '.join(map(str, shape))} numbers at each step, which a table cannot hold. Call it in Python "
+            f"with a tensor of the shape (batch, time, {', '.join(map(str, shape))})."
         )
     try:
         rows = [[float(cell) for cell in row] for row in csv.reader(io.StringIO(content.decode())) if row]

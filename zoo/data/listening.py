@@ -15,9 +15,9 @@ from .inputs import listens
 from .speech import FFT, HOP, RATE, WINDOW, LogMel
 
 QUIET, PAUSE = -53.0, 20
-"""The level, in dB, below which a frame is quiet, and the quiet frames in a row that end a word, since stops are quiet, too.
+"""A frame is quiet below the level QUIET, in dB. PAUSE consecutive quiet frames end a word; fewer may be a stop consonant.
 
-`python -m benchmarks.listening` measures levels and pauses; these were chosen on the validation recordings.
+`python -m benchmarks.listening` compares other values; these were chosen on the validation recordings.
 """
 FULL_SCALE = FFT / 2 * WINDOW * 3 / 8 / 2
 """The energy of a sine of full scale in a frame: FFT / 2 times that of its windowed samples, by Parseval's theorem."""
@@ -25,7 +25,7 @@ FULL_SCALE = FFT / 2 * WINDOW * 3 / 8 / 2
 
 @dataclass(frozen=True)
 class Word:
-    """A sound between two pauses, and what a network takes it for. All times are in seconds of the recording."""
+    """A sound between two pauses, with the network's answer. All times are in seconds from the start of the recording."""
 
     answer: str
     probability: float
@@ -38,15 +38,15 @@ class Word:
 def levels(
     frames: Tensor,  # (frames, BANDS), log-mel energies
 ) -> Tensor:
-    """Return how loud frames are, (frames,), in dB; a sine of full scale has 0 dB."""
+    """Return the level of each frame, (frames,), in dB; a sine of full scale has 0 dB."""
     return (frames.logsumexp(1) - math.log(FULL_SCALE)) * 10 / math.log(10)
 
 
 class Listener:
-    """Hears words in a recording that arrives in parts: call it with each part in turn, and `finish` it after the last.
+    """Detects words in a recording that arrives in parts: call it with each part in turn, then call `finish`.
 
     A word begins with a frame that is not quiet, where the network starts from zero states, and ends with the last such
-    frame before a pause. The answer is that of the whole word to rounding: `network(log_mel(recording)[None, first:last + 1])`.
+    frame before a pause. Up to rounding, the answer is `network(log_mel(recording)[None, first:last + 1])`.
     """
 
     def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
@@ -56,17 +56,19 @@ class Listener:
         early: the number of quiet frames, less than `pause`, after which the listener gives an answer that is not final. If
         the word ends there, the final answer is the same; None for final answers only.
 
-        Raises RequestError for a network that does not read speech or needs the whole recording, for a level that is not
-        finite, and for numbers of frames out of order.
+        Raises RequestError for a network that does not read speech or that needs the whole recording, if `quiet` is not
+        finite, and unless 0 < early < pause.
         """
         if not listens(network):
             raise RequestError(
                 f"{network.config.name} does not read recordings of speech. `rnnzoo list --task fsdd` shows networks that do."
             )
         if not math.isfinite(quiet):
-            raise RequestError(f"The level of quiet frames is a finite number of dB; got {quiet}.")
+            raise RequestError(f"The level of quiet frames must be a finite number of dB; got {quiet}.")
         if pause < 1 or (early is not None and not 0 < early < pause):
-            raise RequestError(f"early and pause are numbers of frames, 0 < early < pause; got {early} and {pause}.")
+            raise RequestError(
+                f"early and pause are numbers of frames with 0 < early < pause; got early {early} and pause {pause}."
+            )
         self.network, self.quiet, self.pause, self.stepper = network, quiet, pause, stepper(network)
         self.early = early
         self.log_mel, self.frame = LogMel(), 0  # the number of frames so far
@@ -79,17 +81,17 @@ class Listener:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> list[Word]:
-        """Return the words that end in a pause within these samples, and early answers; there may be none."""
+        """Return the words whose pause is complete within these samples, and early answers; the list may be empty."""
         frames = self.log_mel(samples)
         loud = (levels(frames) >= self.quiet).tolist()
         return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
 
     def finish(self) -> list[Word]:
-        """Return the word that the recording's end cuts off or that no pause follows, if there is one."""
+        """Return a list of the word that has not ended in a pause yet; empty if there is no such word."""
         return [] if self.first is None else [self._answer(self.first)]
 
     def _hear(self, frame: Tensor, is_loud: bool) -> Word | None:
-        """Take one frame, (BANDS,). Return the word that a pause ends with this frame, if one does."""
+        """Read one frame, (BANDS,). Return the answer, early or final, that is due with this frame, or None."""
         at, self.frame = self.frame, self.frame + 1
         if self.first is None and not is_loud:
             return None
@@ -104,7 +106,7 @@ class Listener:
         return self._answer(self.first) if at - self.last == self.pause else None
 
     def _answer(self, first: int, final: bool = True) -> Word:
-        """Return the word that began with frame `first`, and wait for the next if the answer is final."""
+        """Return the word that began with frame `first`. If the answer is final, the next frame may begin a new word."""
         probability, best = self.logits.softmax(0).max(0)
         if final:
             self.first = self.state = None
@@ -116,14 +118,14 @@ class Listener:
 
 
 def stepper(network: Network) -> Stream | RecurrentNetwork:
-    """Return what takes a network's steps fastest: its stream, or itself where the compiled code has no step for it.
+    """Return the object whose `step` is fastest: `network.stream()`, or the network itself if it has no stream.
 
-    Raises RequestError for a network that cannot step.
+    Raises RequestError for a network that cannot take single steps, such as a bidirectional one.
     """
     if not isinstance(network, RecurrentNetwork) or network.config.architecture.bidirectional:
         raise RequestError(
-            f"{network.config.name} needs the whole recording, so it cannot read a live stream. "
-            "Choose a unidirectional RecurrentNetwork."
+            f"{network.config.name} needs the whole recording, so it cannot read a stream. Use a recurrent network of one "
+            "direction."
         )
     try:
         return network.stream()

@@ -17,13 +17,13 @@ HEADER = 128
 UINT8, MATRIX, COMPRESSED = 2, 14, 15
 """Types of elements."""
 CELL = 1
-"""Class of a matrix whose entries are matrices."""
+"""MATLAB's number for the class of cell arrays, whose entries are matrices."""
 
 
 def cell_arrays(content: bytes) -> dict[str, list[NDArray[Any]]]:
     """Return the variables of a .mat file by name: cell arrays of matrices whose numbers are stored as unsigned bytes.
 
-    Raises ValueError for anything else.
+    Raises ValueError if the file is damaged, or if a variable is of another kind.
     """
     if content[HEADER - 4 : HEADER] != b"\x00\x01IM":
         raise ValueError("not a MATLAB file of version 5, little-endian")
@@ -33,11 +33,11 @@ def cell_arrays(content: bytes) -> dict[str, list[NDArray[Any]]]:
             raise ValueError("a variable is not a cell array")
         return {name: [_numbers(cell) for cell in cells] for _, _, name, cells in variables}
     except (struct.error, zlib.error) as error:
-        raise ValueError(f"damaged: {error}") from error
+        raise ValueError(f"the MATLAB file is damaged ({error})") from error
 
 
 def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and content of each element; a compressed element yields the elements inside."""
+    """Yield (type, bytes) of each element; of a compressed element, yield the elements inside."""
     at = 0
     while at < len(content):
         kind, size = struct.unpack_from("<II", content, at)
@@ -48,7 +48,7 @@ def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
             begin, end = at, at + size if kind == COMPRESSED else at + -(-size // 8) * 8
         part = content[begin : begin + size]
         if len(part) < size:
-            raise ValueError("the file ends inside an element")
+            raise ValueError("the MATLAB file is damaged (the file ends inside an element)")
         if kind == COMPRESSED:
             yield from _elements(zlib.decompress(part))
         else:
@@ -57,7 +57,7 @@ def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list[tuple[int, bytes]]]:
-    """Return the class, the sizes, the name and the other elements of a matrix."""
+    """Return (class, sizes, name, other elements) of a matrix."""
     kind, content = element
     parts = list(_elements(content)) if kind == MATRIX else []
     if len(parts) < 3:
@@ -67,7 +67,7 @@ def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list
 
 
 def _numbers(element: tuple[int, bytes]) -> NDArray[Any]:
-    """Return the numbers of a matrix."""
+    """Return the numbers of a matrix as uint8, in the shape that its sizes say."""
     _, sizes, _, parts = _matrix(element)
     if len(parts) != 1 or parts[0][0] != UINT8:
         raise ValueError("a cell is not a matrix of unsigned bytes")

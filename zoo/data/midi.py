@@ -20,7 +20,7 @@ def midi(
     roll: Tensor,  # (frames, 88), 0 and 1
     frame_ticks: int = TICKS // 2,
 ) -> bytes:
-    """Return the MIDI file of a piano roll; a key that sounds in frames one after another is one long note.
+    """Return a piano roll as the content of a MIDI file. A key that sounds in consecutive frames becomes one long note.
 
     frame_ticks: length of a frame; the default is an eighth note. Raises MissingExtraError without mido.
     """
@@ -48,7 +48,10 @@ def draw(
     path: Path,
     title: str,
 ) -> None:
-    """Draw a piano roll, keys against frames, to a picture. Raises what `figures.picture_format` raises, and OSError."""
+    """Draw a piano roll, keys against frames, to a picture file.
+
+    Raises the errors of `figures.picture_format`, and OSError if the file cannot be written.
+    """
     figures.picture_format(path)
     import matplotlib
     from matplotlib.figure import Figure

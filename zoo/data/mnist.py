@@ -29,8 +29,8 @@ PERMUTATION_SHA256 = "f0916ed5ac788c76b7974220ffd2ad935773ae95c8a53be3ad377ed674
 class MNIST(TaskData):
     """Layouts: `pixels` (784 steps of 1), `permuted-pixels` (the same, permuted), `rows` (28 steps of 28).
 
-    `quarter-pixels` and `permuted-quarter-pixels` are the first two of an image of a quarter of the pixels, the means of
-    2 x 2 pixels (196 steps of 1).
+    `quarter-pixels` and `permuted-quarter-pixels` are the first two for a smaller image, whose pixels are means of 2 x 2
+    pixels (196 steps of 1).
     """
 
     layouts = ("pixels", "permuted-pixels", "rows", "quarter-pixels", "permuted-quarter-pixels")
@@ -64,7 +64,7 @@ class MNIST(TaskData):
         return x.unflatten(1, (self.task.steps, *self.task.input))
 
     def _file(self, name: str) -> Tensor:
-        """Return the values of an original IDX file, verified; it is read once."""
+        """Return the values of the original IDX file `name`, uint8, verified. Each file is read once."""
         if name in self._files:
             return self._files[name]
         candidates = self._candidates(name)
@@ -72,13 +72,22 @@ class MNIST(TaskData):
             if path.exists():
                 content = _from_parquet(path, "images" in name) if path.suffix == ".parquet" else unpacked(path)
                 if not is_locked(self.dataset, name, hashlib.sha256(content).hexdigest()):
-                    raise DataError(f"{path}: its values differ from those of MNIST's {name} (sha256 differs).")
+                    raise DataError(
+                        f"{path}: its values differ from those of MNIST's {name} (sha256 differs). Replace it with the "
+                        "original file."
+                    )
                 return self._files.setdefault(name, _values(content))
         folder = candidates[0].parent if candidates else data_folder(self.dataset)
-        raise DataError(f"MNIST's {name} was not found in {folder}. Put the file there, or set RNNZOO_DATA.")
+        raise DataError(
+            f"MNIST's {name} was not found in {folder}. Put the file there, or set RNNZOO_DATA to the folder that contains "
+            f"{self.dataset.folder}."
+        )
 
     def _candidates(self, name: str) -> list[Path]:
-        """Paths where an original file, or the parquet file with its values, may be; downloaded if there is none."""
+        """Return paths where the original file `name`, or the parquet file with its values, may be.
+
+        If no such file is on this machine, the parquet file is downloaded.
+        """
         if name.startswith("t10k"):
             return [PACKAGED / f"{name}.gz"]
         folder, parquet = data_folder(self.dataset), self.dataset.hub_files["train"]
@@ -95,7 +104,7 @@ class MNIST(TaskData):
 def permutation() -> Tensor:
     """Return the index of the pixel that permuted MNIST reads at each step, (784,), int64, as in the code of JANET and STAR.
 
-    An image of fewer pixels is read in the same order, without the indices that it does not have.
+    An image of fewer pixels is read in the same order, without the indices beyond its last pixel.
     """
     content = unpacked(PACKAGED / "pmnist_permutation_mask.npy")
     if hashlib.sha256(content).hexdigest() != PERMUTATION_SHA256:
@@ -104,9 +113,10 @@ def permutation() -> Tensor:
 
 
 def _from_parquet(path: Path, images: bool) -> bytes:
-    """Return the IDX file that a parquet file in the layout of ylecun/mnist was made from.
+    """Return the bytes of an original IDX file, restored from a parquet file of the Hub's ylecun/mnist.
 
-    It is restored from the column `image` (PNG bytes) or `label`. Raises DataError for another layout.
+    images: True to read the column `image` (PNG bytes), False to read `label`. Raises DataError if the column is missing or
+    cannot be read.
     """
     try:
         import pyarrow.parquet as parquet
@@ -120,7 +130,9 @@ def _from_parquet(path: Path, images: bool) -> bytes:
         pixels = (Image.open(io.BytesIO(row["bytes"])).convert("L").tobytes() for row in column)
         return _header(len(column), 28, 28) + b"".join(pixels)
     except Exception as error:  # pyarrow and pillow raise many kinds, SyntaxError and NotImplementedError among them
-        raise DataError(f"{path}: not a parquet file in the layout of ylecun/mnist ({error}).") from error
+        raise DataError(
+            f"{path}: not a parquet file of the Hub's ylecun/mnist ({error}). Download it again."
+        ) from error
 
 
 def _header(*sizes: int) -> bytes:

@@ -21,7 +21,7 @@ PARTS: dict[SplitName, str] = {"train": "traindata", "validation": "validdata", 
 
 
 class Music(TaskData):
-    """Layouts, a file each: `jsb` (chorales by Bach), `nottingham` (folk tunes), `muse` and `piano` (classical music)."""
+    """Layouts, one for each file: `jsb` (chorales by Bach), `nottingham` (folk tunes), `muse` and `piano` (classical)."""
 
     by_layout = {
         "jsb": "JSB_Chorales.mat", "nottingham": "Nottingham.mat", "muse": "MuseData.mat", "piano": "Piano_midi.mat"
@@ -33,10 +33,17 @@ class Music(TaskData):
         content = read_verified(self.dataset, file)
         try:
             pieces = cell_arrays(content)[part]
-        except (KeyError, ValueError) as error:
-            raise DataError(f"{self.dataset.title}: {file} has no piano rolls called {part} ({error}).") from error
+        except KeyError as error:
+            raise DataError(
+                f"{self.dataset.title}: {file} has no variable {part}; it may be another version of the dataset."
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{self.dataset.title}: {file} cannot be read ({error}). Download it again.") from error
         if any(piece.ndim != 2 or piece.shape[1] != KEYS or len(piece) < 2 or piece.max() > 1 for piece in pieces):
-            raise DataError(f"{self.dataset.title}: {file}, {part} has a sequence that is not a piano roll.")
+            raise DataError(
+                f"{self.dataset.title}: {file}, variable {part}: a sequence is not a piano roll, (time, {KEYS}) of 0 and 1 "
+                "with at least 2 steps. Use the original file."
+            )
         lengths = torch.tensor([len(piece) - 1 for piece in pieces])
         rolls = torch.full((len(pieces), int(lengths.max()) + 1, KEYS), IGNORED, dtype=torch.int8)
         for roll, piece in zip(rolls, pieces, strict=True):

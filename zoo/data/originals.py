@@ -19,11 +19,11 @@ from ..registry.schema import Dataset
 from ..utils import paths
 
 ARCHIVE = "archive"
-"""Key of `Dataset.hub_files` for the .tar.gz that holds all files of the dataset."""
+"""Key in `Dataset.hub_files` of the .tar.gz with all files of the dataset."""
 
 
 class Recording(dict[str, str]):
-    """A dictionary that replaces a dataset's digests while they are being locked: `is_locked` adds each file's digest to it."""
+    """Digests by file name that take the place of a dataset's locked ones: `is_locked` adds each file's digest to it."""
 
 
 def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
@@ -67,7 +67,7 @@ def read_verified(dataset: Dataset, name: str) -> bytes:
     except DataError as error:
         raise DataError(f"{missing} The Hub was asked too: {error}") from error
     if (content := _content(archive, name)) is None:
-        raise DataError(f"{archive} has no {name} of {dataset.title}.")
+        raise DataError(f"{archive} has no {name} of {dataset.title}. Put the file into {folder}.")
     return _verified(content, archive, dataset, name)
 
 
@@ -78,18 +78,25 @@ def _content(path: Path, name: str) -> bytes | None:
 
 def _verified(content: bytes, path: Path, dataset: Dataset, name: str) -> bytes:
     if not is_locked(dataset, name, hashlib.sha256(content).hexdigest()):
-        raise DataError(f"{path} is not the original {name} of {dataset.title} (sha256 differs).")
+        raise DataError(
+            f"{path} is not the original {name} of {dataset.title} (sha256 differs). Replace it with the original file."
+        )
     return content
 
 
 def read_arrays(dataset: Dataset, *names: str) -> list[NDArray[Any]]:
-    """Return the arrays `names` of the dataset's only file, an .npz. Raises DataError, also if an array is missing."""
+    """Return the arrays `names`, in this order, of the dataset's only file, an .npz.
+
+    Raises DataError if the file or an array is missing, or if the file cannot be read.
+    """
     (file,) = dataset.files
     try:
         with numpy.load(io.BytesIO(read_verified(dataset, file)), allow_pickle=False) as arrays:
             return [arrays[name] for name in names]
     except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{dataset.title}: {file} lacks one of the arrays {', '.join(names)} ({error}).") from error
+        raise DataError(
+            f"{dataset.title}: {file} lacks one of the arrays {', '.join(names)} ({error}). Use the original file."
+        ) from error
 
 
 def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict[str, str]:
@@ -97,7 +104,8 @@ def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict
     digest = hashlib.sha256(numbers.tobytes()).hexdigest()
     if not is_locked(dataset, name, digest):
         raise DataError(
-            f"{dataset.title}, {name}: numpy generated other numbers than the locked ones (sha256 differs)."
+            f"{dataset.title}, {name}: numpy generated other numbers than the locked ones (sha256 differs). After a change "
+            "of the generating code, lock the new numbers: rnnzoo release DATASET"
         )
     return {name: digest}
 

@@ -1,7 +1,7 @@
 """Generated tasks that probe memory: copying, selective copying, parity and recall.
 
-Symbols stand one-hot in the input. numpy's RandomState, whose stream is frozen, generates the same examples on every
-machine. The lock has their digests.
+The inputs are one-hot symbols. numpy's RandomState, whose stream is frozen, generates the same examples on every machine;
+cards/lock.json has their digests.
 """
 
 import numpy
@@ -16,23 +16,23 @@ from .originals import verify_generated
 WORD = 10
 """Number of symbols to copy."""
 BLANK, GO = 0, 1
-"""Symbols of the copying tasks that are not copied."""
+"""Symbols of the copying tasks that are not copied: a blank, and the sign after which the network copies."""
 SHORT = 40
 """Greatest length of a sequence of bits in training; all sequences of the test are longer."""
 LETTERS = 26
-"""Keys of a recall; the digits, its values, follow, and then the question mark."""
+"""Number of keys in a recall. Symbols are numbered: first the keys, then the ten digits, then the question mark."""
 
 Symbols = NDArray[numpy.uint8]
 
 
 class Probes(TaskData):
-    """Four layouts of a task whose accuracies by chance and at best are known.
+    """Layouts `copying`, `selective-copying`, `parity` and `recall`. Accuracies by chance and at best are known.
 
-    `copying`: ten symbols, a delay, a sign, and ten steps to give them back in order (Hochreiter & Schmidhuber 1997; the
-    lengths as in Arjovsky et al. 2016, section 5.1, who count the blank answers before, too).
-    `selective-copying`: the ten symbols stand anywhere before the sign (Gu & Dao 2023, section 4.1.1).
-    `parity`: whether the number of ones is odd; tested on sequences longer than any of the training (as Deletang et al. 2023).
-    `recall`: pairs of a letter and a digit, and at the end a letter, whose digit is asked for (Ba et al. 2016, section 4.1).
+    `copying`: ten symbols, blanks, the symbol GO, and ten steps in which the network repeats the ten symbols in order
+    (Hochreiter & Schmidhuber 1997; lengths as in Arjovsky et al. 2016, section 5.1, who also count the blank answers).
+    `selective-copying`: the ten symbols stand anywhere before GO (Gu & Dao 2023, section 4.1.1).
+    `parity`: whether the number of ones is odd; test sequences are longer than training sequences (as Deletang et al. 2023).
+    `recall`: pairs of a letter and a digit, then one of the letters, whose digit is the target (Ba et al. 2016, section 4.1).
     """
 
     layouts = ("copying", "selective-copying", "parity", "recall")
@@ -61,7 +61,10 @@ class Probes(TaskData):
 def _copying(
     random: numpy.random.RandomState, n: int, steps: int, anywhere: bool
 ) -> tuple[Symbols, NDArray[numpy.int64]]:
-    """Return symbols and targets, (n, steps); only the last steps have a target. anywhere: see `selective-copying`."""
+    """Return (symbols, targets), each (n, steps); only the last WORD steps have a target.
+
+    anywhere: True for `selective-copying`.
+    """
     before = steps - WORD - 1
     word = (random.random_sample((n, WORD)) * 8).astype("u1")
     places = random.random_sample((n, before)).argsort(1, "stable")[:, :WORD] if anywhere else numpy.arange(WORD)[None]
@@ -76,7 +79,10 @@ def _copying(
 def _parity(
     random: numpy.random.RandomState, n: int, steps: int, long: bool
 ) -> tuple[Symbols, NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """Return bits, (n, steps), the lengths and whether each number of ones is odd, (n,). Bits beyond the length are 0."""
+    """Return (bits, lengths, targets): (n, steps), (n,) and (n,). A target is 1 if the number of ones is odd, else 0.
+
+    Bits beyond the length are 0. long: True for sequences longer than SHORT, as in the test split.
+    """
     least, most = (SHORT + 1, steps) if long else (1, SHORT)
     lengths = least + (random.random_sample(n) * (most - least + 1)).astype("i8")
     bits = (random.random_sample((n, steps)) * 2).astype("u1") * (numpy.arange(steps) < lengths[:, None])
@@ -84,7 +90,7 @@ def _parity(
 
 
 def _recall(random: numpy.random.RandomState, n: int, pairs: int) -> tuple[Symbols, NDArray[numpy.int64]]:
-    """Return symbols, (n, 2 * pairs + 3), and the digit to answer, (n,)."""
+    """Return (symbols, targets): (n, 2 * pairs + 3), and the digit to answer, (n,)."""
     letters = random.random_sample((n, LETTERS)).argsort(1, "stable")[:, :pairs]
     digits = (random.random_sample((n, pairs)) * 10).astype("i8")
     asked = (random.random_sample((n, 1)) * pairs).astype("i8")

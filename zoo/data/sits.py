@@ -1,8 +1,8 @@
 """Land cover from satellite image time series: 1,892 places in Mato Grosso, 23 dates of MODIS with 6 bands, 9 classes.
 
 The data are a proxy for the crops near Munich of Turkoglu et al. 2019, section 5.2 (26 dates of Sentinel-2, 54 values),
-which nobody may share. The .npz has X, (n, dates, bands), reflectances and indices of about 0 to 1; y, (n,); and lonlat,
-(n, 2). All years of a place are in the same split, because they are much alike.
+which may not be redistributed. The .npz has X, (n, dates, bands), reflectances and vegetation indices of about 0 to 1; the
+classes y, (n,); and lonlat, (n, 2). All years of a place are in the same split, because they are much alike.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Spoken digits from raw audio: the Free Spoken Digit Dataset, six speakers who say each digit fifty times, at 8 kHz.
 
 A network reads frames of 32 log-mel energies, 25 ms long, one every 10 ms. Every frame depends on its own samples alone, so
-frames of a live stream are those of the whole recording.
+a live stream has the same frames as the whole recording.
 """
 
 import io
@@ -18,11 +18,11 @@ from .base import Split, SplitName, TaskData
 from .originals import read_arrays
 
 RATE, WINDOW, HOP = 8000, 200, 80
-"""Samples a second, samples of a frame, and samples from the beginning of one frame to that of the next."""
+"""Samples per second, samples in a frame, and samples from the start of one frame to the start of the next."""
 CONVERT = f"To convert it: ffmpeg -i FILE -ac 1 -ar {RATE} -sample_fmt s16 NEW.wav"
 BANDS, FFT = 32, 256
 LOWEST_HZ, FLOOR = 60.0, 1e-6
-"""The lowest frequency of the mel bands, and what is added to an energy before the logarithm; full scale is 1."""
+"""The lowest frequency of the mel bands in Hz, and the number that is added to an energy before the logarithm."""
 HELD_OUT = "yweweler"
 """The speaker of the test split of layout `speakers`, the last in alphabetical order."""
 
@@ -45,7 +45,7 @@ def mel_bands() -> Tensor:
 class LogMel:
     """Log-mel frames of a recording that arrives in parts: call it with each part in turn.
 
-    After all parts, the frames are those of the whole recording, which `log_mel` returns, to rounding.
+    All frames together equal those of `log_mel` for the whole recording, up to rounding.
     """
 
     def __init__(self) -> None:
@@ -55,12 +55,14 @@ class LogMel:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> Tensor:
-        """Return the frames that these samples complete, (frames, BANDS), float32; there may be none.
+        """Return the frames that these samples complete, (frames, BANDS), float32, with frames >= 0.
 
         Raises RequestError for samples of another type, since their full scale is not known.
         """
         if not (samples.dtype == torch.int16 or samples.is_floating_point()):
-            raise RequestError(f"Samples are int16, or float with full scale 1; got {samples.dtype}.")
+            raise RequestError(
+                f"Samples are int16, or float with full scale 1; got {samples.dtype}. Convert them to one of these types."
+            )
         scaled = samples.float() / 32768 if samples.dtype == torch.int16 else samples.float()
         samples = torch.cat([self.waiting, scaled])
         count = max(0, (len(samples) - WINDOW) // HOP + 1)
@@ -75,17 +77,17 @@ class LogMel:
 def log_mel(
     samples: Tensor,  # (samples,), int16, or float with full scale 1
 ) -> Tensor:
-    """Return the log-mel frames of a recording, (frames, BANDS); one shorter than a frame is filled up with silence."""
+    """Return the log-mel frames of a recording, (frames, BANDS). A recording shorter than a frame is padded with zeros."""
     if samples.dim() != 1 or not len(samples):
-        raise RequestError(f"A recording is a row of samples; got {tuple(samples.shape)}.")
+        raise RequestError(f"A recording is a row of samples, (samples,); got the shape {tuple(samples.shape)}.")
     silence = samples.new_zeros(max(0, WINDOW - len(samples)))
     return LogMel()(torch.cat([samples, silence]))
 
 
 def read_samples(name: str, content: bytes) -> Tensor:
-    """Return the samples of a WAV file, (samples,), int16, or float32 with full scale 1, for the network of speech `name`.
+    """Return the samples of a WAV file, (samples,), int16, or float32 with full scale 1. name: the network, for errors.
 
-    Raises RequestError for a file that is not mono at 8 kHz, of 16-bit integers or 32-bit floats, or is empty.
+    Raises RequestError for an empty file, and unless the file is mono at 8 kHz, of 16-bit integers or finite 32-bit floats.
     """
     tag = content.find(b"fmt ") + 8  # where the kind of numbers stands
     is_float = content[tag : tag + 2] == b"\x03\x00"
@@ -99,32 +101,36 @@ def read_samples(name: str, content: bytes) -> Tensor:
         problem = f"not a WAV file ({str(error) or 'it ends too early'})."
         if str(error).startswith("unknown"):
             problem = f"one of another encoding than integers and floats ({error}). {CONVERT}"
-        raise RequestError(f"{name} reads a WAV file; the file is {problem}") from error
+        raise RequestError(f"{name} reads a WAV file, but this file is {problem}") from error
     if (channels, rate, width, is_float) not in ((1, RATE, 2, False), (1, RATE, 4, True)):
         raise RequestError(
             f"{name} reads mono audio at {RATE:,} Hz, of 16-bit integers or 32-bit floats; the file has {channels} "
             f"channel{'s' * (channels > 1)} at {rate:,} Hz, of {8 * width}-bit {'floats' if is_float else 'integers'}. {CONVERT}"
         )
     if len(frames) < width:
-        raise RequestError(f"{name} reads a recording; this one is empty.")
+        raise RequestError(f"{name} reads a recording of speech, but this one is empty.")
     dtype = torch.float32 if is_float else torch.int16
     samples = torch.frombuffer(bytearray(frames[: len(frames) // width * width]), dtype=dtype)
     if is_float and not samples.isfinite().all():
-        raise RequestError(f"{name} reads a recording; this one has samples that are infinite or NaN.")
+        raise RequestError(f"{name} reads finite samples, but some samples of this recording are infinite or NaN.")
     return samples
 
 
 class FSDD(TaskData):
-    """Layouts: `official` (recordings 0 to 4 of each digit and speaker are the test) and `speakers` (one speaker is).
+    """Layouts `official` and `speakers`, which differ in their splits of the fifty recordings of each speaker and digit.
 
-    The .npz has the samples of all recordings end to end in `audio`, int16, their `offsets`, and digit, speaker and index
-    of each. The validation split has the recordings 5 to 9, or with layout `speakers` 0 to 4 of the other speakers.
+    `official`: test on the recordings 0 to 4, validate on 5 to 9, train on the rest. `speakers`: test on all recordings of
+    HELD_OUT; of the other speakers, validate on the recordings 0 to 4 and train on the rest. The .npz has the samples of
+    all recordings end to end in `audio`, int16, their `offsets`, and the `digit`, `speaker` and `index` of each.
     """
 
     layouts = ("official", "speakers")
 
     def recordings(self, name: SplitName) -> tuple[list[Tensor], Tensor]:
-        """Return the samples of each recording of a split, (samples,), int16, and the digits, (n,). Raises DataError."""
+        """Return (samples of each recording of a split, (samples,), int16; their digits, (n,)).
+
+        Raises DataError if the file is missing, or if it has no recordings of the split or other arrays.
+        """
         audio, offsets, digits, speakers, indices = read_arrays(
             self.dataset, "audio", "offsets", "digit", "speaker", "index"
         )
@@ -135,7 +141,10 @@ class FSDD(TaskData):
             parts = {"test": held_out, "validation": ~held_out & (indices < 5), "train": ~held_out & (indices >= 5)}
         chosen = numpy.flatnonzero(parts[name])
         if not len(chosen) or audio.dtype != "int16" or offsets[-1] != len(audio):
-            raise DataError(f"{self.dataset.title}: the recordings are not those of {self.task.title}.")
+            raise DataError(
+                f"{self.dataset.title}: the recordings are not those of {self.task.title}: {len(chosen)} in the {name} "
+                f"split, {audio.dtype} samples. Use the original file."
+            )
         samples = [torch.from_numpy(audio[offsets[i] : offsets[i + 1]]) for i in chosen]
         return samples, torch.from_numpy(digits[chosen].astype("int64"))
 

@@ -8,7 +8,7 @@ from .base import SEEDS, Split, SplitName, TaskData, split_by_hash
 from .originals import read_verified, verify_generated
 
 RADII = (1.0, 0.8)
-"""Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which the thesis uses."""
+"""Radii of class 0 and class 1: the defaults of scikit-learn's make_circles, which Chen 2022 uses."""
 NOISE = 0.1
 """Largest noise on each coordinate; the noise is uniform. make_circles adds none by default."""
 
@@ -29,7 +29,9 @@ class Pima(TaskData):
             table = torch.tensor([[float(number) for number in line.split(",")] for line in lines])
             features, labels = table.split([self.task.input[0], 1], 1)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise DataError(f"{self.dataset.title}: {file} has a row without nine numbers ({error}).") from error
+            raise DataError(
+                f"{self.dataset.title}: {file} has a row without nine numbers ({error}). Use the original file."
+            ) from error
         selected = split_by_hash(lines, self.dataset)[name]
         return Split(features[selected], labels[selected, 0].long(), {file: self.dataset.sha256[file]})
 

@@ -1,6 +1,7 @@
 """Text classification: the authors of horror stories, and toxic comments, as in Chen 2022 (chapter 4, A.2.1).
 
-Tokens are the most frequent words of the training split; see zoo.checkpoints.tokenizer. No dataset comes with splits.
+Tokens are the most frequent words of the training split; see zoo.checkpoints.tokenizer. The datasets come without splits,
+so split_by_hash makes them.
 """
 
 import csv
@@ -32,7 +33,7 @@ class Example(NamedTuple):
 
 
 class Text(TaskData):
-    """Texts of any length. A subclass reads the texts and selects those that belong to a layout."""
+    """Classification of texts. A subclass reads all texts (`examples`) and selects those of the task's layout (`select`)."""
 
     @abstractmethod
     def examples(self) -> list[Example]:
@@ -43,7 +44,10 @@ class Text(TaskData):
         return examples
 
     def masked(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Replace the tokens that the layout hides, in `tokens`, (n, time), by the neutral token. lengths: (n,)."""
+        """Return `tokens`, (n, time), with those that the layout masks replaced by the tokenizer's `neutral_token`.
+
+        lengths: (n,).
+        """
         return tokens
 
     @cached_property
@@ -67,7 +71,7 @@ class Text(TaskData):
         return Split(tokens, labels, dict(self.dataset.sha256), Tensor.long, lengths)
 
     def prepare_network(self, network: Network) -> None:
-        """Give the network its tokenizer, and its embedding the pretrained vectors.
+        """Set the network's tokenizer, and the rows of its embedding that have a pretrained vector.
 
         A word without a pretrained vector keeps its random vector, scaled to the standard deviation of the pretrained vectors.
         """
@@ -83,7 +87,7 @@ class Text(TaskData):
 
 
 def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tensor]:
-    """Return, by word, the vector, (size,), of each of `words` that the dataset contains; other words are left out.
+    """Return {word: vector}, vectors (size,), for those of `words` that the dataset contains.
 
     The dataset is in GloVe's format: each line holds a word and its numbers. Raises DataError if the dataset contains none
     of the words, or if a vector has another size.
@@ -93,7 +97,10 @@ def vectors(dataset: Dataset, words: Iterable[str], size: int) -> dict[str, Tens
     lines = (line.split(" ") for line in read_verified(dataset, name).decode().splitlines())
     known = {line[0]: torch.tensor([float(n) for n in line[1:]]) for line in lines if line[0] in wanted}
     if not known or any(len(vector) != size for vector in known.values()):
-        raise DataError(f"{dataset.title}: {name} has no vectors of {size} numbers for the words of the vocabulary.")
+        raise DataError(
+            f"{dataset.title}: {name} has no vectors of {size} numbers for the words of the vocabulary. Use the original "
+            "file, or correct the embedding's `size` in registry.yaml."
+        )
     return known
 
 
@@ -113,20 +120,23 @@ class Spooky(Text):
 
 
 class Layout(NamedTuple):
-    """The lengths of the comments in a layout, and how many words at their end are replaced by the neutral word."""
+    """Which of Jigsaw's comments a task uses, by their number of words, and how many of their last words are masked.
+
+    A masked word becomes the tokenizer's `neutral_token`.
+    """
 
     min_words: int = 1
     max_words: int | None = None
     masked_share: float = 0.0
-    """Share of the words that is masked, in addition to `masked_words`."""
+    """Share of a comment's words, at its end, that is masked in addition to `masked_words`."""
     masked_words: int = 0
 
 
 class Jigsaw(Text):
-    """Parts of Kaggle's Toxic Comment Classification, with the classes not toxic and toxic.
+    """Kaggle's Toxic Comment Classification, in several files. Classes: not toxic, toxic. Layouts: `by_layout`.
 
-    The parts were cleaned in different ways and have different shares of toxic comments, so a network could learn to tell
-    the parts apart. To prevent that, each part contributes as many toxic as other comments, and only letters are read.
+    The files were cleaned in different ways and have different shares of toxic comments, so a network could learn which file
+    a comment comes from. To prevent that, each file contributes as many toxic as other comments, and only letters are read.
     """
 
     by_layout = {
@@ -163,5 +173,5 @@ class Jigsaw(Text):
 
 
 def _distinct(examples: list[Example]) -> list[Example]:
-    """Drop examples without words, and repeats of an earlier example's words."""
+    """Return the examples without those that have no words, or the same words as an earlier example."""
     return list({" ".join(e.words): e for e in reversed(examples) if e.words}.values())

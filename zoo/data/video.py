@@ -23,11 +23,11 @@ PARTS = ("x", "y", "p", "t_us", "offsets", "label", "file_id")
 
 
 class NMNIST(TaskData):
-    """Layout `frames`: events are counted in equal parts of the clip's time and of the sensor; x is log(1 + count).
+    """Layout `frames`: x is log(1 + count) of the events in a grid of equal cells over time, height and width.
 
-    The task's `steps` is the number of parts of the time; its `input` is (polarities, parts of the height, parts of the
-    width). For train and test, the .npz has x, y, p and t_us of all events, the `offsets` of each clip's events, and the
-    label and file_id of each clip. The validation clips are taken from train.
+    The grid has `task.steps` cells in time and `task.input` = (polarities, height, width) cells at each step. For train and
+    test, the .npz has x, y, p and t_us of all events, the `offsets` of each clip's events, and the label and file_id of
+    each clip. The validation clips are taken from train.
     """
 
     layouts = ("frames",)
@@ -76,7 +76,8 @@ class Jester(TaskData):
         wrong = next((row for row in clips if len(row) != 2 or not row[0].isdigit() or row[1] not in labels), None)
         if wrong is not None:
             raise DataError(
-                f"{self.dataset.title}: the list of {part} has the line {';'.join(wrong)!r}; a line is `clip;label`."
+                f"{self.dataset.title}: jester-v1-{part}.csv has the line {';'.join(wrong)!r}, but each line must be the "
+                "number of a clip, a semicolon and a label of jester-v1-labels.csv. Use the original file."
             )
         keys = [number for number, _ in clips]
         selected = range(len(clips)) if name == "test" else split_by_hash(keys, self.dataset)[name]
@@ -87,7 +88,7 @@ class Jester(TaskData):
         return Split(numbers, targets, {f"jester-v1-{part}.csv": digest}, self._prepare)
 
     def _lines(self, name: str) -> list[str]:
-        """Return the lines of one of the three lists."""
+        """Return the lines of `jester-v1-NAME.csv`. Raises DataError if the file is missing."""
         path = data_folder(self.dataset) / f"jester-v1-{name}.csv"
         try:
             return path.read_text(encoding="utf-8").splitlines()
@@ -98,7 +99,7 @@ class Jester(TaskData):
             ) from error
 
     def _prepare(self, raw: Tensor) -> Tensor:
-        """Read clips by their numbers, (batch,), into (batch, time, 3, height, width)."""
+        """Return the clips with these numbers, (batch,), as (batch, time, 3, height, width)."""
         root = data_folder(self.dataset) / "20bn-jester-v1"
         return torch.stack([self._clip(root / str(number)) for number in raw.tolist()]).to(raw.device)
 
@@ -106,7 +107,7 @@ class Jester(TaskData):
         """Return the frames of one clip, (time, 3, height, width)."""
         paths = sorted(folder.glob("*.jpg"))
         if not paths:
-            raise DataError(f"{self.dataset.title}: {folder} has no frames (*.jpg).")
+            raise DataError(f"{self.dataset.title}: {folder} has no frames (*.jpg). Unpack the dataset again.")
         first = max(len(paths) - self.task.steps, 0) // 2
         paths = paths[first : first + self.task.steps]
         frames = torch.stack([_image(path) for path in paths])
@@ -124,4 +125,4 @@ def _image(path: os.PathLike[str]) -> Tensor:
         with Image.open(path) as image:
             return torch.from_numpy(numpy.array(image.convert("RGB"))).permute(2, 0, 1).float() / 255
     except OSError as error:
-        raise DataError(f"{path}: not an image ({error}).") from error
+        raise DataError(f"{path}: not an image ({error}). Replace it with the original file.") from error

@@ -1,7 +1,7 @@
 """WikiText-2 (Merity et al. 2016), read word by word or byte by byte: predict what comes next.
 
-The validation and test files are the official ones; the training file is an altered copy, so figures here stand beside those of
-papers only as a stand-in's.
+The validation and test files are the official ones. The training file is an altered copy, so figures here are not strictly
+comparable with those of papers.
 """
 
 from functools import cached_property
@@ -15,21 +15,22 @@ from .originals import read_verified
 
 
 class WikiText(TaskData):
-    """Layouts: `words` (between spaces; the end of a line is one) and `bytes`. `dataset.files` are training, validation, test.
+    """Layouts: `words` (separated by spaces; the end of a line is a word too) and `bytes`.
 
-    The vocabulary of `words` is the most frequent words of the training text, as many as the task has tokens; ties are in
-    alphabetical order. Any other word is read as <unk>, as WikiText itself writes its rare words. That of `bytes` is all 256.
+    The vocabulary of `words` is the `task.vocabulary` most frequent words of the training text; ties are broken by
+    alphabetical order. Any other word is read as <unk>, as WikiText itself writes its rare words. The vocabulary of `bytes`
+    is all 256. `dataset.files` are the training, the validation and the test file, in this order.
     """
 
     layouts = ("words", "bytes")
 
     def _text(self, name: SplitName) -> str:
-        """Return the text of a split. Raises DataError."""
+        """Return the text of a split. Raises DataError if the file is missing or is not UTF-8."""
         file = dict(zip(("train", "validation", "test"), self.dataset.files, strict=True))[name]
         try:
             return read_verified(self.dataset, file).decode()
         except UnicodeDecodeError as error:
-            raise DataError(f"{self.dataset.title}: {file} is not text in UTF-8.") from error
+            raise DataError(f"{self.dataset.title}: {file} is not text in UTF-8. Use the original file.") from error
 
     @cached_property
     def tokenizer(self) -> StreamTokenizer:
@@ -41,7 +42,10 @@ class WikiText(TaskData):
             learned = WordTokenizer.learn([WordTokenizer.split(self._text("train"))], size, self.task.steps)
             tokenizer = WordTokenizer(learned.words, self.task.steps)
         if len(tokenizer) != size:
-            raise DataError(f"{self.dataset.title} has {len(tokenizer)} tokens, not {size}.")
+            raise DataError(
+                f"{self.dataset.title} has {len(tokenizer)} tokens, but the registry's `vocabulary` is {size}. Use the "
+                "original file, or correct registry.yaml."
+            )
         return tokenizer
 
     def read(self, name: SplitName) -> Split:

@@ -28,19 +28,19 @@ class Analysis:
     """`module.function` within zoo.diagnostics."""
     title: str
     needs: Needs
-    """Arguments of the function. "architecture": a Config, whose weights are drawn at random. "network": a network with
-    its weights. "data": a network, x and lengths. "labels": a network, x, targets, lengths and the kind of target.
-    "training": a fresh network, the training split, a recipe and the kind of target."""
+    """Arguments of the function, in this order. "architecture": a Config, for which the function draws random weights.
+    "network": a network. "data": a network, x, lengths. "labels": a network, x, targets, lengths, kind of target.
+    "training": a new network, the training split, a recipe, kind of target."""
     plot: str
-    """Key of zoo.diagnostics.drawing.PLOTS."""
+    """How to draw the result: a key of zoo.diagnostics.drawing.PLOTS."""
     epoch: bool = False
-    """True if training can record the analysis after every epoch: its module has `per_epoch(network, x, y, lengths, target)`."""
+    """True if training can record the analysis after every epoch, by the function `per_epoch` of its module."""
     feedforward: bool = False
     """True if the function takes feed-forward networks; all other functions take recurrent networks."""
 
     @property
     def function(self) -> "Callable[..., Result]":
-        """The analysis function. Its module is imported at the first use."""
+        """The function that `path` names. Its module is imported at the first use."""
         function: Callable[..., Result] = import_object(self.path, __name__)
         return function
 
@@ -74,7 +74,7 @@ def analysis(name: str) -> Analysis:
 
 
 def recorder(name: str) -> "Recorder":
-    """Return the function that records the analysis `name` during training: one number for each layer.
+    """Return the function that computes the analysis `name` after every epoch of training: one number for each layer.
 
     Raises UnknownNameError if there is no such analysis, and RequestError if training cannot record it.
     """

@@ -1,4 +1,4 @@
-"""Result, which every analysis returns: arrays with named axes, and the setting of the computation. No torch."""
+"""Result, which every analysis returns: arrays with named axes, and the setting of the computation. Does not import torch."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Array:
     def __post_init__(self) -> None:
         sizes = tuple(len(axis.ticks) for axis in self.axes)
         if self.values.shape != sizes:
-            raise ValueError(f"values of shape {self.values.shape} do not fit axes of the sizes {sizes}")
+            raise ValueError(f"The values have the shape {self.values.shape}, but the axes have {sizes} ticks.")
 
     def axis(self, name: str) -> Axis:
         """Return the axis called `name`. Raises KeyError if the array has no such axis."""
@@ -59,13 +59,13 @@ class Array:
         for name, tick in ticks.items():
             dimension = next((i for i, axis in enumerate(axes) if axis.name == name), None)
             if dimension is None or tick not in axes[dimension].ticks:
-                raise KeyError(f"{name}={tick!r}")
+                raise KeyError(f"the array has no {name}={tick!r}; its axes: {', '.join(axis.name for axis in axes)}")
             values = np.asarray(values.take(axes[dimension].ticks.index(tick), axis=dimension))
             del axes[dimension]
         return Array(values, tuple(axes), self.unit, self.log)
 
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
-        """Return every slice along the last `dimensions` axes, each with a title that names its ticks on the other axes."""
+        """Return (title, slice) for every slice along the last `dimensions` axes. The title has the ticks of the other axes."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
         names, places = [axis.name for axis in outer], product(*(axis.ticks for axis in outer))
         chosen = [dict(zip(names, ticks, strict=True)) for ticks in places]
@@ -90,7 +90,7 @@ class Array:
 def histograms(
     samples: Sequence[NDArray[Any]], bins: int, usual_range: tuple[float, float]
 ) -> tuple[NDArray[np.float64], Axis]:
-    """Return the share of each sample's values in bins of equal width, (samples, bins), and the axis of the bins.
+    """Return (shares, axis): the share of each sample's values in bins of equal width, (samples, bins), and the bins' axis.
 
     The bins cover `usual_range` or, if any value lies outside it, the range from the smallest value to the largest. The
     axis is called "from", and its ticks are the left edges of the bins.
@@ -108,8 +108,8 @@ def histograms(
 class Result:
     """What an analysis returns: arrays by name. The arrays are attributes too, such as `result.mean`.
 
-    setting: what was analysed and how, as short names and values for a caption. lines: a summary of the numbers, one
-    sentence per line. summarised: the names of the arrays whose numbers are all in `lines`.
+    setting: what was analysed and how, as short names and values for a caption. lines: sentences that summarise the
+    numbers. summarised: names of the arrays that need not be printed, because `lines` has all their numbers.
     """
 
     setting: Mapping[str, Any]
@@ -125,7 +125,7 @@ class Result:
 
     @property
     def caption(self) -> str:
-        """The setting as text."""
+        """The setting as one line of text: names and values, separated by semicolons."""
         return "; ".join(f"{key} {value}" for key, value in self.setting.items())
 
     def only(self, *names: str) -> Self:
@@ -145,7 +145,7 @@ class Result:
 
 
 def read_results(path: Path) -> dict[str, Result]:
-    """Return, by title, the results in a JSON file: those in its list "shown", or its only result with the title "".
+    """Return {title: result} for a JSON file: of its list "shown", or, without such a list, its only result, titled "".
 
     Raises StorageError if the file cannot be read or does not contain results.
     """
@@ -153,6 +153,6 @@ def read_results(path: Path) -> dict[str, Result]:
         data = json.loads(path.read_bytes())
         return {p["title"]: Result.from_json(p["result"]) for p in data.get("shown", [{"title": "", "result": data}])}
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise StorageError(f"{path} cannot be read ({error.strerror}).") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise StorageError(f"{path} is damaged. A program writes this file; restore it from git.") from error
+        raise StorageError(f"{path} is damaged: it does not contain results. Restore it from git.") from error

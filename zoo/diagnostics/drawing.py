@@ -1,4 +1,4 @@
-"""Draws the results of analyses: legible in greyscale, axes and units named, the setting below. Needs the extra `plots`."""
+"""Draws the results of analyses, legible in greyscale, with named axes and units. Needs the extra `plots`."""
 
 import hashlib
 import json
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TITLES = {"loss last": "loss on the last output", "loss all": "loss on all outputs"}
-"""Titles of panels, by the place in an array that a panel shows."""
+"""Title of a panel, by the title of the slice that it shows (see Array.parts)."""
 READING = {
     "mean": "Bright: a large gradient; dark: a small one. The loss on the last output enters at the top right, the last "
     "layer and step. A dark corner gets almost no gradient: at the bottom right it vanishes on its way through the layers, "
     "at the top left through the steps. A corner brighter than the top right: the gradient explodes.",
     "spread": "Bright: the gradient differs much from one random network to the next; dark: it is much the same in all.",
 }
-"""How to read the map of an array, by its name."""
+"""By name of an array: a caption that explains how to read its heat map."""
 LINE_STYLES, COLOURS = ("-", "--", ":", "-."), ("#000000", "#d55e00", "#0072b2", "#777777", "#009e73")
 LOOKS = [{"color": COLOURS[i % 5], "linestyle": LINE_STYLES[i % 4]} for i in range(20)]
-"""Looks of lines. No two are alike and neighbours differ in style, so that lines can be told apart in grey."""
+"""Styles of lines, as options of matplotlib. All differ, and neighbours differ in dashes, to be distinct in greyscale."""
 COLOUR_MAP = "cividis"
-"""A colour map whose lightness rises evenly, so that a picture reads the same in grey."""
+"""A colour map whose lightness rises evenly, so that a picture can be read in greyscale."""
 
 TitledResults = Sequence[tuple[str, Result]]
 """The content of one picture: results of one analysis, each with a title."""
@@ -43,10 +43,10 @@ Panel = tuple[str, Array]
 
 
 def draw(results: TitledResults, plot: str, path: Path) -> None:
-    """Draw results side by side, and write the picture to `path`, whose ending decides the format.
+    """Draw results side by side, and write the picture to `path`, whose suffix decides the format.
 
-    plot: a key of PLOTS. An SVG or PNG carries `digest(results)`, which shows whether the picture is out of date. Raises
-    RequestError for a format that matplotlib does not have, and MissingExtraError without matplotlib.
+    plot: a key of PLOTS. An SVG or PNG contains `digest(results)`, by which `is_stale` recognises an outdated picture.
+    Raises RequestError for a format that matplotlib does not have, and MissingExtraError without matplotlib.
     """
     picture_format(path)
     import matplotlib
@@ -64,7 +64,7 @@ def draw(results: TitledResults, plot: str, path: Path) -> None:
 
 
 def digest(results: TitledResults) -> str:
-    """Return a digest, 16 hexadecimal digits, of the content of a picture of `results`."""
+    """Return a digest, 16 hexadecimal digits, of the titles and results that a picture shows."""
     text = "\n".join(f"{title}: {json.dumps(result.to_json(), sort_keys=True)}" for title, result in results)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -75,7 +75,7 @@ def is_stale(path: Path, results: TitledResults) -> bool:
 
 
 def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
-    """Return the slices of the last `dimensions` axes, titled by the array's name and the ticks on its other axes."""
+    """Return a panel for every slice along the last `dimensions` axes: its title (array's name, ticks of other axes), array."""
     return [
         (", ".join(filter(None, [name if len(arrays) > 1 or not place else "", TITLES.get(place, place)])), part)
         for name, array in arrays.items()
@@ -84,7 +84,10 @@ def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
 
 
 def _side_by_side(results: TitledResults, columns: Sequence[Sequence[Panel]]) -> list[list[Panel | None]]:
-    """Return rows of panels. Each result has a column, headed by its title if there are several; None fills short columns."""
+    """Return rows of panels, with a column for each result. None fills short columns.
+
+    If there are several results, the first panel of each column also has the result's title.
+    """
     headed = [
         [(name if i or len(results) == 1 else f"{title}\n{name}", array) for i, (name, array) in enumerate(panels)]
         for (title, _), panels in zip(results, columns, strict=True)
@@ -99,7 +102,7 @@ def _in_pairs(panels: Sequence[T]) -> list[Sequence[T]]:
 def _figure(
     rows: Sequence[Sequence[T | None]], width: float, height: float, **options: Any
 ) -> tuple["Figure", list[list[tuple["Axes", T]]]]:
-    """Return a figure and, row by row, every panel with axes of `width` x `height` inches."""
+    """Return (figure, rows): each row is a list of (axes, panel). Axes are `width` x `height` inches."""
     from matplotlib.figure import Figure
 
     columns = max(map(len, rows))
@@ -113,7 +116,7 @@ def _figure(
 
 
 def maps(results: TitledResults) -> "Figure":
-    """Draw heat maps over the last two axes, of which the first points upwards.
+    """Draw heat maps over the last two axes: the second to last upwards, the last to the right.
 
     There is a column for each result, and a row for each array and each tick of its other axes. The maps in a row share one
     colour scale. The maps of a single result are placed two in a row.
@@ -139,7 +142,7 @@ def maps(results: TitledResults) -> "Figure":
 
 
 def _colour_scale(arrays: list[Array]) -> "Normalize":
-    """Return one scale for all finite values, logarithmic if the first array is."""
+    """Return one colour scale for the finite values of all arrays, logarithmic if the first array has log=True."""
     from matplotlib.colors import LogNorm, Normalize
 
     log = arrays[0].log
@@ -150,7 +153,7 @@ def _colour_scale(arrays: list[Array]) -> "Normalize":
 
 
 def _ticks(axis: Axis) -> tuple[list[float], list[str]]:
-    """Return positions and labels of at most eight ticks in the middle of a map's cells: 1, 3, 5, ... or 1, 5, 10, ..."""
+    """Return (positions, labels) of at most eight ticks at the centres of a map's cells: 1, 3, 5, ... or 1, 5, 10, ..."""
     count = len(axis.ticks)
     step = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**6) if count <= 7 * n)
     chosen = list(range(0, count, step)) if step <= 2 else [0, *range(step - 1, count, step)]
@@ -158,7 +161,7 @@ def _ticks(axis: Axis) -> tuple[list[float], list[str]]:
 
 
 LinePanel = tuple[str, str | None, list[tuple[str | None, Array, dict[str, Any]]]]
-"""A title, the title of its legend, and a label, an array of one dimension and the look of each line."""
+"""A title, the title of its legend, and its lines: a label, an array of one dimension, and options of matplotlib."""
 
 
 def curves(results: TitledResults) -> "Figure":
@@ -179,7 +182,7 @@ def curves(results: TitledResults) -> "Figure":
 
 
 def _curve_rows(results: TitledResults) -> tuple[Sequence[Sequence[LinePanel | None]], bool]:
-    """Return rows of panels, and whether each result has a column of its own."""
+    """Return (rows of panels, True if each result has its own column)."""
     columns = [_curve_panels(result) for _, result in results]
     titles = [title for title, _ in results]
     if len(results) == 1:
@@ -197,7 +200,7 @@ def _shared_panel(panels: Sequence[Panel], titles: Sequence[str]) -> LinePanel:
 
 
 def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
-    """Draw the lines of a panel; the scale is logarithmic if the array asks for it and every value is positive."""
+    """Draw the lines of a panel. The scale is logarithmic if the first array has log=True and every value is positive."""
     title, _, lines = panel
     for label, array, look in lines:
         _plot_line(axes, array, label, look)
@@ -210,7 +213,7 @@ def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
 
 
 def _curve_panels(result: Result) -> list[Panel]:
-    """Return panels of one or two dimensions, without single numbers unless there is nothing else."""
+    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if there are others."""
     arrays = {name: array for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"}
     lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1} or arrays
     single = Axis.counted("layer", 1)
@@ -218,7 +221,10 @@ def _curve_panels(result: Result) -> list[Panel]:
 
 
 def _line_panel(panel: Panel, owner: str) -> LinePanel:
-    """Return one line, in the colour of the owner's cell, or a line for each tick of the first of two axes."""
+    """Return a panel's lines: one line for an array of one dimension, else a line for each tick of the first of two axes.
+
+    owner: the result's title, whose cell decides the colour of a single line.
+    """
     title, array = panel
     if len(array.axes) == 1:
         return title, None, [(None, array, _looks([owner])[0])]
@@ -229,7 +235,10 @@ def _line_panel(panel: Panel, owner: str) -> LinePanel:
 
 
 def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a look for each title: the colour of the cell that it begins with, in a new line style each time, or one of LOOKS."""
+    """Return the style of a line for each title, as options of matplotlib.
+
+    A title that begins with a cell's name gets that cell's colour, with new dashes each time; any other gets one of LOOKS.
+    """
     looks, seen = [], Counter[str]()
     for i, colour in enumerate(map(cell_colour, titles)):
         if colour is None:
@@ -241,7 +250,7 @@ def _looks(titles: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _graded(count: int) -> list[dict[str, Any]]:
-    """Return looks for the lines of `count` layers, from dark for the lowest layer to light for the highest."""
+    """Return the styles of the lines of `count` layers, from dark for the lowest layer to light for the highest."""
     from matplotlib import colormaps
 
     return [{"color": colormaps[COLOUR_MAP](0.9 * i / max(count - 1, 1))} for i in range(count)]
@@ -257,7 +266,7 @@ def _plot_line(axes: "Axes", array: Array, label: str | None, look: dict[str, An
 
 
 def _add_legend(figure: "Figure", cells: list[tuple["Axes", LinePanel]]) -> None:
-    """Add one legend if the lines of all panels have the same labels, else one below each panel."""
+    """Add one legend for the figure if the lines of all panels have the same labels, else a legend below each panel."""
     labelled = [(axes, (what, [line[0] for line in lines])) for axes, (_, what, lines) in cells if lines[0][0]]
     small: dict[str, Any] = {"fontsize": 6, "title_fontsize": 6}
     if labelled and all(legend == labelled[0][1] for _, legend in labelled):

@@ -1,6 +1,7 @@
-"""Runs many random networks at once: their parameters have a leading dimension of runs, for `torch.func.vmap`.
+"""Runs many random networks at once by `torch.func.vmap`: parameters have a leading dimension of networks.
 
-This works for any cell, because vmap runs the cell's own `step` with the parameters of every run.
+A "run" is one of these networks. This works for any cell, because vmap calls the cell's own `step` with the parameters of
+every run.
 """
 
 import copy
@@ -22,33 +23,33 @@ Weights = dict[str, Tensor]
 
 
 class Node(nn.Module):
-    """One layer at one time step, as a module that torch.func can call with other parameters."""
+    """One layer at one time step, as a module whose parameters `torch.func.functional_call` can replace."""
 
     def __init__(self, direction: Direction):
         super().__init__()
         self.direction = direction
 
     def forward(self, x: Tensor, state: State) -> State:
-        """Return the new states, of which the first is the output. All tensors are (batch, channels, ...)."""
+        """Return the new states. The first one is the layer's output. All tensors are (batch, channels, ...)."""
         direction = self.direction
         return direction.step(direction.prepare(x), state)
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Random networks of one architecture, with their inputs and the errors at their outputs."""
+    """Random networks ("runs") of one architecture, with their inputs and the gradients of the loss at their outputs."""
 
     nodes: list[Node]
-    """A node for each layer, bottom to top, with parameters on the meta device."""
+    """A node for each layer, bottom to top. Its parameters are on the meta device; `weights` has their values."""
     weights: list[Weights]
-    """The parameters of each layer."""
+    """The parameters of each layer, bottom to top."""
     x: Tensor
     """Inputs, (runs, time, *input)."""
     errors: Tensor
-    """Gradient of the loss at every output of the top layer, (runs, time, channels, ...), each of length 1."""
+    """Gradient of the loss with respect to every output of the top layer, (runs, time, channels, ...), of Euclidean norm 1."""
 
     def zero_state(self, node: Node) -> State:
-        """Return the zero states of a layer, each (runs, 1, channels, ...)."""
+        """Return the initial states of a layer, zeros, each (runs, 1, channels, ...)."""
         like = torch.empty(1, *self.x.shape[2:], device="meta")
         return tuple(
             self.x.new_zeros(len(self.x), *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
@@ -57,16 +58,16 @@ class Ensemble:
 
 
 def layers_of(config: Config) -> list[Node]:
-    """Return the layers of a config on the meta device, in eval mode.
+    """Return the layers of a config on the meta device, in eval mode, bottom to top.
 
-    Raises RequestError for a bidirectional network and for one of blocks, and SizeError for too many parameters.
+    Raises RequestError for a bidirectional network or one of residual blocks, and SizeError for too many parameters.
     """
     require_one_direction(config)
     spec = config.architecture
     if spec.block is not None:
         raise RequestError(
-            f"{config.name} has blocks, of which this analysis sees nothing but the layers. To analyse such layers one on "
-            f"top of the other: rnnzoo inspect {spec.cell}-{spec.layers}x{spec.units}"
+            f"{config.name} has blocks, but this analysis takes recurrent layers only. To analyse the same layers without "
+            f"blocks: rnnzoo inspect {spec.cell}-{spec.layers}x{spec.units}"
         )
     network = meta_network(config).eval()
     refuse_large(network)
@@ -76,15 +77,18 @@ def layers_of(config: Config) -> list[Node]:
 def require_one_direction(config: Config) -> None:
     """Raise RequestError for a bidirectional network."""
     if config.architecture.bidirectional:
-        raise RequestError(f"{config.name} is bidirectional. This analysis takes networks of one direction.")
+        raise RequestError(
+            f"{config.name} is bidirectional, but this analysis takes networks of one direction. Choose a network whose name "
+            "does not begin with bi."
+        )
 
 
 def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype) -> Ensemble:
     """Return random networks and inputs as in "Gating revisited", section 3.1.
 
     Weights are orthogonal, each gate's matrix drawn independently; biases and states are zero; inputs come from
-    `random_inputs`. A cell's own initial values are used for its recurrent maps (`init` of its row in CELLS) and for
-    parameters that belong to no map (`Cell.reset_parameters`). Raises the errors of `layers_of`.
+    `random_inputs`. Exceptions: recurrent weights for which the cell's row in CELLS has an `init`, and parameters outside
+    linear maps, which `Cell.reset_parameters` sets. Raises the errors of `layers_of`.
     """
     nodes = layers_of(config)
     weights = [_draw_weights(node, _initialisers(config), runs, steps, generator, dtype) for node in nodes]
@@ -97,12 +101,12 @@ def draw(config: Config, runs: int, steps: int, generator: torch.Generator, dtyp
 
 
 def _initialisers(config: Config) -> dict[str, str]:
-    """Return the initialiser of the "input" and of the "recurrent" maps."""
+    """Return the names of the initialisers that `draw` uses, by role of the weights: "input" and "recurrent"."""
     return Init(input="orthogonal").resolved(config.architecture.cell)
 
 
 def start_values(config: Config) -> str:
-    """Return the initial values that `draw` gives the parameters, in words."""
+    """Return a description of the initial values that `draw` gives the parameters."""
     roles = _initialisers(config)
     same = len(set(roles.values())) == 1
     names = roles["input"] if same else ", ".join(f"{role} {name}" for role, name in roles.items())

@@ -1,4 +1,4 @@
-"""Measures the gradient of each layer's parameters, now and during training.
+"""Measures the gradient of each layer's parameters, of a network as it is and during training.
 
 Recurrent networks: "Gating revisited", Fig. 3. Feed-forward networks, with learning curves and hidden outputs: Chen
 2022, sections 3.3 and 3.4, Fig. 3.3-3.10.
@@ -26,7 +26,7 @@ from .subject import Inputs, Lengths, Targets, describe, requires_recurrent
 
 BINS = 40
 EARLY = 60
-"""Epochs in which the thesis sees little improvement of its sigmoid network."""
+"""Number of first epochs in which the sigmoid network of Chen 2022 improves little."""
 
 
 def gradients(
@@ -45,7 +45,7 @@ def gradients(
 
 
 def compare_ends(norms: Sequence[float]) -> str:
-    """Return the gradient norms of the first and the last layer, and their ratio, in words."""
+    """Return a sentence that compares the gradient norms of the first and of the last layer."""
     first, last = norms[0], norms[-1]
     if len(norms) == 1 or last == 0:
         return f"Gradient norm of the layer: {first:.3g}."
@@ -54,7 +54,7 @@ def compare_ends(norms: Sequence[float]) -> str:
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
-    """Return the gradient norm of each layer, bottom to top, frozen parameters included. The network does not change."""
+    """Return the gradient norm of each layer, bottom to top, including frozen parameters. The network is not changed."""
     parameters = [list(layer.parameters()) for layer in network.layers]
     every = [p for group in parameters for p in group]
     with torch.enable_grad(), unfrozen(every):
@@ -65,7 +65,7 @@ def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths
 
 @contextmanager
 def unfrozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Let gradients flow to all of the parameters within the block."""
+    """Set requires_grad of the parameters to True within the `with` block, then restore it."""
     frozen = [p for p in parameters if not p.requires_grad]
     try:
         for p in frozen:
@@ -86,10 +86,10 @@ def evolution(
     network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
-    """Train a network, and record every `every`-th update and the last: Fig. 3 (b) and (c). This changes the network.
+    """Train a network, and record gradient norms and loss in every `every`-th update and the last: Fig. 3 (b) and (c).
 
-    Optimizer, batch size and clipping are the recipe's, and the learning rate is its full rate throughout. The order of
-    the examples is drawn from the recipe's seed. report: called with the number of updates done and of all updates.
+    This changes the network. Optimizer, batch size and clipping are the recipe's; the learning rate is constant at the
+    recipe's full rate. The recipe's seed decides the order of the examples. report(updates done, all updates) is called.
 
     norm: (layer, update), gradient norms as in `gradients`, before clipping. loss: (update,), the mean loss of the batch.
     """
@@ -131,20 +131,19 @@ def feedforward(
 ) -> Result:  # fmt: skip
     """Train a feed-forward classifier, and record diagnostics A, B and C after every epoch: Chen 2022.
 
-    This changes the network. The learning rate is the recipe's full rate throughout. The order of the examples is drawn from
-    the recipe's seed, and a last incomplete batch is used too. report: called with the number of epochs done and of all
-    epochs.
+    This changes the network. The learning rate is constant at the recipe's full rate. The recipe's seed decides the order
+    of the examples, and a last incomplete batch is used too. report(epochs done, all epochs) is called.
 
     A, gradient: (layer, epoch), the mean of |dy/dW| over the weights of a layer. y is the probability of the last class,
     averaged over the examples. B, loss and accuracy: (epoch,), on the training data, in nats and as a fraction.
     C, outputs: (layer, epoch), mean absolute hidden outputs. means: (layer,), the signed means of the hidden outputs after
     the last epoch. last: (layer, from), the share of these outputs in each bin of equal width; `from` is its left edge.
 
-    Raises RequestError for other networks.
+    Raises RequestError for a network that is not a feed-forward classifier.
     """
     if not isinstance(network, FeedForward) or target != "class":
         raise RequestError(
-            f"{network.config.name} is no feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
+            f"{network.config.name} is not a feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
         )
     updater = Updater(network, recipe.optimizer, target)
     generator = torch.Generator().manual_seed(recipe.seed)
@@ -183,7 +182,7 @@ def feedforward(
 
 
 def _slopes(network: FeedForward, logits: Tensor) -> list[float]:
-    """Return the mean size of the gradient of the last class's mean probability, for the weights of each layer."""
+    """Return, for each layer, mean |dy/dW| over its weights W. y is the mean probability of the last class."""
     weights = [layer.map.weight for layer in network.hidden] + [network.head.weight]
     return _mean_sizes(torch.autograd.grad(logits.softmax(1)[:, -1].mean(), weights))
 
@@ -202,5 +201,5 @@ def _feedforward_summary(arrays: Mapping[str, Array]) -> tuple[str, ...]:
 
 
 def _mean_sizes(tensors: Sequence[Tensor]) -> list[float]:
-    """Return the mean absolute value of each tensor."""
+    """Return the mean absolute value of each tensor, in order."""
     return [float(t.detach().abs().mean()) for t in tensors]

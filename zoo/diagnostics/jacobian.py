@@ -1,4 +1,4 @@
-"""What one step does to an error: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
+"""How one step scales a gradient: singular values of a cell's Jacobians, and eigenvalues of its recurrent matrices.
 
 The Jacobians are those of "Gating revisited", sections 3.1 and 4. The eigenvalues have two
 sources: Pascanu, Mikolov & Bengio 2013 as "Recurrent neural networks (RNNs): for steering through time" retells it (section
@@ -27,18 +27,18 @@ from .ensemble import Node, Weights, draw, start_values
 from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, unroll, without_task
 
 GAMMA = {"tanh or ReLU": 1.0, "sigmoid": 0.25}
-"""Bounds of the derivatives of activation functions."""
+"""Upper bounds of the derivatives of activation functions."""
 
 
 def jacobian(config: Config, *, seed: int = 0) -> Result:
     """Compute the singular values of one step of each layer at x = h = 0, with the weights of ensemble.draw, in float64.
 
-    Inputs are as wide as the layers. A ReLU has no derivative at zero. torch takes 0 for it, so cells with a ReLU have
-    singular values of 0 here. Raises RequestError for networks without time steps or with two directions.
+    Inputs are as wide as the layers. For the derivative of a ReLU at zero torch takes 0, so cells with a ReLU have singular
+    values of 0 here. Raises RequestError for feed-forward and for bidirectional networks.
 
     values: (which, layer, index), pure numbers in descending order. which: "input" is J = dh_t / dx_t (eq. 6, 8, 13),
-    "state" is H = dh_t / dh_{t-1} (eq. 7, 9, 14). h is the output; other states, such as c, are held constant. NaN fills
-    up the Jacobians that have fewer singular values.
+    "state" is H = dh_t / dh_{t-1} (eq. 7, 9, 14). h is the output; other states, such as c, are held constant. If a
+    Jacobian has fewer singular values than another, NaN pads it.
     """
     config = without_task(config.architecture, name=config.name)
     ensemble = draw(config, 1, 1, torch.Generator().manual_seed(seed), torch.float64)
@@ -52,10 +52,10 @@ def jacobian(config: Config, *, seed: int = 0) -> Result:
 
 @requires_recurrent
 def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, step: int = -1) -> Result:
-    """Compute the same as `jacobian` for a network with its own weights, at its states at one time step of x.
+    """Compute the singular values of `jacobian` for a network with its own weights, at its states at one time step of x.
 
-    step: index of the time step, from the end of the shortest sequence if negative. The singular values of each sequence
-    are sorted before their mean over the batch is taken. In a bidirectional network, the forward direction is analysed.
+    step: index of the time step; a negative index counts from the end of the shortest sequence. The singular values of each
+    sequence are sorted, then averaged over the batch. Of a bidirectional network, the forward direction is analysed.
     """
     t = step % (x.shape[1] if lengths is None else int(lengths.min()))
     layers = []
@@ -70,7 +70,7 @@ def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, s
 
 
 def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
-    """Return the singular values of J and of H, (index,) each, means over the batch; x: (batch, channels, ...)."""
+    """Return [singular values of J, singular values of H], (index,) each, means over the batch. x: (batch, channels, ...)."""
 
     def output(x: Tensor, h: Tensor, other_states: State) -> Tensor:
         state = (h.unsqueeze(0), *(s.unsqueeze(0) for s in other_states))
@@ -85,7 +85,7 @@ def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> l
 
 
 def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
-    """Return the result for the singular values of J and of H of each layer."""
+    """Return the result of `jacobian`. layers: for each layer, the singular values of J and of H."""
     longest = max(len(values) for pair in layers for values in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
     axes = (Axis("which", ("input", "state")), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
@@ -100,20 +100,20 @@ def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
 @requires_recurrent
 @torch.no_grad()
 def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, seed: int = 0) -> Result:
-    """Compute the spectra of every square block (a gate's) of every dense recurrent map; RIN's include its identity.
+    """Compute the spectrum of every recurrent weight matrix, one for each gate; RIN's matrices include its identity.
 
-    Of a cell that is linear in its state, the map is diag(a) in c_t = a_t c_{t-1} + b_t; an a that depends on the input is
-    that of the input 0. Maps that are not dense, or have no square blocks, are left out. Raises RequestError if no map is
-    left, as of a cell whose state is a matrix for each head.
+    A cell that is linear in its state, c_t = a_t c_{t-1} + b_t, has the matrix diag(a_t); if a_t depends on the input, the
+    input is 0. Weights that are not dense, or do not divide into square blocks, are left out. Raises RequestError if no
+    matrix is left, as for a cell whose state is a matrix for each head.
 
     modulus: (matrix, index), |lambda| in descending order. norm: (matrix,), the largest singular value.
     powers: (matrix, step), the mean of |h_t| / |h_0| over `starts` random h_0, where h_t = W^T h_{t-1}; in the long run its
     logarithm grows by the logarithm of the spectral radius per step.
 
-    An error that passes through the matrix alone vanishes for sure if norm < 1 / gamma, where gamma bounds the derivative
-    of the activation function: 1 for tanh and 1/4 for the sigmoid (eq. 17). The error can only explode if the norm is
-    larger. The overview calls the quantity both the largest eigenvalue and the largest singular value; the bound holds for
-    the singular value.
+    A gradient that passes through the matrix alone must vanish if norm < 1 / gamma, where gamma bounds the derivative of
+    the activation function: 1 for tanh and 1/4 for the sigmoid (eq. 17). It can explode only if the norm is larger. The
+    overview calls this quantity both the largest eigenvalue and the largest singular value; the bound holds for the
+    singular value.
     """
     matrices = {
         label: matrix
@@ -123,7 +123,10 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
     }
     cell = network.layers[0].forward_direction.cell
     if not matrices:
-        raise RequestError(f"{network.config.name} has no eigenvalues of its own: {_why_none(cell)}.")
+        raise RequestError(
+            f"{network.config.name} has no recurrent matrix to compute eigenvalues of: {_why_none(cell)}. Choose another "
+            "network or another analysis."
+        )
     width = max(map(len, matrices.values()))
     generator = torch.Generator().manual_seed(seed)
     modulus, powers = np.full((len(matrices), width), np.nan), np.empty((len(matrices), steps))
@@ -150,16 +153,19 @@ def eigenvalues(network: RecurrentNetwork, steps: int = 50, starts: int = 64, se
 
 
 def _why_none(cell: Cell) -> str:
-    """Return the reason why a cell has no matrix to take eigenvalues of."""
+    """Return the reason why a cell has no recurrent matrix to compute eigenvalues of."""
     if isinstance(cell, MatrixRecurrence):
         return "its state is a matrix for each head"
     if isinstance(cell, LinearRecurrence):
-        return "its state is an image, and each pixel has numbers of its own"
-    return "its recurrent maps are no matrices of square blocks"
+        return "its state is an image, and each pixel has separate coefficients"
+    return "its recurrent weights are not matrices of square blocks"
 
 
 def _verdict(norm: float, linear: bool) -> str:
-    """Return what a norm says about errors. linear: the state passes through no activation function."""
+    """Return whether gradients must vanish for a norm of the matrix, in words.
+
+    linear: True if the state passes through no activation function.
+    """
     if linear:
         return "errors vanish for sure through it alone" if norm < 1 - 1e-6 else "no bound says that errors vanish"
     functions = " and ".join(text for text, gamma in GAMMA.items() if norm < 1 / gamma - 1e-6)
@@ -169,7 +175,7 @@ def _verdict(norm: float, linear: bool) -> str:
 
 
 def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:
-    """Return the matrix of a diagonal map; of a complex one, on real parts and then imaginary ones."""
+    """Return diag(diagonal). If the state is complex, return the real matrix for its real parts followed by its imaginary."""
     if not complex_state:
         return torch.diag(diagonal)
     re, im = (torch.diag(part) for part in diagonal.chunk(2))
@@ -177,7 +183,7 @@ def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:
 
 
 def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield a label and a matrix, float64, for every square block of every dense recurrent map, or for a diagonal one."""
+    """Yield (label, matrix), float64, for every square block of every dense or diagonal recurrent weight."""
     cell = direction.cell
     if isinstance(cell, LinearRecurrence):
         if cell.axis == -1:

@@ -1,7 +1,7 @@
 """Measures the gradient at every node of the unrolled network: "Gating revisited", section 3.1, Fig. 2, 6 and 7.
 
-A node is one layer at one time step. Two backward passes, one for each loss, compute the gradients of all nodes of all
-networks, because every tensor has a leading dimension of runs.
+A node is one layer at one time step; a run is one random network. Two backward passes, one for each loss, compute the
+gradients at all nodes of all runs, because every tensor has a leading dimension of runs.
 """
 
 import copy
@@ -22,7 +22,7 @@ from .ensemble import Ensemble, Node, Weights, draw, layers_of, start_values
 from .subject import describe, without_task
 
 BYTES = 30_000_000
-"""Memory in bytes for the parameters that are drawn at a time. More is no faster; another value draws other numbers."""
+"""Memory in bytes for the parameters drawn at a time. More is no faster, and another value changes the random numbers."""
 LOSSES = ("last", "all")
 """The loss on the output at the last step, and on the outputs at all steps."""
 
@@ -34,8 +34,8 @@ def lattice(
     """Compute gradient norms at every node of `runs` untrained networks of a config's architecture, whatever its task.
 
     Weights and inputs are those of ensemble.draw; inputs are as wide as the layers. The loss is v_T h_T ("last") or the
-    sum of v_t h_t ("all") with random v of length 1, so that every output gets an error of length 1 whatever the cell.
-    biases: True to count them among the parameters. report: called with the number of runs done and of all runs.
+    sum of v_t h_t ("all") with random v of norm 1, so that the gradient at every output has norm 1 for any cell.
+    biases: True to include biases in the parameters. report(runs done, all runs) is called.
 
     mean: (loss, layer, step), the mean over the runs of |g_w|, g_w = (dh_t^l / dw)^T g_{h_t^l} (eq. 3). This is the
     gradient with respect to the node's own copy of the parameters, not the sum over time.
@@ -43,10 +43,10 @@ def lattice(
     ratio: (loss,), the mean at layer 1 and step 1 divided by the mean at the last layer and step.
     depth: (loss,), the mean at layer 1 and the last step divided by the mean at the last layer and step.
 
-    Raises RequestError for networks without time steps or with two directions, and for fewer than two runs or one step.
+    Raises RequestError for feed-forward and bidirectional networks, for fewer than two runs, and for no steps.
     """
     if runs < 2 or steps < 1:
-        raise RequestError(f"A lattice needs at least two runs and one step; got {runs} and {steps}.")
+        raise RequestError(f"A lattice needs at least two runs and one step; got {runs} runs and {steps} steps.")
     config = without_task(config.architecture, steps, config.name)
     layers_inside = cell_row(config.architecture.cell).layers_inside
     parameters = sum(p.numel() for node in layers_of(config) for p in node.parameters())
@@ -103,8 +103,8 @@ def _times(ratio: float) -> str:
 def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool = True) -> Tensor:
     """Return |dL/dw| for every node's own copy of the parameters w, (runs, loss, layer, step), float64.
 
-    layers_inside: True for a cell that has all layers inside. A number in a parameter's name then names its layer.
-    biases: True to count them among the parameters.
+    layers_inside: True for a cell that contains all layers. The number in a parameter's name is then its layer.
+    biases: True to include biases in the parameters.
     """
     places = {  # layer of every parameter
         (depth, name): int(inside[1]) if layers_inside and (inside := re.search(r"\.(\d+)\.", name)) else depth
@@ -126,9 +126,10 @@ def _unroll_layer(
     node: Node, weights: Weights, inputs: Sequence[Tensor], state: State, norms: "NormRecorder",
     layer_of: dict[str, int], biases: bool,
 ) -> list[Tensor]:  # fmt: skip
-    """Return a layer's outputs, (runs, 1, channels, ...) at every step, and have `norms` record each step's gradients.
+    """Return a layer's outputs, (runs, 1, channels, ...) at every step, and make `norms` record each step's gradients.
 
-    Each step has its own copy of the parameters, so that each copy has its own gradient. A map with a Tap needs no copy.
+    Each step has its own copy of the parameters, so that each copy has its own gradient. A linear map with a Tap needs no
+    copy. layer_of: the layer of each parameter by name.
     """
     node = copy.deepcopy(node)  # the taps stay on the copy
     taps = _add_taps(node)
@@ -161,10 +162,10 @@ def _unroll_layer(
 
 
 class Tap:
-    """A forward hook of a dense map: keeps the input of the last call, and adds `offset` to the output.
+    """A forward hook of a dense linear map. It keeps the input of the last call, and adds `offset`, zeros, to the output.
 
-    The gradient of a dense map's matrix is the outer product of the error at its output and its input. Its norm is the
-    product of their norms, so the gradient itself is never formed. The error is the gradient of an offset of zero.
+    The gradient of the map's matrix is the outer product of the gradient at the output and the input. Its norm is the
+    product of their norms, so it need not be formed. The gradient at the output is the gradient of `offset`.
     """
 
     offset: Tensor
@@ -176,7 +177,7 @@ class Tap:
 
 
 def _add_taps(node: Node) -> dict[str, Tap]:
-    """Put a Tap on every plain dense map that a step calls once; return the taps by the names of the maps."""
+    """Put a Tap on every plain dense linear map that a step calls once. Return {name of the map: tap}."""
     if node.direction.cell.axis != -1:  # convolutional
         return {}
     dense = {name: module for name, module in node.named_modules() if isinstance(module, Dense)}
@@ -194,13 +195,13 @@ def _add_taps(node: Node) -> dict[str, Tap]:
 
 
 class NormRecorder:
-    """Adds up squared gradient norms during a backward pass. Each gradient is freed at once, so that two never coexist."""
+    """Sums squared gradient norms during a backward pass. It frees each gradient at once, so that only one is in memory."""
 
     def __init__(self, runs: int, layers: int, steps: int):
         self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)
 
     def record(self, parameter: Tensor, layer: int, step: int, factor: Tensor | float = 1.0) -> None:
-        """Add factor |gradient of parameter|^2 at (layer, step) in every later backward pass; parameter: (runs, ...)."""
+        """Make every later backward pass add factor * |gradient of parameter|^2 at (layer, step). parameter: (runs, ...)."""
 
         def add(parameter: Tensor) -> None:
             assert parameter.grad is not None
@@ -211,7 +212,7 @@ class NormRecorder:
         parameter.register_post_accumulate_grad_hook(add)
 
     def backward(self, outputs: Sequence[Tensor], errors: Sequence[Tensor], retain_graph: bool = False) -> Tensor:
-        """Return the sums of squared norms, (runs, layers, steps), for `errors` that arrive at `outputs`."""
+        """Run a backward pass from `outputs`, whose gradients are `errors`; return the squared norms, (runs, layers, steps)."""
         self.squares.zero_()
         torch.autograd.backward(outputs, errors, retain_graph=retain_graph)
         return self.squares.clone()

@@ -1,7 +1,7 @@
-"""Measures how much the memory depends on its start, on each gate's weights, and on either end of the sequence: Chen 2022.
+"""Measures how much the memory depends on its initial value, on each gate's weights, and on the ends of the sequence.
 
-Noh's indicator: sections 4.2.2 and 5.1. Gradients of gates: section 5.2, after Rehmer & Kroll 2020. The long-term
-dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is c if the cell has one, else h.
+All are from Chen 2022. Noh's indicator: sections 4.2.2 and 5.1. Gradients of gates: section 5.2, after Rehmer & Kroll 2020.
+The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c if it has one, else h.
 """
 
 from collections import defaultdict
@@ -51,7 +51,7 @@ def _power(logarithm: float) -> str:
 
 
 def history(folder: Path) -> Result:
-    """Return what `rnnzoo train --diagnose noh` recorded in the folder of a run.
+    """Return the result that `rnnzoo train --diagnose noh` recorded in the folder of a training run.
 
     indicator: (layer, epoch), `end` of `noh` after each epoch. metric: (epoch,), the metric on the validation data; an
     accuracy is a fraction. Raises RequestError if the run did not record noh in every epoch.
@@ -81,14 +81,13 @@ def history(folder: Path) -> Result:
 def noh(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, probe: Probe = "ones", points: int = POINTS
 ) -> Result:
-    """Compute Noh's indicator, how much the memory depends on its start, of every layer at up to `points` steps.
+    """Compute Noh's indicator for every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
 
-    probe: the vector v. "ones" is the thesis's choice: the gradient of the sum of s_t. In a sum, derivatives of different
-    signs cancel; "signs", which are random and fixed, shows whether that matters. Raises RequestError for bidirectional
-    networks.
+    probe: the vector v. "ones" is the choice of Chen 2022: the gradient of the sum of s_t, in which derivatives of opposite
+    signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
 
     indicator: (layer, step), log10 of the mean of |v^T ds_t/ds_0| over units and over the sequences that have a step t; NaN
-    if every derivative is zero. end: (layer,), the same at every sequence's own last step. The network is in eval mode.
+    if every derivative is zero. end: (layer,), the indicator at each sequence's own last step.
     """
     longest = x.shape[1] if lengths is None else int(lengths.max())
     steps = evenly_spread(longest, points)
@@ -107,7 +106,7 @@ def noh(
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
-    """Return the indicator of each layer at each sequence's last step, None for a derivative of zero; y is not used."""
+    """Return `end` of `noh`, a number for each layer, None if every derivative is zero. y and target are not used."""
     logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in logs]
 
@@ -115,7 +114,7 @@ def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths
 def _log_derivatives(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
-    """Return log10 of the mean |v^T ds_t/ds_0| of every layer at every step t; None is each sequence's own last step."""
+    """Return log10 of the mean |v^T ds_t/ds_0|, [layer][step], for each t of `steps`; None is each sequence's last step."""
     require_one_direction(network.config)
     ends = sequence_lengths(x, lengths)
     pairs = zip(network.layers, layer_inputs(network, x, lengths), strict=True)
@@ -126,7 +125,10 @@ def _log_derivatives(
 def _derivatives(
     layer: Layer, inputs: Tensor, ends: Tensor, probe: Probe, steps: Sequence[int | None]
 ) -> Iterator[float]:
-    """Yield the mean |v^T ds_t/ds_0| at every step t; None stands for `ends`, (batch,). inputs: (time, batch, ...)."""
+    """Yield the mean |v^T ds_t/ds_0| of a layer for each t of `steps`; None stands for the last steps, `ends`, (batch,).
+
+    inputs: (time, batch, ...).
+    """
     direction = layer.forward_direction
     index = memory_index(direction)
     first = tuple(s.requires_grad_() for s in layer.forward_direction.zero_states(inputs[0]))
@@ -148,11 +150,12 @@ def _random_signs(shape: torch.Size) -> Tensor:
 def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points: int = GATE_POINTS) -> Result:
     """Compute how much the memory depends on each gate's weights, at up to `points` steps: section 5.2, eq. 5.1-5.9.
 
-    norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is one gate's
-    block of one map, "input z" or "recurrent z". v has random signs and length 1. The steps end with the shortest sequence.
+    norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is the block of
+    one gate in the input or the recurrent weights, such as "input z". v has random signs and norm 1. Steps beyond the end
+    of the shortest sequence are left out.
 
-    The blocks of a map with as many rows as the input map are named by the cell's gates, those of other maps are
-    numbered. Raises RequestError for bidirectional networks.
+    Blocks are named by the cell's gates if there are as many blocks as gates, else numbered. Raises RequestError for
+    bidirectional networks.
     """
     require_one_direction(network.config)
     shortest = x.shape[1] if lengths is None else int(lengths.min())
@@ -173,9 +176,9 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
 
 
 def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> dict[str, list[float]]:
-    """Return the norms of each block of weights at `steps`, the mean over the batch. inputs: (time, batch, channels, ...).
+    """Return {block of weights: its gradient norms at `steps`}, means over the batch. inputs: (time, batch, channels, ...).
 
-    Every sequence has its own copy of the weights, so that one backward pass gives each sequence's own gradient.
+    Every sequence has its own copy of the weights, so that one backward pass computes each sequence's gradient.
     """
     memory, batch = memory_index(node.direction), inputs.shape[1]
     weights = {
@@ -206,7 +209,7 @@ def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> di
 
 
 def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]:
-    """Split a map's gradient, (batch, gates * units, in, ...), into its gates' blocks, each with a label."""
+    """Return (label, block) for each gate's block of the gradient of one weight, (batch, gates * units, in, ...)."""
     projection = name.removeprefix("direction.").removeprefix("cell.").removesuffix(".weight")
     gates, rows = node.direction.cell.inputs, node.direction.input_channels
     blocks = gradient.split(list(rows) if gradient.shape[1] == sum(rows) else node.direction.units, 1)
@@ -221,10 +224,10 @@ def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]
 def dependency(
     network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths = None, target: Target = "class"
 ) -> Result:
-    """Measure what a network, in eval mode, achieves when a share of the steps at one end of each sequence is replaced.
+    """Measure a network's metric, in eval mode, when a share of the steps at one end of each sequence is replaced.
 
-    Words are replaced by "the", numbers by their mean over all steps and sequences. The thesis trains on altered
-    sequences; this tests a network as it is (sections 4.2.1 and 4.4.1). Raises RequestError if there is a target at every
+    Words are replaced by "the", numbers by their mean over all steps and sequences. Chen 2022 trains on altered sequences
+    (sections 4.2.1 and 4.4.1); this function does not train the network. Raises RequestError if there is a target at every
     step.
 
     metric: (end, share), the accuracy as a fraction, or the squared error; end: "last" or "first". loss: (end, share), the
@@ -232,7 +235,8 @@ def dependency(
     """
     if network.config.interface.readout == "every":
         raise RequestError(
-            f"{network.config.name} answers at every step, but this analysis needs a network with one answer per sequence."
+            f"{network.config.name} answers at every step, but this analysis takes networks with one answer per sequence. "
+            "Choose one, such as gru-1x128-mnist-rows."
         )
     steps = torch.arange(x.shape[1])
     ends = sequence_lengths(x, lengths)[:, None]
@@ -255,7 +259,7 @@ def dependency(
 
 
 def _neutral_step(network: RecurrentNetwork, x: Tensor) -> Tensor:
-    """Return one time step without information: a token, (), or the mean step, (*input)."""
+    """Return the time step that replaces others: the token of "the", (), or the mean of all steps of x, (*input)."""
     if network.embedding is None:
         return x.mean((0, 1))
     token = UNKNOWN if network.tokenizer is None else network.tokenizer.neutral_token

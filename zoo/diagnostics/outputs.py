@@ -1,4 +1,4 @@
-"""Analyses of the layers' outputs: how they approach their last value, how they are distributed, and which gates saturate.
+"""Analyses of the layers' outputs: their distance to the last output, their distribution, and which gates saturate.
 
 Average estimation error: "Overcoming the vanishing gradient problem in plain recurrent networks", eq. 1 and 3, Fig. 1
 and 4. Histograms and saturation: Chen 2022, section 3.3, diagnostic C, Fig. 3.6 and 3.9, here for every layer of a
@@ -21,11 +21,11 @@ from .base import Array, Axis, Result, histograms
 from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, sequence_lengths, valid_steps
 
 AGAINST = {"last": "h_t - h_T", "previous": "h_t - h_{t-1}"}
-"""The outputs that an output is compared with, and the difference."""
+"""By name of the output that h_t is compared with: the difference."""
 SQUASHING = {"sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 """Functions that saturate, and the two values at which they saturate."""
 NEAR = 0.05
-"""A value is saturated if it is within this part of the range of either end."""
+"""A value is saturated if its distance to an end of the range is at most this fraction of the range."""
 
 
 @requires_recurrent
@@ -35,8 +35,7 @@ def estimation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) ->
 
     The errors are differences of outputs, over sequences and units, in the units of the activations. mean: (against, layer,
     step), E[h_t - h_T] ("last", eq. 1) and E[h_t - h_{t-1}] ("previous", eq. 3, with h_0 = 0). variance: (against, layer,
-    step), the variance of the same differences. With lengths, T is each sequence's own last step, and later steps do not
-    count.
+    step), the variance of the same differences. With lengths, T is each sequence's own last step, and padding is left out.
     """
     ends, valid = sequence_lengths(x, lengths) - 1, valid_steps(x, lengths)
     moments = []
@@ -56,7 +55,10 @@ def estimation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None) ->
 
 
 def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and variance of differences, (batch, time, units), over valid sequences and all units: (time,) each."""
+    """Return (mean, variance), (time,) each, of differences, (batch, time, units), over units and the valid sequences.
+
+    valid: (batch, time), True within a sequence's length.
+    """
     weights = valid.double().unsqueeze(2).expand_as(difference)
     n = weights.sum((0, 2))
     mean = (difference * weights).sum((0, 2)) / n
@@ -65,7 +67,7 @@ def _moments(difference: Tensor, valid: Tensor) -> tuple[NDArray[np.float64], ND
 
 
 class SquashingRecorder(TorchFunctionMode):
-    """Keeps the results of all calls of sigmoid and tanh within the block, in the order of the calls."""
+    """A context manager that keeps the results of all calls of sigmoid and tanh within its block, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,9 +87,9 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
     """Compute histograms of the outputs, and how often gates saturate, over all steps of all sequences, in eval mode.
 
     outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is the bin's left edge.
-    saturated: (layer, function), the share of the values of each sigmoid and tanh within 5 % of its range of either end.
-    Functions are numbered in the order in which a step calls them; the names of functions of the input alone begin with x.
-    Padding is left out.
+    saturated: (layer, function), the share of the values of each sigmoid and tanh that are within 5 % of the range from
+    either end of it. Functions are numbered in the order of their calls in a step, such as `1 sigmoid`; the names of
+    functions of the input alone begin with x. Padding is left out.
 
     In a bidirectional network, the functions are those of the forward direction, the outputs those of both directions.
     """
@@ -115,7 +117,7 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
 
 
 def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: Tensor) -> dict[str, float]:
-    """Return the saturated share of each function: `1 sigmoid`, `2 tanh`, ..., and `x1 tanh` of the input alone.
+    """Return {name of a function: its saturated share}: `1 sigmoid`, `2 tanh`, ..., and `x1 tanh` of the input alone.
 
     inputs: (time, batch, channels, ...). state: of one direction or both, of which the first is used. valid: (batch, time).
     """

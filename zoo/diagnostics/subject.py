@@ -1,4 +1,4 @@
-"""Prepares what an analysis needs: the config, network, data and states of a model, a checkpoint or a CELL-LxH."""
+"""Prepares the arguments of analyses: config, network, data and states of a model, a checkpoint, or a name like lstm-12x32."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,23 +35,26 @@ Inputs = Tensor
 Lengths = Tensor | None
 """The number of steps of each sequence, (batch,); None if all have `time` steps."""
 Targets = Tensor
-"""The targets of sequences, as in training.evaluation.score."""
+"""The targets of sequences, in the shapes of `Split.targets` of zoo.data."""
 IMAGE_SIDE = 8
-"""Height and width of the images that convolutional networks without a task read."""
+"""Height and width of the images that a convolutional network without a task reads."""
+NOT_ONE_SEQUENCE = "does not read one sequence. This analysis takes networks that do, such as gru-1x128-mnist-rows."
+"""The end of the error for a feed-forward network and for one that reads a story and a question."""
 
 
 def config_of(name: str) -> Config:
-    """Return the config of the checkpoint that `name` refers to, or of the architecture that it spells.
+    """Return the config of a checkpoint or of an architecture.
 
-    name: as for Reference.parse, or `[bi][block][conv]CELL-LxH`. Raises UnknownNameError, whose message suggests similar
-    names, RequestError for sizes that no network can have, and CheckpointError for an invalid config.json.
+    name: a checkpoint as for Reference.parse (model, folder or hf://...), or an architecture `[bi][block][conv]CELL-LxH`
+    (L layers of H units). Raises UnknownNameError, whose message suggests similar names, RequestError for sizes that no
+    network can have, and CheckpointError for an invalid config.json.
     """
     found = _parse(name)
     return sources.read_config(found) if isinstance(found, Reference) else without_task(found, name=name)
 
 
 def _parse(name: str) -> Reference | Architecture:
-    """Return the checkpoint that `name` refers to, or the architecture that it spells."""
+    """Return the checkpoint or the architecture that `name` denotes. See `config_of`."""
     try:
         return Reference.parse(name)
     except UnknownNameError:
@@ -59,19 +62,19 @@ def _parse(name: str) -> Reference | Architecture:
         if architecture is not None:
             return architecture
         others = (f"{cell}-12x32" for cell in CELLS)
-        raise registry.unknown_model(name, "It can also be CELL-LxH, such as lstm-12x32.", others) from None
+        raise registry.unknown_model(
+            name, "An architecture CELL-LAYERSxUNITS, such as lstm-12x32, is also allowed.", others
+        ) from None
 
 
 def without_task(architecture: Architecture, steps: int = 10, name: str = "untrained") -> Config:
-    """Return the config of an architecture without a task; its first layer has as many inputs as the other layers.
+    """Return the config of an architecture without a task. Its first layer has as many inputs as the other layers.
 
-    All nodes of its lattice are then alike. Embedding, standardisation and convolutional head are left out. Raises
-    RequestError for a feed-forward architecture.
+    All layers then have the same shape. Embedding, standardisation and convolutional head are left out. Raises RequestError
+    for a feed-forward architecture.
     """
     if architecture.cell in FEEDFORWARD:
-        raise RequestError(
-            f"{name} has no time steps. To analyse feed-forward networks, use the analysis `feedforward`."
-        )
+        raise RequestError(f"{name} is feed-forward, so it has no time steps. Use the analysis `feedforward`.")
     plain: dict[str, Any] = {"embedding": None, "standardize": False, "head": None}
     cell = cell_class(architecture.cell)
     image = () if architecture.kernel is None else (IMAGE_SIDE, IMAGE_SIDE)
@@ -81,7 +84,7 @@ def without_task(architecture: Architecture, steps: int = 10, name: str = "untra
 
 
 def describe(config: Config) -> str:
-    """Return an architecture in words: `lstm, 12 layers of 32 units`."""
+    """Return a description of an architecture: `lstm, 12 layers of 32 units`."""
     spec = config.architecture
     kind = ("bidirectional " if spec.bidirectional else "") + ("convolutional " if spec.kernel else "")
     return f"{kind}{spec.cell}, {spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
@@ -89,7 +92,7 @@ def describe(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """A network, the sequences on which it is analysed, and a description of both in words."""
+    """A network, the sequences on which it is analysed, and a description of both."""
 
     network: RecurrentNetwork
     x: Inputs
@@ -99,7 +102,7 @@ class Sample:
     description: str
 
     def arguments(self, needs: str) -> list[Any]:
-        """Return the arguments for an analysis with these needs, see Analysis.needs."""
+        """Return the arguments of an analysis, in order. needs: "network", "data" or "labels", see Analysis.needs."""
         data: dict[str, list[Any]] = {
             "network": [], "data": [self.x, self.lengths], "labels": [self.x, self.y, self.lengths, self.target],
         }  # fmt: skip
@@ -110,14 +113,15 @@ def sample(
     name: str, config: Config, examples: int = 128, steps: int | None = None, untrained: bool = False, seed: int = 0,
     needs: str = "labels",
 ) -> Sample:  # fmt: skip
-    """Return the network called `name`, with its weights if it has any, and the first examples of its task's test data.
+    """Return the network called `name`, with its weights if it has any, and the first examples of its task's test split.
 
-    config: what `config_of` returns for the name. steps: length to which sequences are cut (default: whole). untrained:
-    True for random weights, from `seed`. needs: the needs of the analysis, see Analysis.needs; "labels" requires that
-    the head fits the task, and "network" reads no data.
+    config: `config_of(name)`. steps: length to which sequences are cut (default: not cut). untrained: True for random
+    weights drawn from `seed`. needs: see Analysis.needs; "labels" requires that the head fits the task, and "network" reads
+    no data.
 
-    A network without a task reads random_inputs over `steps` (default: 10) steps, and its targets are random classes.
-    Raises RequestError unless the network reads one sequence, DataError if the data are missing, and the errors of `load`.
+    A network without a task reads random_inputs of `steps` (default: 10) steps, and its targets are random classes.
+    Raises RequestError for a feed-forward network or one that reads a story and a question, DataError if the data are
+    missing, and the errors of `load`.
     """
     _require_recurrent(config)
     found = _parse(name)
@@ -145,7 +149,7 @@ def sample(
 
 
 def requires_recurrent(analysis: F) -> F:
-    """Decorate an analysis to raise RequestError unless the network reads one sequence, and to run it in eval mode."""
+    """Decorate an analysis: run the network in eval mode, and raise RequestError unless it is a RecurrentNetwork."""
 
     @wraps(analysis)
     def run(network: RecurrentNetwork, *args: Any, **kwargs: Any) -> Any:
@@ -160,24 +164,26 @@ def require_network_of(analysis: Analysis, config: Config) -> None:
     """Raise RequestError, before data are read, if the analysis does not take the network that `config` describes."""
     if analysis.feedforward:
         if not issubclass(network_class(config), FeedForward):
-            raise RequestError(f"{config.name} is no feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid.")
+            raise RequestError(
+                f"{config.name} is not a feed-forward classifier. Use one, such as mlp-3x8-pima.sigmoid."
+            )
     elif analysis.needs != "architecture":  # analyses of those check it themselves
         _require_recurrent(config)
 
 
 def _require_recurrent(config: Config) -> None:
     if not issubclass(network_class(config), RecurrentNetwork):
-        raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
+        raise RequestError(f"{config.name} {NOT_ONE_SEQUENCE}")
 
 
 def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
-    """Return the arguments of an analysis that trains: a fresh network, the training split, the recipe and the target.
+    """Return the arguments of an analysis that trains: [new network, training split, recipe, kind of target].
 
-    Raises RequestError for a name that is not in the registry and for networks that also read a question, and DataError if
-    the data are missing.
+    Raises RequestError for a name that is not in the registry and for networks that read a story and a question, and
+    DataError if the data are missing.
     """
     if config.interface.form == "question":
-        raise RequestError(f"{config.name} does not read one sequence, but this analysis needs a network that does.")
+        raise RequestError(f"{config.name} {NOT_ONE_SEQUENCE}")
     if name not in registry.models():
         raise RequestError(
             f"{name} is not in the registry, so there is no recipe to train it. Write the whole name of a registered "
@@ -192,7 +198,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
 
 
 def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
-    """Return the states before the first step and after every step of x, (time, batch, channels, ...): time + 1 in all."""
+    """Return time + 1 states: before the first step and after every step of x, (time, batch, channels, ...)."""
     prepared = [part.unbind(0) for part in direction.prepare(x)]
     states = [state]
     with direction.hold_projections(x[0]):
@@ -223,6 +229,6 @@ def evenly_spread(steps: int, points: int) -> list[int]:
 
 
 def memory_index(direction: Direction) -> int:
-    """Return the index of the state that carries the memory: c (Chen 2022, for the LSTM) or the state that plays its part."""
+    """Return the index of the state that is the cell's memory: c (Chen 2022, for the LSTM) or the corresponding state."""
     names = direction.cell.states
     return next((names.index(name) for name in ("c", "C", "S", "x", "h") if name in names), 0)

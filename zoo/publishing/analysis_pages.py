@@ -1,4 +1,4 @@
-"""Writes the pages of docs/diagnostics: what each figure of a paper claims, our numbers, and whether they agree.
+"""Writes the pages of docs/diagnostics: the claims that papers draw from figures, our numbers, and whether they agree.
 
 The claims are written here by hand, each with a check from zoo.publishing.claims. The numbers come from
 zoo.publishing.studies. The module does not import torch.
@@ -27,12 +27,12 @@ class Figure:
 
     paper: str
     name: str
-    """What follows the paper's key in the picture's file name."""
+    """The picture's file name after the paper's key."""
     title: str
     study: str
     """Key of zoo.publishing.studies.STUDIES."""
     note: str
-    """Our setting, and where it differs from the paper's."""
+    """Text about our setting and its differences from the paper's."""
     plot: str
     """Key of zoo.diagnostics.drawing.PLOTS."""
     claims: tuple[Claim, ...]
@@ -240,13 +240,13 @@ _read = cache(read_results)
 
 
 def study(name: str) -> dict[str, Result] | None:
-    """Return the stored parts of the study `name` by title, or None if the study was not computed."""
+    """Return {title: result} for the stored parts of the study `name`, or None if the study was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _read(path) if path.exists() else None
 
 
 def pictures() -> dict[Path, tuple[TitledResults, str]]:
-    """Return, by path, the content and the kind of plot of every picture on the pages."""
+    """Return {path: (results to draw, key of drawing.PLOTS)} for every picture on the pages."""
     wanted: dict[Path, tuple[TitledResults, str]] = {}
     for figure in FIGURES:
         results = study(figure.study)
@@ -257,7 +257,7 @@ def pictures() -> dict[Path, tuple[TitledResults, str]]:
 
 
 def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
-    """Return a result with the arrays to draw: `arrays`, or all that are more than a single number."""
+    """Return a result with only the arrays to draw: those named in `arrays`, or all that have an axis."""
     return result.only(*(arrays or [name for name, array in result.arrays.items() if array.axes]))
 
 

@@ -1,4 +1,4 @@
-"""The facts of every cell, for `rnnzoo show CELL` and docs/cells.md: equations, sizes, scans, papers, models."""
+"""Facts about every cell, for `rnnzoo show CELL` and docs/cells.md: equations, sizes, scans, papers, models."""
 
 import inspect
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from ..utils.text import markdown
 from . import ranking
 
 TERMS = ("n^2", "n d", "n", "d", "1")
-"""What the number of parameters of one layer is a sum of: n units, and inputs of d features."""
+"""Terms of the formula for the number of parameters of one layer of n units, which reads d features."""
 
 
 @dataclass(frozen=True)
 class CellFacts:
-    """What is known of a cell with the default values of its options."""
+    """Facts about a cell with the default values of its options."""
 
     cell: str
     title: str
@@ -32,10 +32,10 @@ class CellFacts:
     inputs: tuple[str, ...]
     states: tuple[str, ...]
     options: dict[str, str]
-    """By option: the allowed values and the default."""
+    """By option: the allowed values and the default, as text."""
     properties: list[str]
     parameters: str
-    """Of one layer of n units that reads d features."""
+    """Number of parameters of one layer of n units that reads d features, as `parameters` returns it."""
     scan: str
     paper: str
     models: int
@@ -45,7 +45,7 @@ class CellFacts:
 
 
 def facts(cell: str) -> CellFacts:
-    """Return the facts of a cell. Raises UnknownNameError."""
+    """Return the facts of a cell. Raises UnknownNameError if there is no such cell."""
     return _facts(cell, registry.summaries())
 
 
@@ -76,7 +76,7 @@ def _source(paper: Paper) -> str:
 
 
 def _network(cell: str, units: int, features: int) -> tuple[int, tuple[str, ...]]:
-    """Return the number of parameters of a layer of a cell, and the names of its states, without allocating it."""
+    """Return (number of parameters, names of the states) of one layer of a cell, without allocating it."""
     from ..networks.base import meta_network
 
     architecture = Architecture(cell=cell, layers=1, units=units)
@@ -87,9 +87,9 @@ def _network(cell: str, units: int, features: int) -> tuple[int, tuple[str, ...]
 
 @cache
 def parameters(cell: str) -> str:
-    """Return the number of parameters of a layer as a formula of n and d, or its value for n = 128 and d = 1.
+    """Return the number of parameters of a layer as a formula of n units and d features, such as `4 n^2 + 4 n d + 8 n`.
 
-    The formula is fitted to five sizes and holds for a sixth; else there is none.
+    The formula is fitted to five sizes and checked on a sixth. If the check fails, return the value for n = 128 and d = 1.
     """
     sizes = [(8, 1), (8, 3), (16, 1), (16, 2), (24, 2), (64, 5)]
     counts = [_network(cell, n, d)[0] for n, d in sizes]
@@ -107,7 +107,10 @@ def _term(factor: Fraction, name: str) -> str:
 
 @cache
 def scan(cell: str) -> str:
-    """Return which scans run a dense layer of a cell in float32, fastest first; the plain one runs every cell."""
+    """Return the names of the scans that can run a dense layer of a cell in float32, fastest first, as text.
+
+    The plain scan runs every cell.
+    """
     from ..cells.linear import LinearRecurrence
     from ..networks.kernels import plans
 
@@ -117,12 +120,12 @@ def scan(cell: str) -> str:
 
 
 def data(cell: str) -> dict[str, Any]:
-    """Return the facts of a cell for JSON."""
+    """Return the facts of a cell as JSON data."""
     return asdict(facts(cell))
 
 
 def text(cell: str) -> str:
-    """Return what `rnnzoo show` prints of a cell."""
+    """Return the text that `rnnzoo show` prints about a cell."""
     known = facts(cell)
     rows = [
         ("states", ", ".join(known.states)), ("input projections", ", ".join(known.inputs)),
@@ -137,7 +140,7 @@ def text(cell: str) -> str:
 
 
 def table() -> str:
-    """Return the table of all cells."""
+    """Return the Markdown table of all cells."""
     header = ("cell", "what it is", "properties", "parameters of a layer", "scan", "models", "with weights")
     rows = [
         (
@@ -150,6 +153,6 @@ def table() -> str:
 
 
 def meanings() -> str:
-    """Return what each property means, and how many cells have it."""
+    """Return a Markdown table of the cells' properties: name, meaning, number of cells."""
     rows = [(f"`{name}`", meaning, str(len(cells))) for name, (meaning, cells) in PROPERTIES.items()]
     return markdown(("property", "meaning", "cells"), rows)

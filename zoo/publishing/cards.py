@@ -1,6 +1,6 @@
 """Writes model cards and summaries from registry entries, recorded results and counts.
 
-The module does not use the Hub, and imports torch only to count a model that the lock does not list.
+The module does not use the Hub, and imports torch only to count a model that cards/lock.json does not list.
 """
 
 import textwrap
@@ -25,13 +25,13 @@ LICENSE = "apache-2.0"
 STORY = ("Mary went to the hall.", "Where is Mary?")
 """An example of a story and a question."""
 LOSS = 0.003
-"""A card warns of a larger loss of accuracy in another runtime or with 8-bit weights (a fraction: 0.003 is 0.3 points)."""
+"""A card warns if another runtime or 8-bit weights lose more accuracy than this (a fraction: 0.003 is 0.3 points)."""
 GROWTH = 1.1
-"""A card warns of an error or a negative log-likelihood that is more than this many times float32's in torch."""
+"""A card warns if an error or a negative log-likelihood is more than this many times that of float32 in torch."""
 
 
 def counts(name: str) -> Counts:
-    """Return the size of a registered model: from the lock or, if the lock lacks the model, by counting with torch."""
+    """Return a registered model's numbers of parameters and multiply-adds: from cards/lock.json, else counted with torch."""
     if (locked := load_lock().counts.get(name)) is not None:
         return locked
     from ..networks import sizes
@@ -40,7 +40,7 @@ def counts(name: str) -> Counts:
 
 
 def render(entry: Entry) -> str:
-    """Return the card of a registered model, composed from everything that is recorded about the model."""
+    """Return the text of a registered model's card, composed from its recorded results, counts and gradients."""
     from . import lattices  # imports numpy, which `summary` does not need
 
     return compose(entry, results.for_model(entry.name), counts(entry.name), lattices.section(entry.name))
@@ -66,7 +66,7 @@ def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "")
 
 
 def summary(entry: Entry, recorded: Results, count: Counts) -> str:
-    """Return what `rnnzoo show` prints: the facts of the card as plain text."""
+    """Return the text that `rnnzoo show` prints: the facts of the card without Markdown."""
     rows = [*_architecture(entry, count), ("task", f"{entry.task.title} ({entry.model.task})")]
     rows += [("recipe", f"{entry.model.recipe}: {recipe_text(entry.recipe)}")]
     if (training := recorded.training) and training.recipe.settings != entry.recipe.settings:
@@ -96,7 +96,7 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
 
 
 def source(figure: Reported, paper: Paper) -> str:
-    """Return in words the table and the paper of a reported figure, and its split if that is the training set."""
+    """Return the source of a reported figure as text: table, paper, and the split if it is the training set."""
     split = ", on the training set" if figure.split == "train" else ""
     return f'{figure.table} of {paper.citation}, "{paper.title}"{split}'
 
@@ -135,7 +135,7 @@ def _title(entry: Entry) -> str:
 
 
 def _usage(entry: Entry) -> str:
-    """Return Python code that runs the network, what its inputs and outputs are, and a command to continue with."""
+    """Return Markdown: Python code that runs the network, a text about its inputs and outputs, and a next command."""
     code = _call(entry)
     names = ", ".join([name for name in ("examples", "generate") if f"{name}(" in code] + ["load"])
     streams = entry.task.form != "question" and entry.task.readout != "none" and not entry.model.bidirectional
@@ -151,7 +151,7 @@ def _usage(entry: Entry) -> str:
 
 
 def _call(entry: Entry) -> str:
-    """Return Python code that calls the network: on real input where everybody has some."""
+    """Return Python code that calls the network, on real input if the package contains some."""
     task, outputs = entry.task, "values" if entry.task.target in ("value", "forecast") else "logits"
     shape = ", ".join(map(str, (8, *task.example)))
     if task.vocabulary and not entry.weights:  # the words come with the weights
@@ -181,7 +181,7 @@ def _call(entry: Entry) -> str:
 
 
 def _inputs_and_classes(entry: Entry) -> str:
-    """Return what the registry says about the meaning of the inputs and about the names of the classes."""
+    """Return the registry's description of the inputs and its names of the classes, as text."""
     scale = " Do not standardise it: the network does." if entry.model.standardize else ""
     examples = f'`zoo.examples("{entry.name}")` returns the test set in this form.'
     lines = [f"Input: {entry.task.input_description}.{scale} {examples}"] if entry.task.input_description else []
@@ -245,7 +245,7 @@ def _figures(entry: Entry, recorded: Results) -> str:
 
 
 def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weights: bool) -> tuple[str, str, str]:
-    """Return the row of mean and standard deviation over the runs of all seeds."""
+    """Return the table's row for the runs of all seeds: their mean and standard deviation."""
     measure, runs = METRICS[published.metric], [published, *others]
     values = [run.value for run in runs]
     spread = f"{measure.scale * stdev(values):{measure.digits}}"
@@ -259,13 +259,13 @@ def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weight
 
 
 def runtime_text(evaluation: RuntimeEvaluation) -> str:
-    """Return the runtime of an evaluation and the rounding of its weights in words."""
+    """Return the runtime of an evaluation and the rounding of its weights, as text."""
     words = [*([] if evaluation.runtime == "torch" else [evaluation.runtime]), *filter(None, [evaluation.quantize])]
     return ", ".join(words)
 
 
 def _beside(evaluation: RuntimeEvaluation, full: Evaluation) -> str:
-    """Return how a value was measured, with a warning if it is worse than `full` by more than LOSS or GROWTH allows."""
+    """Return a text on how a value was measured, with a warning if it is much worse than `full` (see LOSS and GROWTH)."""
     warning = ""
     if not METRICS[full.metric].higher_is_better:
         if evaluation.value > GROWTH * full.value:
@@ -284,7 +284,7 @@ def _limits(entry: Entry, recorded: Results) -> str:
 
 
 def _training_limits(entry: Entry, recorded: Results) -> list[str]:
-    """Return the limitations of a checkpoint that come from its training, a sentence each; none if it is not trained."""
+    """Return a sentence for each limitation that comes from the training; an empty list if there was no training."""
     training, dataset = recorded.training, entry.dataset
     if training is None:
         return []

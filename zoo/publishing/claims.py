@@ -15,7 +15,7 @@ from ..diagnostics.base import Result
 Results = Mapping[str, Result]
 """The parts of a study by title."""
 Verdict = tuple[str, bool | None]
-"""Our numbers in words, and whether they agree with the paper; None if the numbers cannot decide."""
+"""(Text with our numbers, True if they agree with the paper). None in place of True or False: the numbers cannot decide."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> 
 
 
 def learnt(results: Results, name: str, chance: float, check: Callable[..., Verdict], *arguments: Any) -> Verdict:
-    """Return the verdict of `check`, or None as verdict unless the model `name` has learnt.
+    """Return the verdict of `check`; None (cannot tell) unless the model `name` has learnt its task.
 
     The model has learnt if its recorded test error is a tenth below `chance`, the mean squared error of a constant answer.
     """
@@ -162,9 +162,9 @@ def late_variance(results: Results) -> Verdict:
 
 
 def larger(results: Results, suffix: str) -> Verdict:
-    """Return whether the plain RNN's indicator at the last step is above the LSTM's and the GRU's.
+    """Return whether the plain RNN's indicator (see zoo.diagnostics.noh) at the last step is above the LSTM's and the GRU's.
 
-    suffix: what follows the cell's name in the titles of the parts to compare.
+    suffix: the text after the cell's name in the titles of the parts to compare.
     """
     values = {c: float(results[f"{c}{suffix}"].indicator.values[0, -1]) for c in ("rnn", "lstm", "gru")}
     return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
@@ -291,7 +291,7 @@ def grows(results: Results, part: str, up: bool) -> Verdict:
 
 
 def never_grows(results: Results, *parts: str) -> Verdict:
-    """Is every eigenvalue smaller than 1, and does no product make a random vector longer than the one before?"""
+    """Return whether every eigenvalue is below 1 in absolute value, and no product makes a random vector longer."""
     radii = {part: float(results[part].modulus.values.max()) for part in parts}
     powers = [results[part].powers.values for part in parts]
     shrinks = all((np.diff(p, axis=1) <= 0).all() for p in powers)
@@ -299,7 +299,7 @@ def never_grows(results: Results, *parts: str) -> Verdict:
 
 
 def outlives(results: Results, near: str, far: str) -> Verdict:
-    """After the last step, is over ten times more left of a random vector in `near` than in `far`?"""
+    """Return whether a random vector's relative length after the last step is over ten times larger in `near` than in `far`."""
     left = {part: float(results[part].powers.values[0, -1]) for part in (near, far)}
     steps = results[near].powers.values.shape[1]
     return f"left after {steps} steps: {_text(left)}", left[near] > 10 * left[far]

@@ -24,7 +24,7 @@ ResultsOf = Callable[[str], Sequence[results.Results]]
 
 @dataclass(frozen=True)
 class Row:
-    """A model, at most one figure that a paper reports for the model, and our figure."""
+    """A model with at most one reported figure (a paper's) and our measured figure."""
 
     model: str
     kind: str
@@ -61,13 +61,13 @@ class Row:
     converged: bool = False
     """True if training ended because the validation loss no longer fell."""
     collapsed: int = 0
-    """Number of measured runs that ended because the network did not leave chance."""
+    """Number of measured runs that were stopped because the network stayed at the level of chance."""
     diverged_runs: int = 0
     """Number of further runs, which diverged and so were not measured."""
     diverged: int | None = None
     """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
     stand_in: str | None = None
-    """The paper's dataset, if ours stands in for it. The two figures then come from different test sets."""
+    """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
 
     @property
     def unit(self) -> Measure:
@@ -97,7 +97,7 @@ class Row:
 
     @property
     def spread_text(self) -> str:
-        """The standard deviation, the number of runs and how many failed, to follow the mean; "" for one run."""
+        """Text to put after the mean: standard deviation, number of runs, number of failed runs; "" for one run."""
         if self.runs + self.diverged_runs < 2:
             return ""
         deviation = "" if self.std is None else f" ± {self.unit.text(self.std)}"
@@ -132,7 +132,7 @@ def rows(
     """Return a row for each reported figure, and a row for each model that has only a measured figure.
 
     pattern, task, cell: select models, as in `registry.list_models`. paper: return only the figures of this paper.
-    measured: return only models that were measured. results_of: gives the results to show; by default those in cards/.
+    measured: return only models that were measured. results_of: returns the results of a model; by default, from cards/.
     The rows are sorted by paper, table, task, cell, units and layers. Raises UnknownNameError for an unknown paper, task
     or cell.
     """
@@ -162,7 +162,7 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
-    """Return the row with the mean figure of the runs measured on its split, and with the recipe and epochs of the first run."""
+    """Return a copy of the row with the mean figure of its model's runs, and with recipe and epochs of the first run."""
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
     if not measured:
@@ -207,7 +207,7 @@ class Mean:
 
 
 def means(rows: Sequence[Row]) -> list[Mean]:
-    """Return the means for each table and architecture with reported figures on at least three tasks of one dataset."""
+    """Return means over tasks, for each table and architecture with reported figures on at least three tasks of a dataset."""
     groups: dict[tuple[str | None, str, str, int, int], list[Row]] = {}
     for r in rows:
         if r.reported is not None:
@@ -228,7 +228,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def shorter(rows: Sequence[Row]) -> list[Row]:
-    """Return the measured rows whose training ended before the paper's last epoch without converging."""
+    """Return the measured rows whose training had fewer epochs than the paper's and did not converge."""
     measured = [row for row in rows if row.measured is not None and not row.converged]
     return [row for row in measured if (row.epochs_done or 0) < (row.paper_epochs or 0)]
 
@@ -244,7 +244,7 @@ def in_folder(folder: Path) -> ResultsOf:
     results.json.
     """
     if not folder.is_dir():
-        raise RequestError(f"There is no folder {folder}.")
+        raise RequestError(f"There is no folder {folder}. Give the folder that contains the training runs.")
     runs: dict[str, list[results.Results]] = {}
     for path in sorted(folder.rglob(results.FILE)):
         run, _ = results.read_current(path.parent)

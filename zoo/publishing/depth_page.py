@@ -1,7 +1,7 @@
-"""Writes docs/depth.md: accuracy against depth over several seeds, and what a paper claims of depth. Does not import torch.
+"""Writes docs/depth.md: accuracy against depth over several seeds, and a paper's claims on depth. Does not import torch.
 
-Turkoglu et al. 2019 train each cell at 784 steps and average over the runs that succeeded; here a quarter of the pixels
-lets every run of the grid be trained on a CPU, and failed runs count.
+Turkoglu et al. 2019 train each cell on sequences of 784 steps and average over the runs that succeeded. Here sequences
+have 196 steps, so that every run can be trained on a CPU, and failed runs count.
 """
 
 import statistics
@@ -17,9 +17,9 @@ from .claims import Claim, Verdict
 PAGE, PICTURE = ("docs", "depth.md"), ("docs", "depth.svg")
 STUDY, TASK = "star-mnist-196", "pmnist-196"
 FAILED = 0.5
-"""A run fails if it diverges or if its test accuracy is lower. Guessing gives 0.1, and a single STAR layer 0.6."""
+"""A run failed if it diverged or if its test accuracy is below this. Guessing gives 0.1, a single STAR layer 0.6."""
 CLOSE = 0.03
-"""Accuracies that differ by less count as equal: the deviation over seeds is mostly smaller."""
+"""Accuracies that differ by less than this count as equal. Most standard deviations over seeds are smaller."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Runs:
 
 
 Depths = Mapping[str, Mapping[int, Runs]]
-"""The runs by cell and number of layers."""
+"""Runs by cell, then by number of layers."""
 
 
 def stored() -> Depths:
@@ -61,7 +61,7 @@ def stored() -> Depths:
 
 
 def rows() -> list[comparison.Row]:
-    """Return the measured figures of the study, as comparisons show them."""
+    """Return the measured figures of the study as rows of zoo.publishing.comparison."""
     return [row for row in comparison.rows(task=TASK, measured=True) if row.recipe == STUDY]
 
 
@@ -104,7 +104,7 @@ def _percent(values: Mapping[str, float]) -> str:
 
 
 def _failures(depths: Depths, cells: Sequence[str], chosen: Callable[[int], bool]) -> dict[str, tuple[int, int]]:
-    """Return how many runs of each cell failed, of how many, at the depths that are chosen."""
+    """Return {cell: (failed runs, all runs)}, over the depths for which `chosen(depth)` is True."""
     return {
         cell: (
             sum(runs.failed for n, runs in depths[cell].items() if chosen(n)),
@@ -119,7 +119,7 @@ def _counted(failures: Mapping[str, tuple[int, int]]) -> str:
 
 
 def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
-    """Return whether all other cells have a lower mean accuracy at a depth, by more than CLOSE."""
+    """Return whether at a depth of `layers` the mean accuracy of `cell` exceeds every other cell's by more than CLOSE."""
     means = {name: of_cell[layers].mean for name, of_cell in depths.items() if layers in of_cell}
     others = [mean for name, mean in means.items() if name != cell]
     if len(means) < len(depths):
@@ -128,7 +128,10 @@ def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
 
 
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
-    """Return whether the best of several layers is better than one layer by more than CLOSE, or is not."""
+    """Return whether a cell's best mean accuracy with several layers exceeds that of one layer by more than CLOSE.
+
+    does: False to return the opposite.
+    """
     means = {n: runs.mean for n, runs in depths[cell].items()}
     best = max(means, key=means.__getitem__)
     text = f"{cell}: {_percent({'1 layer': means[1], f'the best depth, {best},': means[best]})}"
@@ -136,21 +139,21 @@ def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
 
 
 def riskier(depths: Depths, *cells: str) -> Verdict:
-    """Return whether a larger share of the runs of these cells fails at 12 layers and more than at 4 layers and fewer."""
+    """Return whether these cells have a larger share of failed runs at 12 or more layers than at 4 or fewer."""
     deep, shallow = (_failures(depths, cells, chosen) for chosen in (lambda n: n >= 12, lambda n: n <= 4))
     shares = [sum(f for f, _ in each.values()) / max(1, sum(n for _, n in each.values())) for each in (deep, shallow)]
     return f"failed runs, 12 and 16 layers: {_counted(deep)}; 1 to 4 layers: {_counted(shallow)}", shares[0] > shares[1]
 
 
 def most_robust(depths: Depths, cell: str) -> Verdict:
-    """Return whether no run of a cell fails, and some run of every other cell does."""
+    """Return whether no run of `cell` failed, and at least one run of every other cell failed."""
     failures = _failures(depths, list(depths), lambda n: True)
     agrees = not failures[cell][0] and all(failed for name, (failed, _) in failures.items() if name != cell)
     return f"failed runs: {_counted(failures)}", agrees
 
 
 def trains_deep(depths: Depths, cell: str) -> Verdict:
-    """Return whether every run of the deepest networks of a cell is as good as the mean of its best depth."""
+    """Return whether every run at a cell's greatest depth is as accurate as the mean at its best depth, within CLOSE."""
     best, deepest = max(runs.mean for runs in depths[cell].values()), max(depths[cell])
     accuracies = depths[cell][deepest].accuracies
     text = f"{deepest} layers: {', '.join(f'{100 * a:.1f}' for a in accuracies)} %; mean of the best depth: {100 * best:.1f} %"
@@ -158,13 +161,13 @@ def trains_deep(depths: Depths, cell: str) -> Verdict:
 
 
 def comparable(depths: Depths, cell: str, other: str) -> Verdict:
-    """Return whether the best depths of two cells have equal mean accuracies."""
+    """Return whether two cells have equal mean accuracies (see CLOSE), each at its best depth."""
     best = {name: max(runs.mean for runs in depths[name].values()) for name in (cell, other)}
     return f"the best depth: {_percent(best)}", abs(best[cell] - best[other]) < CLOSE
 
 
 def often_fails(depths: Depths, cell: str, least: int, most: int) -> Verdict:
-    """Return whether a run of a cell fails at a depth from `least` to `most`."""
+    """Return whether at least one run of a cell failed at a depth of `least` to `most` layers."""
     failures = _failures(depths, [cell], lambda n: least <= n <= most)
     return f"failed runs, {least} to {most} layers: {_counted(failures)}", failures[cell][0] > 0
 
@@ -182,4 +185,4 @@ CLAIMS = (
     Claim("STAR can be trained up to a depth of 20 layers (here 16)", trains_deep, ("star",)),
     Claim("STAR's performance is comparable to that of a successfully trained LSTM", comparable, ("star", "lstm")),
 )
-"""The claims in the order of the section."""
+"""The claims, in the order in which the paper's section makes them."""

@@ -9,7 +9,7 @@ from ..registry import load_registry
 
 
 def section() -> str:
-    """Return an item for each cell, by name: title, paper, docstring and options."""
+    """Return a Markdown list with an item for each cell, sorted by name: title, paper, docstring and options."""
     papers = load_registry().papers
     items = []
     for name, row in sorted(CELLS.items()):

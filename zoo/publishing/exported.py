@@ -37,7 +37,7 @@ def _machines(measured: Sequence[rows.Row]) -> str:
 
 
 def _cells(row: rows.Row) -> tuple[str, ...]:
-    """Return the row of one kind of file."""
+    """Return the table's cells for one kind of exported file."""
     kind = f"{row.format}, {row.quantize}" if row.quantize else row.format
     times = ("-" if value is None else significant(value) for value in (row.step_us, row.sequence_ms))
     return (
@@ -46,7 +46,7 @@ def _cells(row: rows.Row) -> tuple[str, ...]:
 
 
 def _steps(data: dict[str, Any]) -> list[str]:
-    """Return a table of one step of the first network of benchmarks/export_steps.json, and what it is of."""
+    """Return [introduction, table]: times of one step of the first network of benchmarks/export_steps.json."""
     network = data["rows"][0]["network"]
     table = [
         (
@@ -65,7 +65,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
 
 
 def _equality(measured: Sequence[rows.Row]) -> list[str]:
-    """Return a table of the largest difference of a logit in float32, by model with weights (rows) and format (columns)."""
+    """Return [text, table] of the largest difference of a logit in float32: models with weights by formats."""
     by_model = {(row.model, row.format): row for row in measured}
     formats = [format for format in FORMATS if any(row.format == format for row in measured)]
     models = registry.list_models(pretrained=True)
@@ -80,13 +80,13 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
 
 
 def _test_set(name: str) -> tuple[str, str]:
-    """Return the size of a model's test set and what was measured on it in torch."""
+    """Return (size of a model's test set, the figure measured on it in torch), as text."""
     recorded = results.for_model(name).measured()
     return ("", "") if recorded is None else (f"{recorded.n:,}", METRICS[recorded.metric].text(recorded.value))
 
 
 def _difference(name: str, format: str, measured: Measured) -> str:
-    """Return the cell of a model and a format."""
+    """Return the table's cell for a model and a format."""
     row = measured.get((name, format))
     if row is not None:
         answers = f", {row.answers} differ" if row.answers and row.different else ""

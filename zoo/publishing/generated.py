@@ -39,7 +39,7 @@ MARK, END = "<!-- generated: {} -->", "<!-- end of generated -->"
 
 
 def outputs() -> dict[Path, str]:
-    """Return the content of every generated text file, by path."""
+    """Return {path: content} of every generated text file."""
     counts = {name: sizes.counts(name) for name in registry.models()}
     models = [(registry.find(name), results.for_model(name), count) for name, count in counts.items()]
     locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
@@ -52,7 +52,7 @@ def outputs() -> dict[Path, str]:
 
 
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
-    """Return the content of README.md and of the pages of docs/ by path."""
+    """Return {path: content} of README.md and of the pages of docs/."""
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
     texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
@@ -114,7 +114,7 @@ def _replaced(text: str, mark: str, content: str) -> str:
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return the rows of every comparison plot, by path; empty outside the repository."""
+    """Return {path: rows} of every comparison plot; empty outside the repository."""
     if not _is_repository():
         return {}
     rows: dict[Path, Sequence[comparison.Row]] = {
@@ -127,7 +127,7 @@ def drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 
 def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return the rows of every comparison plot that is missing or out of date, by path.
+    """Return {path: rows} of every comparison plot that is missing or out of date.
 
     A plot is out of date if its file lacks the digest of its rows. Nothing else in the file is compared, because the
     other bytes depend on matplotlib's version.
@@ -140,7 +140,7 @@ def stale_drawings() -> dict[Path, Sequence[comparison.Row]]:
 
 
 def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
-    """Return the content and the kind of plot of every picture of an analysis that is missing or out of date, by path.
+    """Return {path: (results to draw, key of drawing.PLOTS)} of every analysis picture that is missing or out of date.
 
     Pages and cards have such pictures. A picture is out of date if its file lacks the digest of its content.
     """

@@ -1,4 +1,4 @@
-"""The gradient lattice on a published checkpoint's card: computing it, and making a picture and a text from its numbers.
+"""The gradient lattice on a checkpoint's card: gradient norms by layer and time step, computed, drawn and described.
 
 Only `write`, which computes a lattice, imports torch.
 """
@@ -15,13 +15,13 @@ from ..utils import files, paths
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
-"""The number of random networks and of time steps in a card's lattice. It has fewer steps if the task has fewer."""
+"""The number of random networks, and of time steps (or the task's, if fewer), in a card's lattice."""
 
 
 def write(entry: Entry, folder: Path) -> None:
     """Compute the lattice of an entry's architecture and write its numbers to `folder`.
 
-    Write nothing for a feed-forward or a bidirectional network or one of blocks, which have no lattice.
+    Write nothing for a network that has no lattice: a feed-forward or a bidirectional one, or one with residual blocks.
     """
     from ..diagnostics.lattice import lattice
 
@@ -42,7 +42,7 @@ _read = cache(read_results)
 
 
 def picture(name: str) -> TitledResults | None:
-    """Return the content of the picture on a card, the mean gradients for both losses; None if the card has no lattice."""
+    """Return what a card's picture shows, the mean gradients for both losses; None if the card has no lattice."""
     lattice = stored(name)
     return None if lattice is None else [(name, lattice.only("mean"))]
 

@@ -1,4 +1,4 @@
-"""Figures that papers report of networks without an entry, beside those measured here. Does not import torch."""
+"""Figures that papers report for networks outside the registry, beside our figures. Does not import torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PAGE = ("docs", "literature.md")
 
 
 def rows(task: str | None = None, paper: str | None = None) -> list[Row]:
-    """Return a row for each figure of the registry's `literature`, of one task or one paper if given, as the file has them.
+    """Return a row for each figure in the registry's `literature`, in its order; only of a task or of a paper, if given.
 
     `model` is the name of the network in the paper, `kind` is "literature", `layers` and `units` are 0.
     """
@@ -36,21 +36,21 @@ class Place:
     """A network in the ranking of a task."""
 
     name: str
-    """The name of a model here, or the paper's name of a network without an entry."""
+    """The name of a registered model, or the paper's name of another network."""
     accuracy: float
     """A fraction."""
     text: str
-    """The accuracy as it is shown: a paper's with all its digits."""
+    """The accuracy as text. A paper's has all the digits that the paper prints."""
     source: str
-    """The paper and its table, or "measured here" with what augmented the training."""
+    """The paper and its table; or "measured here", with a note if training images were augmented."""
     parameters: int | None = None
-    """Number of parameters of a model here; None for a network of a paper."""
+    """Number of parameters of a registered model; None for a paper's network."""
     link: str = ""
     """Address of the paper."""
 
 
 def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
-    """Return, for each task of the literature, its networks and those of `models` that have weights, the most accurate first."""
+    """Return {task: networks, the most accurate first}: those of the literature, and those of `models` with weights."""
     unit, papers = METRICS["accuracy"], load_registry().papers
     ranking: dict[str, list[Place]] = {}
     for row in rows():
@@ -66,7 +66,7 @@ def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
 
 
 def page(models: Sequence[ModelRow]) -> str:
-    """Return docs/literature.md: for each task of the literature, its figures and ours, best first."""
+    """Return the text of docs/literature.md: for each task of the literature, the papers' figures and ours, best first."""
     tasks = load_registry().all_tasks
     parts = [
         "# Networks of the literature",

@@ -14,10 +14,10 @@ MODEL = "gru-1x32-waves"
 def create(folder: Path) -> list[Path]:
     """Write the template's files and an empty folder cards/ to `folder`, and return the paths of the files.
 
-    Raises RequestError, before anything is written, if one of the files exists already; and OSError.
+    Raises RequestError, before anything is written, if one of the files exists already, and OSError if writing fails.
     """
     if there := [name for name in FILES if (folder / name).exists()]:
-        raise RequestError(f"Nothing was written: {folder} has {' and '.join(there)} already. Choose another folder.")
+        raise RequestError(f"{folder} has {' and '.join(there)} already; nothing was written. Choose another folder.")
     (folder / "cards").mkdir(parents=True, exist_ok=True)
     for name in FILES:
         files.atomic_write(folder / name, (TEMPLATE / name).read_bytes())

@@ -1,6 +1,6 @@
 """Collects what a push sends, and checks it before any request to the Hub.
 
-A push sends the files of cards/NAME that the lock pins, the card and the results.
+A push sends the files of cards/NAME whose digests are in cards/lock.json (the pin), the card and the results.
 """
 
 import os
@@ -39,13 +39,16 @@ def pack(entry: Entry) -> Package:
     refuse_links(paths.path("cards", entry.name))
     if configs.GOLDEN not in pin.files:
         raise CheckpointError(
-            f"{entry.name}: the lock does not pin {configs.GOLDEN}. Release the model's training run again: rnnzoo release"
+            f"{entry.name}: cards/lock.json does not pin {configs.GOLDEN}. Release the training run again: rnnzoo release RUN"
         )
     pinned = {name: _pinned_copy(entry.name, pin, name) for name in pin.every_file}
     configs.must_agree(configs.read(pinned[configs.FILE]), entry.config, pinned[configs.FILE])
     if names := tensors.not_finite(pinned[tensors.FILE]):
         first = ", ".join(names[:5])
-        raise CheckpointError(f"{entry.name}: {first} has values that are infinite or NaN; nothing was pushed.")
+        raise CheckpointError(
+            f"{entry.name}: {first} has values that are infinite or NaN; nothing was pushed. Release another run: rnnzoo "
+            "release RUN"
+        )
     content = {name: path.read_bytes() for name, path in pinned.items()} | _card_and_results(entry)
     for name, data in content.items():
         if not name.endswith(".safetensors") and has_secret(data.decode(errors="replace")):
@@ -66,22 +69,23 @@ def refuse_links(folder: Path) -> None:
 
 
 def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
-    """Return the path of the copy of a pinned file to send: the one in the card's folder or, if none, in the cache.
+    """Return the path of a pinned file: in the card's folder or, if it is not there, in the cache.
 
-    Raises CheckpointError if there is no copy, or if the copy differs from the pin.
+    Raises CheckpointError if the file is in neither, or if it differs from the pin.
     """
     copies = sources.copies(model, pin, name)
     if not copies:
         raise CheckpointError(f"{model}: {name} is not on this machine. Download it first: rnnzoo pull {model}")
     if problem := mismatch(copies[-1], pin.every_file[name]):
         raise CheckpointError(
-            f"{copies[-1]} differs from the pinned file: it {problem}; nothing was pushed. To pin new files: rnnzoo release"
+            f"{copies[-1]} differs from the pinned file: it {problem}; nothing was pushed. To pin new files: rnnzoo release "
+            "RUN"
         )
     return copies[-1]
 
 
 def _card_and_results(entry: Entry) -> dict[str, bytes]:
-    """Return the card, its pictures and the results by file name. Raises CheckpointError if one of them is stale."""
+    """Return {file name: content} of the card, its pictures and the results. Raises CheckpointError if one is stale."""
     from . import lattices
 
     pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, lattices.PICTURE)
@@ -96,7 +100,7 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """Return the fault of a model's results or card in words, or None if there is none.
+    """Return a text on what is stale in a model's results or card, or None if nothing is.
 
     All recorded figures must be of the pinned weights, and the card must equal the rendered card byte for byte.
     """

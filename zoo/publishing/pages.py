@@ -1,4 +1,4 @@
-"""Writes generated pages and tables of docs/ and of the README: models and figures. Does not import torch."""
+"""Writes the generated pages and tables of docs/ and README about models and their figures. Does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -19,13 +19,13 @@ ModelRow = tuple[Entry, Results, Counts]
 
 
 def models_table(rows: Sequence[ModelRow], root: str) -> str:
-    """Return the table of models with weights. root: path from the page's folder to the repository's root."""
+    """Return the Markdown table of `rows`. root: path from the page's folder to the repository's root, for links."""
     header = ("model", "task", "parameters", "measured", "examples", "reported")
     return markdown(header, [_model_cells(row, root) for row in rows])
 
 
 def starters_table(rows: Sequence[ModelRow], root: str) -> str:
-    """Return the table of the models in STARTERS that are among `rows`. root: as in `models_table`."""
+    """Return the Markdown table of the models in STARTERS that are among `rows`. root: as in `models_table`."""
     by_name = {row[0].name: row for row in rows}
     cells = [_model_cells(by_name[name], root) for name in STARTERS if name in by_name]
     header = ("model", "task", "parameters", "measured", "in the paper")
@@ -123,12 +123,12 @@ def measured_page(rows: Sequence[Row]) -> str:
 
 
 def at_depths(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of the tasks and widths at which one cell was measured at three depths or more."""
+    """Return the rows of each task and width for which some cell was measured at three or more depths."""
     return [r for section in _sections(rows) if len({r.layers for r in section}) > 2 for r in section]
 
 
 def _sections(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each task and width."""
+    """Return the rows grouped by task and width: a list for each group."""
     return [list(group) for _, group in groupby(sorted(rows, key=_task_and_units), key=_task_and_units)]
 
 

@@ -23,7 +23,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 }
 COLLAPSED: dict[str, Any] = {"marker": "x", "color": "black", "markersize": 7, "linestyle": ""}
 MAX_BARS = 4
-"""A plot with curves shows its panels of bars only if there are at most this many."""
+"""A plot that has curves also shows its panels of bars if they are at most this many."""
 
 
 def against_depth(rows: Sequence[Row], path: Path) -> None:
@@ -39,7 +39,10 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     from matplotlib.figure import Figure
 
     if not rows:
-        raise RequestError("There is nothing to plot: no matching model has a reported or measured figure.")
+        raise RequestError(
+            "There is nothing to plot: no matching model has a reported or measured figure. Choose other models, for example "
+            "by another task, cell or paper."
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = _draw(rows, Figure)
@@ -79,7 +82,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
 
 
 def _panels(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each panel: first rows of a table, task and width that make a curve, then the other rows of a table and task."""
+    """Return the rows of each panel: first the panels of curves, one for each table, task and width; then those of bars."""
 
     def table_key(r: Row) -> tuple[str, str, str]:
         return r.paper or "", r.table or "", r.task
@@ -95,7 +98,7 @@ def _panels(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _has_curve(rows: Sequence[Row]) -> bool:
-    """Return whether a cell of one width has two depths."""
+    """Return True if a cell with one width has two or more depths, which makes a curve."""
     return len({r.units for r in rows}) == 1 and len({(r.kind, r.layers) for r in rows}) > len({r.kind for r in rows})
 
 
@@ -153,7 +156,7 @@ def _metric(row: Row) -> str:
 
 
 def _caption(rows: Sequence[Row]) -> str:
-    """Return the setting in words: tables, training of the weights, number of examples, and data that stand in."""
+    """Return the caption: tables, training of the weights, number of examples, and datasets used in place of a paper's."""
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
     trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe)

@@ -1,7 +1,8 @@
 """Pushes checkpoints to the Hub.
 
-A push compares the files with their pin, asks the Hub whether the user may write, and makes one commit on a known parent.
-Afterwards it adds only the new commit to the pin, so that no server can change the pinned digests.
+A push compares the files with their pin (the digests in cards/lock.json), asks the Hub whether the user may write, and makes
+one commit whose parent is the pinned commit. Afterwards it adds only the new commit to the pin, so that no server can change
+the pinned digests.
 """
 
 from collections.abc import Sequence
@@ -23,15 +24,15 @@ from .package import Package, pack
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push did or, with dry_run, would have done."""
+    """The result of pushing one model or, with dry_run, what a push would do."""
 
     name: str
     repo: str
     url: str
     commit: str | None
-    """The commit that has `files`; None if a dry run would have made it."""
+    """The commit that has `files`; None if a push would make it, but this was a dry run."""
     created: bool
-    """True if the push made, or would have made, a commit; False if the repository already had the same files."""
+    """True if the push makes a commit; False if the repository already has the same files."""
     files: tuple[str, ...]
     pull_request: str | None = None
     pinned: bool = False
@@ -40,7 +41,7 @@ class Pushed:
 
 @dataclass(frozen=True)
 class _Target:
-    """A package, the repository that it goes to, and what that repository has now."""
+    """A package, the repository to push it to, and that repository's present state."""
 
     package: Package
     repo: str
@@ -56,8 +57,9 @@ def push(names: Sequence[str], options: PushOptions | None = None) -> list[Pushe
     Afterwards cards/lock.json pins the commit, unless the push opened a pull request. If a push fails or is interrupted
     midway, `options.log` lists the models pushed so far.
 
-    Raises UnknownNameError; CheckpointError for files that must not be pushed (see `pack`); AccessError; ChangedError if
-    the repository has commits that the pin does not know of; and other kinds of HubError.
+    Raises UnknownNameError for a name that is not registered; CheckpointError for files that must not be pushed (see
+    `pack`); AccessError if the user may not write; ChangedError if the repository has commits after the pinned one; and
+    HubError for other failures of the Hub.
     """
     options = options or PushOptions()
     packages = [pack(registry.find(name)) for name in names]
@@ -95,7 +97,10 @@ def _repo(package: Package, options: PushOptions) -> str:
 
 
 def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteState, options: PushOptions) -> bool:
-    """Return whether the remote has these files already. Raises ChangedError if it has what a push must not replace."""
+    """Return whether the repository already has these files.
+
+    Raises ChangedError if it has a commit after the pinned one, or `options.tag` at another commit.
+    """
     pin, files = package.pin, package.files
     same = state.head is not None and has_files(hub, repo, state.head, files)
     if options.tag and state.tagged is not None and not (same and state.tagged == state.head):
@@ -137,7 +142,7 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
 
 
 def _pin(name: str, weights: Weights, options: PushOptions) -> bool:
-    """Write a pin to cards/lock.json; return False, and log the pin, if that is impossible."""
+    """Write a pin to cards/lock.json and return True. If the file cannot be written, log the pin and return False."""
     try:
         if not paths.PACKAGED:
             return lock.pin(name, weights)

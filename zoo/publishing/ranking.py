@@ -1,4 +1,4 @@
-"""Writes docs/leaderboard.md: what each cell reached on each task under one protocol. Does not import torch."""
+"""Writes docs/leaderboard.md: the figures of each cell on each task, trained under one protocol. Does not import torch."""
 
 from itertools import groupby
 

@@ -20,7 +20,7 @@ from ..utils import files, paths
 from . import cards, lattices
 
 NAMESPACE = "rnnzoo"
-"""The organisation on the Hub in the first pin of a model."""
+"""The Hub's organisation in a model's first pin."""
 
 
 def release(folder: Path) -> str:
@@ -29,8 +29,8 @@ def release(folder: Path) -> str:
     The function adds golden outputs and a card to cards/NAME, and writes the digests of the files (the pin) and the counts
     of parameters and multiply-adds to cards/lock.json. Afterwards `verify` and `push` accept the model. If the model was
     pinned already, the new pin replaces the old one, and the next push adds its commit on top of the pinned one. Without
-    matplotlib the card has no picture. If `folder` is one of several seed-N side by side, as `rnnzoo train --seeds` makes
-    them, the card reports the figures of all that have one.
+    matplotlib the card has no picture. If `folder` is one of several folders seed-N, as `rnnzoo train --seeds` makes them,
+    the card reports the figures of all measured ones.
 
     Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME, or if `folder` has
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
@@ -42,7 +42,8 @@ def release(folder: Path) -> str:
         network = loading.assemble(source, device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
             raise CheckpointError(
-                f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. rnnzoo train writes this file."
+                f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. Give a folder of rnnzoo train, "
+                "which writes this file."
             )
         recorded = _with_other_seeds(folder, _results(folder))
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
@@ -102,9 +103,9 @@ def write_card(name: str) -> Path:
 
 
 def replaced(folder: Path, results_only: bool = False) -> str | None:
-    """Return a sentence that says which other run in cards/NAME a release of `folder`, or of its results, would replace.
+    """Return a sentence that names the run in cards/NAME that a release of `folder` would replace, or None if there is none.
 
-    Return None if it would replace no other run. Raises the same errors as `release`.
+    results_only: True for a release of the results alone. Raises the errors of `release`.
     """
     entry, recorded = _entry(folder), _results(folder)
     if results_only and entry.weights is not None:  # they stay
@@ -133,10 +134,10 @@ def _run_text(recorded: results.Results) -> str:
 def release_results(folder: Path) -> str:
     """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
-    This records the figure of a model whose weights are not published, and those of other seeds as `release` does. If the
-    weights of one seed are published, they stay, and the figures of the other seeds are recorded beside theirs. Raises
-    CheckpointError if the run has no weights or no evaluation of them, UnknownNameError, and RequestError if there is
-    nothing to add to the published weights and for an installed package.
+    This records the figure of a model whose weights are not published, and the figures of other seeds as `release` does.
+    Published weights of another seed stay, and the new figures are recorded beside theirs. Raises CheckpointError if the
+    run has no weights or no evaluation of them, UnknownNameError if its model is not registered, and RequestError for an
+    installed package or if there is nothing to add to the published weights.
     """
     entry = _entry(folder)
     recorded = _results(folder) if entry.weights is None else results.for_model(entry.name)
@@ -144,8 +145,8 @@ def release_results(folder: Path) -> str:
         recorded = _with_other_seeds(folder, recorded)
     if entry.weights is not None and not (recorded.other_seeds or recorded.diverged_seeds):
         raise RequestError(
-            f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a measured run of "
-            f"their recipe with another seed. Leave out --results to release weights and results: rnnzoo release {folder}"
+            f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a measured run with "
+            f"the same recipe and another seed. To release these weights and results instead: rnnzoo release {folder}"
         )
     if recorded.measured() is None:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
@@ -157,9 +158,10 @@ def release_results(folder: Path) -> str:
 
 
 def lock_dataset(name: str) -> dict[str, str]:
-    """Write the digests of a dataset's files on this machine to cards/lock.json, and return the digests by file name.
+    """Write the digests of a dataset's files on this machine to cards/lock.json, and return {file name: sha256}.
 
-    Raises UnknownNameError, DataError if files are missing, and RequestError for an installed package.
+    Raises UnknownNameError if there is no such dataset, DataError if a file is missing, and RequestError for an installed
+    package.
     """
     paths.writable()
     digests = digests_of(name)
@@ -169,7 +171,7 @@ def lock_dataset(name: str) -> dict[str, str]:
 
 
 def _results(folder: Path) -> results.Results:
-    """Return the results in a folder. Raises CheckpointError unless they say how the weights there were trained."""
+    """Return the results in a folder. Raises CheckpointError unless they describe the training of the weights there."""
     recorded, weights_sha256 = results.read_current(folder)
     if weights_sha256 is None:
         raise CheckpointError(f"{folder} has no {tensors.FILE}. Give the folder of a finished training run.")
@@ -187,7 +189,7 @@ def _results(folder: Path) -> results.Results:
 
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
-    """Return the results with what became of the runs of other seeds that lie beside a run: figures, or divergence."""
+    """Return `recorded` with the outcomes of the other seeds' runs beside `folder`: their figures, or that they diverged."""
 
     def settings(training: results.Training) -> dict[str, Any]:
         return {**training.recipe.settings, "seed": None, "model": training.model}

@@ -9,12 +9,12 @@ from ..utils import paths
 from ..utils.text import markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
-"""By pass of a benchmark: the factor from seconds to the unit that its times are shown in, and that unit."""
+"""By pass of a benchmark: (factor from seconds to the displayed unit, name of that unit)."""
 PLOTS = {
     "stacks": "Seconds of a forward pass and a training step, by contender",
     "scaling": "Seconds against steps, batch size, layers and units, varied one at a time; the grey line is linear cost",
 }
-"""What the plots in docs/ show, by the program that measured the numbers. `python -m benchmarks.plot` draws them."""
+"""By program that measured the numbers: the description of its plot in docs/. `python -m benchmarks.plot` draws them."""
 
 
 LINEAR_PLOT = "Seconds of a training step against the number of time steps; the grey line is linear cost"
@@ -59,7 +59,7 @@ def stack_tables(data: dict[str, Any]) -> str:
 
 
 def linear_tables(data: dict[str, Any]) -> str:
-    """Return the tables of benchmarks/linear.json: one training step, and its cost as sequences grow."""
+    """Return the tables of benchmarks/linear.json: the time of one training step, and its growth with the sequence length."""
     task = [row for row in data["rows"] if row["series"] == "task"]
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]
@@ -107,9 +107,9 @@ def provenance(program: str, data: dict[str, Any]) -> str:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Return the header and the rows of a table of times, with ratios to the first row.
+    """Return (header, rows) of a table of times, with ratios to the first row.
 
-    The header lacks the title of the first column.
+    The header does not include the title of the first column.
     """
     passes = [name for name in UNITS if rows[0]["seconds"][name] is not None]
     times = [[_time(row, rows[0], name) for name in passes] for row in rows]
@@ -128,7 +128,7 @@ def _mebibytes(count: int | None) -> str:
 
 
 def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a sentence with the time of each of rnnzoo's cells divided by that of its bare matrix products."""
+    """Return a sentence with the time of each of rnnzoo's cells divided by that of its matrix products alone."""
     products = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
     texts = []
     for row in rows:

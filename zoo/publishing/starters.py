@@ -10,11 +10,11 @@ STARTERS = (
     "bigru-1x200-toxic-parts", "rin-1x100-babi-20", "rin-1x100-adding-200", "mlp-3x8-pima.prelu-tuned",
     "mlp-3x8-circles.prelu-tuned", "star-2x96-jsb", "mingru-3x96-fsdd", "gru-2x256-shakespeare", "star-2x64-japanese-vowels",
 )  # fmt: skip
-"""A good model of every task family that has weights."""
+"""Names of good models with weights, one for each task family that has any."""
 PICTURE = "lattice.png"
-"""The picture on a card."""
+"""File name of the picture on a card."""
 MAX_BYTES = 1_500_000
-"""A wheel contains the weights of STARTERS up to this size, and stays below 10 MB."""
+"""A wheel contains the weights of STARTERS that have at most this many bytes, so that it stays below 10 MB."""
 
 
 def left_out(lock: dict[str, Any]) -> list[str]:

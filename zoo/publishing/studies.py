@@ -1,8 +1,8 @@
 """Computes the numbers of the papers' figures and writes them to docs/diagnostics/*.json.
 
-Run it with `python -m zoo.publishing.studies [NAME ...] [--runs DIR]`. DIR/MODEL has the run of `rnnzoo train` for each
-model whose weights are not published. The numbers are committed; zoo.publishing.analysis_pages makes pages and pictures
-from them without computing anything.
+Run it with `python -m zoo.publishing.studies [NAME ...] [--runs DIR]`. For each model whose weights are not published,
+DIR/MODEL must be a run of `rnnzoo train`. The numbers are committed; zoo.publishing.analysis_pages makes pages and pictures
+from them without computing them again.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from . import lattices
 from .analysis_pages import FOLDER
 
 Parts = Iterator[tuple[str, str, Result]]
-"""Title, key of ANALYSES and result of each part of a study."""
+"""Yields (title, key of ANALYSES, result) for each part of a study."""
 Study = Callable[[Path | None], Parts]
 """A function that computes a study. Its argument is the folder with the runs of models without published weights."""
 CELLS = ("rnn", "lstm", "gru")
@@ -52,7 +52,7 @@ def write(name: str, parts: Parts) -> Path:
 
 
 def _compact(value: Any, depth: int = 0) -> str:
-    """Return JSON with a line for each row of numbers."""
+    """Return JSON text in which each row of numbers is one line."""
     if isinstance(value, dict) and depth < 6:
         rows = (f"{json.dumps(k)}: {_compact(v, depth + 1)}" for k, v in value.items())
         return "{\n" + ",\n".join(rows) + "\n}"
@@ -64,7 +64,7 @@ def _compact(value: Any, depth: int = 0) -> str:
 def _analyse(
     name: str, what: str, folder: Path | None, *, examples: int = 128, untrained: bool = False, **options: Any
 ) -> Result:
-    """Run the analysis `what` on a model. folder: where the runs of models without published weights are."""
+    """Return the result of the analysis `what` of the model `name`. folder: with the runs that are not published."""
     row, config = ANALYSES[what], subject.config_of(name)
     if row.needs == "architecture":
         return row.function(config, **options)
@@ -76,25 +76,28 @@ def _analyse(
 
 
 def _run_without_pin(folder: Path | None, name: str) -> Path | None:
-    """Return the folder of a model's run; None if its weights are published. Raises RequestError if there is neither."""
+    """Return the folder of a model's run, or None if its weights are published.
+
+    Raises RequestError if the weights are not published and `folder` has no run of the model.
+    """
     if registry.find(name).weights is not None:
         return None
     if folder is None or not (folder / name).is_dir():
         raise RequestError(
-            f"{name} has no published weights. Train it, and give the folder that has the run as {name}: --runs DIR"
+            f"{name} has no published weights. Train it into DIR/{name} (rnnzoo train {name}), and give --runs DIR"
         )
     return folder / name
 
 
 def _digest(run: Path | None, name: str) -> str:
-    """Return the first digits of the analysed weights' SHA-256; with them a test finds numbers of weights that were replaced."""
+    """Return the first digits of the analysed weights' SHA-256, by which a test recognises numbers of replaced weights."""
     pin = registry.find(name).weights
     sha256 = pin.files[tensors.FILE].sha256 if pin else files.sha256((run or Path()) / tensors.FILE)
     return sha256[:DIGITS]
 
 
 def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
-    """Return a study that runs one analysis on several models. model, title: `{}` in them becomes each of `cells`."""
+    """Return a study that runs the analysis `what` on several models. In `model` and `title`, `{}` becomes each of `cells`."""
 
     def compute(folder: Path | None) -> Parts:
         for cell in cells:
@@ -106,7 +109,7 @@ def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **opti
 def _star_training(folder: Path | None) -> Parts:
     """Yield the gradients of 12 layers through the first updates on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
 
-    Recipe and initialisation are the paper's, from which the registry's models depart; batches are smaller and updates fewer.
+    Recipe and initialisation are the paper's, not the registry's. Batches are smaller and updates fewer than the paper's.
     """
     recipe = registry.load_registry().recipes["star-mnist"].model_copy(update={"batch_size": 20})
     for cell in ("rnn", "lstm", "lstm-f", "rhn", "star"):
@@ -156,7 +159,7 @@ def _linear_eigenvalues(folder: Path | None) -> Parts:
 
 
 def _with(config: Config, **changes: Any) -> Config:
-    """Return a config with changes to its architecture."""
+    """Return a copy of a config with these changes to its architecture."""
     return config.model_copy(update={"architecture": config.architecture.model_copy(update=changes)})
 
 

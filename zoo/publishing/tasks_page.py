@@ -1,4 +1,4 @@
-"""Writes docs/tasks.md: every task, where its data come from, errors of forecasts by horizon, and `fsdd-stream`.
+"""Writes docs/tasks.md: every task, the source of its data, errors of forecasts by horizon, and the stream `fsdd-stream`.
 
 Does not import torch.
 """
@@ -47,7 +47,7 @@ def page() -> str:
 
 
 def _origin(data: Dataset) -> str:
-    """Return where a dataset's files come from."""
+    """Return a text on where a dataset's files come from."""
     if data.folder is None:
         return "generated"
     if data.hub_files:
@@ -57,7 +57,7 @@ def _origin(data: Dataset) -> str:
 
 
 def _test_data(task: Task, data: Dataset) -> str:
-    """Return in words whether the test data of a task come with the package."""
+    """Return a text on whether the package contains the test data of a task."""
     if task.absent:
         return "-"
     if data.folder is None:
@@ -66,7 +66,7 @@ def _test_data(task: Task, data: Dataset) -> str:
 
 
 def _forecast(name: str, task: Task) -> str:
-    """Return a table of the errors of every measured model of a forecast, the best first, under those of persistence."""
+    """Return a table of forecast errors: persistence first, then every measured model of the task, the best first."""
     measured = {
         model: results.for_model(model).measured() for model, m in load_registry().models.items() if m.task == name
     }
@@ -80,7 +80,7 @@ def _forecast(name: str, task: Task) -> str:
 
 
 def _stream(data: dict[str, Any]) -> list[str]:
-    """Return the tables of benchmarks/listening.json: digits in a stream, and hours without any."""
+    """Return the tables of benchmarks/listening.json: a stream of digits, and hours of noise without any digits."""
     rows, hours = [], []
     for row in data["rows"]:
         answers = f"after {row['pause']} frames" + (f", early after {row['early']}" if row["early"] else "")
@@ -106,5 +106,5 @@ def _stream(data: dict[str, Any]) -> list[str]:
 
 
 def _spread(seconds: dict[str, float]) -> str:
-    """Return a median and a 95th percentile in milliseconds."""
+    """Return a median and a 95th percentile as text in milliseconds. seconds: with the keys "median" and "p95"."""
     return " and ".join(f"{1000 * seconds[name]:.3g} ms" for name in ("median", "p95"))

@@ -1,4 +1,4 @@
-"""Describes recipes and training runs in words: settings, course of a run, departures from a paper's recipe."""
+"""Describes recipes and training runs as text: settings, course of a run, differences from a paper's recipe."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def _later_stages(recipe: Recipe) -> str:
-    """Return in words the stages after the first that begin before the recipe's last epoch."""
+    """Return a text about the recipe's later stages: those after the first that begin before its last epoch."""
     texts = []
     for stage, _ in recipe.timeline[1:]:
         warmup = f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
@@ -51,7 +51,7 @@ def _augmentation(settings: Augmentation) -> str:
 
 
 def training_text(entry: Entry, results: Results) -> str:
-    """Return a text about the training run in `results`, with a table of its departures from the paper's recipe.
+    """Return a text about the training run in `results`, with a table of its differences from the paper's recipe.
 
     If there was no run, the text only describes the recipe.
     """
@@ -71,7 +71,7 @@ def training_text(entry: Entry, results: Results) -> str:
 
 
 def _run_text(training: Training) -> str:
-    """Return in words a run's recipe, how far the run went, and its best and its first epoch."""
+    """Return a text with a run's recipe, the epochs that it trained, and its best and its first epoch."""
     recipe = training.recipe
     text = (
         f"Recipe `{training.recipe_name}`, seed {recipe.seed}: {recipe_text(recipe)}. "
@@ -98,23 +98,23 @@ def _run_text(training: Training) -> str:
 
 
 def base_recipe(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
-    """Return the name of the recipe that a run's recipe is based on, and that recipe in the registry.
+    """Return (name, recipe) of the registry's recipe that a run's recipe is based on, or of the run's if it has no base.
 
-    If the run's recipe is based on no other, return its own name. The recipe is None if the registry has none of the name.
+    The recipe is None if the registry does not have that name.
     """
     name = entry.with_reasons(training.recipe).based_on or training.recipe_name
     return name, registry.load_registry().recipes.get(name)
 
 
 def _duration(training: Training) -> str:
-    """Return ` in` and the time that a run took, or "" if its history does not say."""
+    """Return " in" and the time that a run took, or "" if its history has no times."""
     seconds = training.history[-1].seconds if training.history else 0.0
     scale, unit = next((s, u) for s, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * s or s == 1)
     return f" in {seconds / scale:.{int(unit == 'h')}f} {unit}" if seconds >= 1 else ""
 
 
 def _departures(base: Recipe, actual: Recipe) -> list[tuple[str, str, str]]:
-    """Return each setting in which two recipes differ, with the values of `base` and of `actual`."""
+    """Return (setting, value in `base`, value in `actual`) for each setting in which the recipes differ."""
     theirs, ours = ({**_flatten(r.settings), "later stages": _later_stages(r) or None} for r in (base, actual))
     rows = []
     for name in theirs | ours:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..networks.network import Network
 
 Report = Callable[[int, int], None]
-"""Called with the number of examples measured so far, and the number of all examples."""
+"""A function that is called with the number of examples measured so far and the number of all examples."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _run(step: Callable[[], str]) -> Check:
 
 @dataclass
 class _Checks:
-    """The checks of one model. Each check returns its result in words, or raises a ZooError that says what is wrong."""
+    """The checks of one model. Each check returns its result as text, or raises a ZooError if it fails."""
 
     entry: Entry
     pin: Weights
@@ -89,7 +89,7 @@ class _Checks:
 
     @cached_property
     def copies(self) -> dict[str, dict[Path, str | None]]:
-        """By file: the paths of its copies on this machine, and how each copy differs from the pin (None: it does not)."""
+        """By file: {path of a copy on this machine: how it differs from the pin, as text, or None if it does not}."""
         return {
             name: {path: mismatch(path, file) for path in sources.copies(self.entry.name, self.pin, name)}
             for name, file in self.pin.files.items()
@@ -97,7 +97,7 @@ class _Checks:
 
     @cached_property
     def good_copies(self) -> dict[str, Path]:
-        """By file: the path of the first copy that equals the pinned file. Files without such a copy are left out."""
+        """By file: the path of its first copy that equals the pinned file. Files without such a copy are left out."""
         return {
             name: next(path for path, problem in copies.items() if problem is None)
             for name, copies in self.copies.items()
@@ -106,7 +106,7 @@ class _Checks:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The verified files: good copies, and what a pull adds where there is no copy. Damaged copies are not replaced."""
+        """The checkpoint of the good copies. Files without any copy are pulled; damaged copies are not replaced."""
         reference = Reference.parse(self.entry.name)
         missing = [copies for name, copies in self.copies.items() if name not in self.good_copies]
         if missing:
@@ -154,7 +154,9 @@ class _Checks:
         }
         count = sizes.parameters(self.network)
         if wrong := [f"{file} says {number:,}" for file, number in recorded.items() if number not in (None, count)]:
-            raise CheckpointError(f"The network has {count:,} parameters, but {', '.join(wrong)}. Run: make generated")
+            raise CheckpointError(
+                f"The network has {count:,} parameters, but {', '.join(wrong)}. To correct the files: make generated"
+            )
         return f"{count:,}"
 
     def outputs(self) -> str:
@@ -162,14 +164,15 @@ class _Checks:
 
         if golden.FILE not in self.checkpoint.files:
             raise CheckpointError(
-                f"{self.entry.name}: the lock does not pin {golden.FILE}. Release the model's training run again: rnnzoo release"
+                f"{self.entry.name}: cards/lock.json does not pin {golden.FILE}. Release the training run again: rnnzoo "
+                "release RUN"
             )
         deviation, allowed = golden.deviation(self.network, self.checkpoint.files[golden.FILE])
         device = self.network.device.type
         text = f"the outputs on {device} deviate by {deviation:.1e} from the recorded outputs; {allowed:.0e} is allowed"
         if deviation <= allowed:  # False for NaN
             return text
-        raise CheckpointError(f"The network does not compute what was recorded: {text}.")
+        raise CheckpointError(f"The network's outputs differ from the recorded outputs: {text}.")
 
     def card(self) -> str:
         if problem := stale(self.entry):
@@ -225,7 +228,7 @@ class _Checks:
         return text
 
     def _measured_again(self, recorded: results.Evaluation) -> tuple[str, bool]:
-        """Return a recorded figure beside the same figure measured now, in words, and whether the two agree."""
+        """Return (text that compares a recorded figure with the same figure measured now, True if they agree)."""
         from ..training import evaluation
 
         measured = evaluation.evaluate(self.checkpoint, split=recorded.split, report=self.report)

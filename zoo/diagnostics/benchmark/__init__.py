@@ -1,10 +1,10 @@
-"""Compares the speed of rnnzoo's networks, other libraries' networks of the same depth and width, and the matrix products.
+"""Compares the speed of rnnzoo's networks, of other libraries' networks of the same size, and of matrix products alone.
 
-Every contender runs in its own process, because rnnzoo flushes denormal numbers to zero in the process that builds a
-network, and other libraries do not. Their networks are measured with that setting ("flushed") or without it. The
-processes take turns, one pass at a time, so that other load on the machine affects all of them alike. A time is the
-median over the rounds after one warm-up. Memory is the peak of the process, or on a GPU of its allocations, minus the
-peak before the first pass.
+Every contender (a network to time) runs in its own process, because rnnzoo flushes denormal numbers to zero in the process
+that builds a network, and other libraries do not. Their networks are measured with that setting ("flushed") or without it.
+The processes take turns, one pass at a time, so that other load on the machine affects all of them alike. A time is the
+median over the rounds after one warm-up. Memory is the peak of the process, or on a GPU of its allocations, minus the peak
+before the first pass.
 """
 
 import multiprocessing
@@ -48,12 +48,12 @@ __all__ = [
 ]  # fmt: skip
 
 Report = Callable[[int, int, str], None]
-"""Called before every pass with the number of passes done, the number of all passes, and the next contender and pass."""
+"""A function (passes done, all passes, "CONTENDER: PASS" that is next), called before every pass."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Median seconds of every pass, and peak memory in bytes; None for a pass or a figure that a contender does not have."""
+    """Median seconds of every pass, and peak memory in bytes. None: the contender lacks the pass, or memory is unknown."""
 
     contender: Contender
     work: Workload
@@ -75,7 +75,7 @@ def measure(
 ) -> list[Measurement]:
     """Run every pass of every contender in a warm-up and `rounds` rounds, and return a measurement for each contender.
 
-    If a contender is bidirectional, streaming is left out. Raises BenchmarkError if a contender fails.
+    If a contender is bidirectional, the streaming pass is left out for all. Raises BenchmarkError if a contender fails.
     """
     streams = not any(contender.config.architecture.bidirectional for contender in contenders)
     names = [name for name in PASSES if streams or name != STREAMING]
@@ -102,7 +102,7 @@ def measure(
 
 
 def machine(work: Workload, contenders: Sequence[Contender]) -> dict[str, Any]:
-    """Return the processor, the threads, the device, the versions of the measured libraries, and the date, by name."""
+    """Return a description of the measurement by name: processor, threads, device, versions of the libraries, date."""
     libraries = sorted({contender.library for contender in contenders} - {"rnnzoo", "torch", "products"})
     return {
         "cpu": provenance.processor(), "cores": os.cpu_count(), "threads": work.threads,
@@ -131,10 +131,12 @@ class Worker:
         child_pipe.close()  # only the child has it open now, so its death ends the pipe
 
     def ask(self, name: str) -> tuple[float | None, int | None]:
-        """Run a pass. Return its seconds, or None if there is no such pass, and the peak memory in bytes, or None if unknown.
+        """Run the pass `name`; "" waits until the contender is built. Return (seconds, peak memory in bytes).
 
-        Raises BenchmarkError if the contender fails or its process dies.
+        Seconds are None if the contender has no such pass, memory is None if it is unknown. Raises BenchmarkError if the
+        contender fails or its process dies.
         """
+        place = f"in the pass {name!r}" if name else "while it was built"
         try:
             with suppress(OSError):  # a dead process may have left its last answer in the pipe
                 self.pipe.send(name)
@@ -143,10 +145,13 @@ class Worker:
             self.process.join()
             code = self.process.exitcode
             raise BenchmarkError(
-                f"The process of {self.name} died with exit code {code}, perhaps for lack of memory."
+                f"Timing {self.name} failed {place}: its process died with exit code {code}, perhaps for lack of memory. "
+                "Try a smaller batch or fewer steps."
             ) from error
         if isinstance(answer, str):
-            raise BenchmarkError(f"{self.name} failed: {answer}")
+            raise BenchmarkError(
+                f"Timing {self.name} failed {place}: {answer}. Leave this network out, or change its sizes or the device."
+            )
         return answer
 
     def stop(self) -> None:
@@ -156,7 +161,7 @@ class Worker:
 
 
 def serve(contender: Contender, work: Workload, pipe: Connection) -> None:
-    """Build a contender, then answer each request for a pass with its seconds and memory or, if it fails, with a text."""
+    """Build a contender; then read names of passes from `pipe`, run each, and send (seconds, memory), or an error's text."""
     try:
         # threads inherit flush-to-zero when they start, so the settings come before the first work
         torch.set_num_threads(work.threads)
@@ -179,7 +184,7 @@ def serve(contender: Contender, work: Workload, pipe: Connection) -> None:
 
 
 def timed(function: Callable[[], int], device: torch.device) -> float:
-    """Return the seconds that a pass takes, divided by the number of times that it repeats its work."""
+    """Return the seconds that one call of `function` takes, divided by the number of repetitions that it returns."""
     _synchronize(device)
     start = time.perf_counter()
     repeats = function()
@@ -193,7 +198,7 @@ def _synchronize(device: torch.device) -> None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Return the peak memory of this process in bytes, resident or allocated on a GPU; None if the system does not tell."""
+    """Return the peak memory of this process in bytes: allocated on a GPU, else resident. None if it is unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")

@@ -1,4 +1,4 @@
-"""The contenders of a benchmark: a network of rnnzoo, its counterparts in other libraries, and its matrix products alone."""
+"""The networks that a benchmark times: rnnzoo's, its counterparts in other libraries, and its matrix products alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,9 @@ from ...registry.schema import Architecture, Config, Interface
 from ...utils.arguments import check_name
 
 PEERS = {"torch": "torch.nn", "torchrecurrent": "torchrecurrent"}
-"""By library to compare with: the module that has its classes."""
+"""By name of another library: the module with its recurrent classes."""
 TORCH = {"rnn": "RNN", "irnn": "RNN", "gru": "GRU"}
-"""By cell: its class in torch.nn. Every other cell is compared with an LSTM of the same depth and width."""
+"""By cell: its class in torch.nn. Every other cell is compared with torch.nn.LSTM of the same depth and width."""
 TORCHRECURRENT = {
     "star": "STAR", "lstm-f": "JANET", "lstm-peephole": "PeepholeLSTM", "indrnn": "IndRNN",
     "antisymmetric": "AntisymmetricRNN", "antisymmetric-gated": "GatedAntisymmetricRNN", "lstm-residual": "ResLSTM",
@@ -22,7 +22,7 @@ TORCHRECURRENT = {
 
 @dataclass(frozen=True)
 class Workload:
-    """The batch that every contender processes, and the device. threads: number of CPU threads."""
+    """What every contender runs: `batch` sequences of `steps` time steps, on `device`, with `threads` CPU threads."""
 
     steps: int
     batch: int
@@ -62,14 +62,14 @@ def stack(cell: str, layers: int, units: int, steps: int) -> Config:
 
 
 def ours(config: Config) -> list[Contender]:
-    """Return rnnzoo's network with the fastest scan, and with the plain scan."""
+    """Return rnnzoo's network twice: with the fastest scan, then with the plain scan."""
     return [Contender("rnnzoo", config), Contender("rnnzoo", config, "plain")]
 
 
 def products(config: Config) -> list[Contender]:
-    """Return the matrix products of a dense network alone, the lower bound of any implementation by torch.mm.
+    """Return the matrix products of a dense network alone, a lower bound for any implementation by torch.mm.
 
-    Return nothing for a convolutional network.
+    Return an empty list for a convolutional network.
     """
     return [] if config.architecture.kernel else [Contender("products", config)]
 
@@ -86,7 +86,10 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
         check_name("peer", library, PEERS, f"Choose from {' and '.join(PEERS)}.")
         if counterpart(Contender(library, config)) is None:
             if against is not None:
-                raise RequestError(f"{library} has no counterpart of {config.name}; leave {library} out of --against.")
+                raise RequestError(
+                    f"{library} has no counterpart of {config.name}, so there is nothing to time. Leave {library} out of "
+                    "--against."
+                )
         elif not installed(library):
             if against is not None:
                 raise MissingExtraError(library, "bench")
@@ -96,7 +99,7 @@ def peers(config: Config, against: Sequence[str] | None = None, flushed: Sequenc
 
 
 def in_bfloat16(contenders: Sequence[Contender]) -> list[Contender]:
-    """Return the same contenders, to be run under autocast to bfloat16."""
+    """Return copies of the contenders that run under autocast to bfloat16."""
     return [replace(contender, precision="bf16") for contender in contenders]
 
 
@@ -113,7 +116,7 @@ def installed(library: str) -> bool:
 def counterpart(contender: Contender) -> str | None:
     """Return the name of the library's class for the contender's network, or None if the library has none.
 
-    torch's counterpart of a cell that it does not know is its LSTM; torchrecurrent's classes have the same equations.
+    For a cell that torch does not have, this is torch.nn.LSTM. A class of torchrecurrent has the cell's equations.
     """
     spec = contender.config.architecture
     if spec.kernel is not None or spec.bidirectional not in (None, "concat"):

@@ -16,11 +16,11 @@ from ...networks.layer import Direction
 from .contenders import PEERS, Contender, Workload, counterpart
 
 FORWARD, TRAINING, STREAMING = PASSES = ("forward", "forward + backward", "streamed step")
-"""Inference on a batch, a training step without its optimizer, and one step of one stream."""
+"""Inference on a batch; a training step without the optimizer's; one time step of one sequence that arrives live."""
 STREAM_STEPS = 1000
 """Number of time steps in one streaming pass; its time is the mean over them."""
 Passes = dict[str, Callable[[], int]]
-"""By pass: a function that runs the pass and returns the number of repetitions, by which the time is divided."""
+"""By name of a pass: a function that runs the pass and returns how often it repeated it; the time is divided by that."""
 
 
 def passes_of(contender: Contender, work: Workload) -> Passes:
@@ -29,7 +29,10 @@ def passes_of(contender: Contender, work: Workload) -> Passes:
 
 
 def failure(peer: Contender, device: str = "cpu") -> str | None:
-    """Return torch's error if torch cannot run a peer on `device`, such as an LSTM in bfloat16 on some CPUs, else None."""
+    """Return the text of torch's error if torch cannot run `peer` on `device`, else None.
+
+    Some CPUs, for example, cannot run an LSTM in bfloat16.
+    """
     functions = network_passes(peer, Workload(steps=2, batch=1, threads=1, device=device))
     try:
         functions[FORWARD]()
@@ -40,7 +43,7 @@ def failure(peer: Contender, device: str = "cpu") -> str | None:
 
 
 def network_passes(contender: Contender, work: Workload) -> Passes:
-    """Build a network of rnnzoo or of a peer and return its passes."""
+    """Build a network of rnnzoo or of another library and return its passes."""
     network: Any
     if contender.library == "rnnzoo":
         network = builder.build(contender.config, device=work.device, allow_large=True)
@@ -75,7 +78,7 @@ def network_passes(contender: Contender, work: Workload) -> Passes:
 
 
 class PeerNetwork(nn.Module):
-    """A stack of another library, with the same head as rnnzoo's network."""
+    """A stack of another library's layers, with the same head as rnnzoo's network."""
 
     def __init__(self, contender: Contender):
         super().__init__()
@@ -108,9 +111,11 @@ class PeerNetwork(nn.Module):
 
 
 def product_passes(contender: Contender, work: Workload) -> Passes:
-    """Return passes that compute all products by torch.mm: an input map's once for all steps, a recurrent map's every step.
+    """Return passes that compute all matrix products of a network by torch.mm.
 
-    A cell that is linear in its state reads its states of all steps at once, so its maps have one product each. The backward pass has twice as many products, so a training step takes three times as many as the forward pass.
+    Input weights take one product for all steps, recurrent weights one for each step. In a cell that is linear in its
+    state, all weights take one product for all steps. The backward pass has twice as many products as the forward pass, so
+    a training step has three times as many.
     """
     network = builder.build(contender.config, device="meta", allow_large=True)
 

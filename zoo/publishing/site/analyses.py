@@ -1,4 +1,4 @@
-"""The stored results of analyses as charts with tables: lattices, curves and histograms of zoo.diagnostics."""
+"""Charts, with tables, of the stored results of zoo.diagnostics: lattices, curves and histograms."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from .facts import colour
 
 LOSSES = {"last": TITLES["loss last"], "all": TITLES["loss all"]}
 MOST_ROWS = 60
-"""Rows of a table of curves, besides the last; the JSON file of a study has every number."""
+"""Most rows of a table of curves, besides the last row. The JSON file of a study has every number."""
 RAMP = ((0x3B, 0x6F, 0xB6), (0xB9, 0x3F, 0x2B))
 """Colours of the lowest layer's curve and of the highest layer's."""
 
@@ -31,7 +31,10 @@ class Picture:
 
 
 def lattice(array: Array, name: str) -> list[Picture]:
-    """Return a heat map of the gradient, (loss, layer, step), for each loss. Its reference is the last layer at the last step."""
+    """Return a heat map of gradient norms, relative to the last layer at the last step, for each loss.
+
+    array: (loss, layer, step).
+    """
     pictures = []
     for loss in array.axes[0].ticks if array.axes[0].name == "loss" else ():
         values = array.at(loss=loss).values
@@ -82,7 +85,10 @@ def _spreads(array: Array, part: str) -> list[Picture]:
 
 
 def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
-    """Return panels of curves along the last axis: the parts of a study side by side, or one panel for each part with many curves."""
+    """Return charts of curves along the last axis. arrays: the array of each part of a study, by the part's title.
+
+    If the parts have at most two curves each, a chart compares the parts; otherwise each part has its own chart.
+    """
     slices = {part: array.parts(1) for part, array in arrays.items()}
     if max(map(len, slices.values())) <= 2:
         labels = dict.fromkeys(where for parts in slices.values() for where, _ in parts)
@@ -102,7 +108,7 @@ def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
 
 
 def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
-    """Return the chart of the curves of `rows`: label, array of one axis, colour. Their ticks may differ."""
+    """Return the chart of some curves. rows: (label, array of one axis, colour); the ticks may differ between rows."""
     axis, unit, log = rows[0][1].axes[-1].name, rows[0][1].unit, rows[0][1].log
     ticks = list(dict.fromkeys(tick for _, array, _ in rows for tick in array.axes[-1].ticks))
     if all(isinstance(tick, int | float) for tick in ticks):
@@ -126,7 +132,7 @@ def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
 
 
 def _short(where: str) -> str:
-    """Return the ticks of a slice, without an axis that has only one layer or matrix."""
+    """Return the title of a slice, without an axis that has only one layer or matrix."""
     return ", ".join(part for part in where.split(", ") if part not in ("layer 1", "matrix 1"))
 
 

@@ -1,4 +1,4 @@
-"""Writes the site: which pages there are, what each is made of, and the files that visitors may download."""
+"""Writes the site to a folder: its pages, its assets, and the files that visitors can download."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -10,38 +10,38 @@ from ...utils import files
 from ...utils.version import __version__
 
 MANIFEST = "site.json"
-"""The list of the files that the last build wrote, by which the next one removes what is no longer there."""
+"""A list of the files that a build wrote. The next build reads it and removes files that the site no longer has."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What was written."""
+    """The result of a build."""
 
     folder: Path
     pages: int
     files: int
     bytes: int
     live: tuple[str, ...]
-    """Models that run in the browser."""
+    """Names of the models that run in the browser."""
     not_live: str | None
-    """Why none does, in words."""
+    """The reason if no model runs in the browser, else None."""
 
 
 def build(
     out: Path, *, live: bool | Collection[str] = True, onnx: bool = False,
     report: Callable[[int, int, str | None], None] | None = None,
 ) -> Built:  # fmt: skip
-    """Write the site of the zoo in use to a folder, and remove what an earlier build wrote there and this one does not.
+    """Write the site of the zoo in use to a folder, and remove the files of an earlier build that this one does not write.
 
     Pages of speech have recordings of the test set if their data is at hand ($RNNZOO_DATA).
 
-    live: compile the models that run in a page, or those of these names, which needs clang, wasm-ld and node; the pages of
-    others, or of all if a program is missing, have no part that runs.
-    onnx: also export every network with weights as ONNX, for visitors to download; this takes seconds for each.
-    report: is told the models compiled so far, how many there are, and the present one's name.
+    live: True to compile all models that can run in a browser, or the names of some. This needs clang, wasm-ld and node;
+    without them no model runs in its page.
+    onnx: True to also export every network with weights as ONNX, for visitors to download. This takes seconds for each.
+    report: called with the number of models compiled so far, the number of all, and the name of the present one.
 
-    Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, and CheckpointError for a
-    file to download that differs from its pin. With onnx, it raises what `zoo.export` raises.
+    Raises MissingExtraError without the extra `site`, RequestError for a folder that has other files, CheckpointError if a
+    file to download differs from its pin, and with onnx the errors of `zoo.export`.
     """
     check_extra()
     earlier = _earlier(out)
@@ -75,11 +75,11 @@ def check_extra() -> None:
 
 
 def _earlier(out: Path) -> set[str]:
-    """Return the files of an earlier build. Raises RequestError if the folder has other content, and for a file."""
+    """Return the paths that an earlier build wrote to `out`. Raises RequestError if `out` is a file or has other content."""
     if not out.exists():
         return set()
     if not out.is_dir():
-        raise RequestError(f"{out} is a file; --out names a folder.")
+        raise RequestError(f"{out} is a file, but --out must name a folder. Choose a new or empty folder.")
     manifest = out / MANIFEST
     if manifest.exists():
         try:
@@ -94,7 +94,8 @@ def _earlier(out: Path) -> set[str]:
 def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
     """Write the files that differ, and remove files that only an earlier build has.
 
-    Until all is done, the manifest lists the files of the earlier build too, so that the next build can finish a broken one.
+    Until both are done, the manifest also lists the earlier build's files, so that the next build can remove them if this
+    one is interrupted.
     """
     _list(out, earlier | contents.keys())
     for path, content in sorted(contents.items()):
@@ -111,6 +112,6 @@ def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
 
 
 def _list(out: Path, paths: Collection[str]) -> None:
-    """Write the manifest: the paths of all files of the site but its own."""
+    """Write the manifest: `paths`, all files of the site except the manifest."""
     manifest = json.dumps({"rnnzoo": __version__, "files": sorted(paths)}, indent=0).encode()
     files.atomic_write(out / MANIFEST, manifest)

@@ -1,4 +1,4 @@
-"""Charts as SVG inside the page: they need no script, take their colours from site.css, and stand above a table of their numbers."""
+"""Charts as SVG inside the page, and tables of their numbers. They need no script and take their colours from site.css."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 WIDTH, HEIGHT = 480, 290
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 44
 MOST_POINTS = 200
-"""Points of a curve, which is 400 pixels wide."""
+"""Most points of a curve, which is 400 pixels wide."""
 LEVELS = 12
-"""Shades of each colour of a heat map."""
+"""Number of shades of each colour of a heat map."""
 DECADES = 4
-"""Powers of ten from the middle of a heat map to the deepest shade."""
+"""Powers of ten between a heat map's reference value and its deepest shade."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Series:
     colour: str
     dashed: bool = False
     marked: bool = True
-    """Whether every point has a mark."""
+    """True to draw a mark at every point."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def nice(step: float) -> float:
 
 
 def label(value: float) -> str:
-    """Return a number as short as an axis wants it: 200k, 0.02, 1e-5."""
+    """Return a number as a short text for an axis: 200k, 0.02, 1e-5."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:g}M"
@@ -83,7 +83,7 @@ def _scale(values: Iterable[float], start: float, end: float, log: bool) -> Scal
 
 
 def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[float] | None = None) -> str:
-    """Return the axes: grid lines, ticks and titles."""
+    """Return SVG elements of the axes: grid lines, ticks and titles."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = []
     for value in y.ticks():
@@ -104,7 +104,7 @@ def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[flo
 def lines(
     series: Sequence[Series], x_title: str, y_title: str, *, log: bool = False, summary: str, ticks: Sequence[float] | None = None,
 ) -> Markup:  # fmt: skip
-    """Return curves. summary: what a reader who cannot see the picture is told. ticks: of the horizontal axis."""
+    """Return a chart of curves. summary: description for readers who cannot see it. ticks: of the horizontal axis."""
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
     x = _scale(xs, LEFT + 8, WIDTH - RIGHT - 8, False)
@@ -129,7 +129,7 @@ def lines(
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Thin a curve to about MOST_POINTS points, sorted by x: the first, the last, and the lowest and highest of each stretch."""
+    """Return about MOST_POINTS points of a curve, sorted by x: the first, the last, and each section's lowest and highest."""
     if len(points) <= MOST_POINTS:
         return list(points)
     size = math.ceil(2 * len(points) / MOST_POINTS)
@@ -141,7 +141,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def legend(series: Sequence[Series]) -> Markup:
-    """Return the legend of curves, a list; a script lets its entries hide and show them."""
+    """Return the legend of curves as an HTML list. A script makes its entries hide and show the curves."""
     items = Markup("").join(
         Markup('<li><span class="swatch{}" style="--c:{}"></span>{}</li>').format(
             " dash" if s.dashed else "", s.colour, s.label
@@ -153,7 +153,7 @@ def legend(series: Sequence[Series]) -> Markup:
 
 @dataclass(frozen=True)
 class Point:
-    """A point that leads to a page."""
+    """A point of a scatter plot that links to a page."""
 
     name: str
     x: float
@@ -165,7 +165,7 @@ class Point:
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, summary: str) -> Markup:
-    """Return points that are links, whose titles a pointer shows."""
+    """Return a scatter plot whose points are links, with titles as tooltips."""
     x = _scale((p.x for p in points), LEFT + 10, WIDTH - RIGHT - 10, log)
     y = _scale((p.y for p in points), HEIGHT - BOTTOM - 6, TOP + 6, False)
     dots = "".join(
@@ -177,7 +177,7 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, s
 
 
 def shade(value: float, reference: float) -> int:
-    """Return the level of a value beside a reference, from -LEVELS (far below) through 0 (equal) to LEVELS (far above)."""
+    """Return the shade of a value in a heat map: -LEVELS (far below the reference) to 0 (equal) to LEVELS (far above)."""
     if not (math.isfinite(value) and reference > 0):
         return 0
     if value <= 0:
@@ -186,9 +186,10 @@ def shade(value: float, reference: float) -> int:
 
 
 def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str) -> Markup:
-    """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above, one shade a third of a decade.
+    """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above it.
 
-    The numbers are in the attribute data-v, row by row, for a script that shows them under the pointer.
+    A shade is a third of a decade. The numbers are in the attribute data-v, row by row, for a script that shows them under
+    the pointer.
     """
     rows, columns = values.shape
     width = (WIDTH - LEFT - RIGHT) / columns
@@ -223,7 +224,7 @@ def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: s
 
 
 def _places(count: int, step: int) -> list[int]:
-    """Return the first place, the last, and those between them at a distance of `step`."""
+    """Return the positions of ticks among `count`: the first, the last, and every `step`-th between them."""
     inner = [place for place in range(step - 1, count, step) if place > 0 and count - 1 - place >= (step + 1) // 2]
     return sorted({0, *inner, count - 1})
 
@@ -235,9 +236,9 @@ HEAT_KEY = Markup(
 
 
 def bars(rows: Sequence[tuple[str, float, str, str, bool]], most: float, *, summary: str) -> Markup:
-    """Return horizontal bars below their labels. rows: label, value, its text, colour, and whether it is hollow.
+    """Return horizontal bars below their labels. rows: (label, value, value as text, colour, True if hollow).
 
-    most: the value of the full width.
+    most: the value whose bar has the full width.
     """
     height, right = 38, 84
     parts = []
@@ -253,7 +254,7 @@ def bars(rows: Sequence[tuple[str, float, str, str, bool]], most: float, *, summ
 
 
 def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT) -> Markup:
-    """Return a picture with its description."""
+    """Return an SVG picture. content: its elements. summary: its description for readers who cannot see it."""
     role = "img" if "<a " not in content else "group"
     return Markup(
         f'<svg viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="{role}" aria-label="{escape(summary)}">{content}</svg>'
@@ -261,7 +262,7 @@ def svg(content: str, summary: str, width: float = WIDTH, height: float = HEIGHT
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = "The numbers as a table") -> Markup:
-    """Return a table that a reader opens."""
+    """Return an HTML table that is folded until the reader opens it. words: the text to click on."""
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     words = escape(words)
@@ -271,5 +272,5 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], words: str = 
 
 
 def number(value: float | None) -> str:
-    """Return a number of a table, with four significant digits; a dash for none."""
+    """Return a number as text with four significant digits; "-" for None, infinity and NaN."""
     return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""Drawings of architectures: layers as rows and time steps as columns, from the input at the bottom to the outputs at the top."""
+"""Draws architectures as SVG: layers are rows, time steps are columns; input at the bottom, outputs at the top."""
 
 from markupsafe import Markup, escape
 
@@ -9,7 +9,7 @@ from .charts import svg
 WIDTH = 480
 COLUMNS = (78, 190, 302)
 BOX = 92
-"""Width of a layer at one time step."""
+"""Width in pixels of the box of a layer at one time step."""
 LABELS = ("t − 1", "t", "t + 1")
 ARROW = (
     '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">'
@@ -18,7 +18,7 @@ ARROW = (
 
 
 def drawing(entry: Entry) -> Markup:
-    """Return the drawing of a model's architecture."""
+    """Return an SVG drawing of a model's architecture: its layers, unrolled over three time steps if it is recurrent."""
     if entry.model.cell in FEEDFORWARD:
         content, height = _plain(entry)
     elif entry.task.form == "question":
@@ -54,7 +54,7 @@ def _input(entry: Entry) -> str:
 
 
 def _unrolled(entry: Entry) -> tuple[str, float]:
-    """Return layers in rows and three time steps in columns."""
+    """Return (SVG elements, height) of a recurrent network: layers in rows and three time steps in columns."""
     spec, task = entry.model, entry.task
     rows = 1 if cell_row(spec.cell).layers_inside else spec.layers
     height, gap = (32, 16) if rows <= 6 else (16, 9)
@@ -114,7 +114,7 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
 
 
 def _story(entry: Entry) -> tuple[str, float]:
-    """Return the two stacks that read a story and a question, and the decoder above them."""
+    """Return (SVG elements, height) of a StoryReader: the stacks for story and question, and the decoder above them."""
     spec = entry.model
     layers = f"{spec.layers} x {spec.units} {spec.cell}"
     parts = [
@@ -128,7 +128,7 @@ def _story(entry: Entry) -> tuple[str, float]:
 
 
 def _plain(entry: Entry) -> tuple[str, float]:
-    """Return the layers of a feed-forward network."""
+    """Return (SVG elements, height) of a feed-forward network: its layers in rows."""
     spec, step = entry.model, 46
     base = 56 + spec.layers * step
     parts = [_box(150, 10, 180, 28, _outputs(entry), "box end-box")]

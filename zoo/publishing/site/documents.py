@@ -1,4 +1,4 @@
-"""The documents of the repository as pages of the site: README, CONTRIBUTING, CHANGELOG and docs/."""
+"""Pages of the site from the repository's documents: README, CONTRIBUTING, CHANGELOG and docs/."""
 
 import re
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ ROOTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a zoo, read once."""
+    """The Markdown documents of a zoo and the addresses of their pages."""
 
     addresses: Mapping[str, str]
-    """The page of every document by its path in the repository; a paper's page for a document that compares with a paper."""
+    """By path in the repository: the address of the document's page. A comparison with a paper is on the paper's page."""
     texts: Mapping[str, str]
-    """The Markdown of every document that is a page of its own, by its path in the repository."""
+    """By path in the repository: the Markdown of every document that has a separate page."""
 
     @property
     def titles(self) -> dict[str, str]:
-        """The title of every document that is a page of its own, by its address."""
+        """By address: the title of every document that has a separate page."""
         headings = {name: re.search(r"^# (.+)$", text, re.M) for name, text in self.texts.items()}
         return {self.addresses[name]: heading[1] if heading else name for name, heading in headings.items()}
 
     def link(self, root: str) -> markup.LinkMap:
-        """Return a function from a path in the repository to an address for a page from which `root` leads to the site."""
+        """Return a function from a path in the repository to a link. root: path from the linking page to the site's root."""
 
         def address(path: str) -> str | None:
             if path in self.addresses:
@@ -47,7 +47,7 @@ class Documents:
 
 
 def read() -> Documents:
-    """Return the documents of the zoo in use; none if it has no README.md."""
+    """Return the documents of the zoo in use; no documents if it has no README.md."""
     if not paths.path("README.md").exists():
         return Documents({}, {})
     addresses = {name: f"docs/{name.removesuffix('.md').lower()}.html" for name in ROOTS if paths.path(name).exists()}
@@ -66,7 +66,7 @@ def read() -> Documents:
 
 
 def size(picture: bytes) -> tuple[int, int]:
-    """Return width and height of a PNG or of an SVG's viewBox, so that a page can reserve the space."""
+    """Return (width, height) of a PNG or of an SVG's viewBox, so that a page can reserve the space. picture: the file."""
     if picture.startswith(b"\x89PNG"):
         return int.from_bytes(picture[16:20], "big"), int.from_bytes(picture[20:24], "big")
     box = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', picture)
@@ -74,7 +74,7 @@ def size(picture: bytes) -> tuple[int, int]:
 
 
 def add(site: Site, library: Documents) -> None:
-    """Add the pages of documents, and the pictures in them."""
+    """Add the pages of documents, and the pictures in them, to the site."""
     titles, link = library.titles, library.link("../")
     for name, text in library.texts.items():
         address = library.addresses[name]

@@ -1,4 +1,4 @@
-"""What the pages say of every model, collected once from the registry, the lock, the recorded results and the benchmarks."""
+"""Facts about every model, for the pages: from the registry, cards/lock.json, the recorded results and the benchmarks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ from .. import cards, comparison
 from ..starters import STARTERS
 
 SIZES = (20_000, 100_000, 500_000)
-"""Bounds of the parameters that the table of models offers to choose from."""
+"""Upper bounds of the number of parameters that visitors can choose from in the table of models."""
 
 
 def colour(name: str) -> str:
-    """Return the colour of the cell that a name begins with."""
+    """Return the colour of the cell whose name begins the model's name."""
     return cell_colour(name) or "#777777"
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One model of the registry."""
+    """Facts about one model of the registry."""
 
     name: str
     entry: Entry
     recorded: Results
     count: Counts
     rows: Sequence[comparison.Row]
-    """Its figures beside those of the papers."""
+    """Its measured figures beside the reported ones."""
     step_us: float | None
-    """Least microseconds that one step takes outside Python, if that was measured."""
+    """Microseconds of one time step in the fastest runtime outside Python; None if not measured."""
 
     @property
     def href(self) -> str:
@@ -54,7 +54,7 @@ class ModelFacts:
 
     @property
     def unit_title(self) -> str:
-        """The metric, if it is not the usual accuracy."""
+        """The title of the task's metric, such as "accuracy"."""
         return TARGETS[self.entry.task.target].title
 
     @property
@@ -63,7 +63,7 @@ class ModelFacts:
 
     @property
     def quality(self) -> float | None:
-        """The measured figure, scaled, and negative if lower is better: the larger, the better."""
+        """The measured figure, scaled for display, and negated if lower is better, so that larger is always better."""
         if self.measured is None:
             return None
         measure = METRICS[self.measured.metric]
@@ -71,19 +71,19 @@ class ModelFacts:
 
     @property
     def difference(self) -> comparison.Row | None:
-        """The first row whose figures compare."""
+        """The first row whose measured and reported figures can be compared; None if there is none."""
         return next((row for row in self.rows if row.difference is not None), None)
 
     @property
     def order(self) -> tuple[object, ...]:
-        """The order of the table: starters, models with weights, measured ones, others; the best of a task first."""
+        """Sort key of the table: starters, models with weights, measured ones, others; the best of a task first."""
         place = STARTERS.index(self.name) if self.name in STARTERS else len(STARTERS)
         rank = 0 if self.entry.weights else 1 if self.measured else 2
         return rank, place, self.entry.model.task, -(self.quality or -1e9), self.name
 
 
 def every_model(figures: Iterable[comparison.Row] | None = None) -> list[ModelFacts]:
-    """Return the facts of every model, in the order of the table. figures: those of `comparison.rows`, if they were read."""
+    """Return the facts of every model, in the order of the table. figures: `comparison.rows()`, if already computed."""
     rows: dict[str, list[comparison.Row]] = {}
     for row in comparison.rows() if figures is None else figures:
         rows.setdefault(row.model, []).append(row)
@@ -102,7 +102,7 @@ def every_model(figures: Iterable[comparison.Row] | None = None) -> list[ModelFa
 
 @dataclass(frozen=True)
 class Preset:
-    """A question that many have, and the state of the table that answers it."""
+    """A frequent question, such as the best model of a task below a size, and the table's settings that answer it."""
 
     words: str
     query: str
@@ -110,7 +110,7 @@ class Preset:
 
 
 def presets(models: Sequence[ModelFacts]) -> list[Preset]:
-    """Return, for every task with several networks of known weights, the best one below a bound of parameters."""
+    """Return a preset for every task with several models with weights: the best one below a number of parameters."""
     tasks: dict[str, list[ModelFacts]] = {}
     for model in models:
         if model.entry.weights and model.quality is not None and model.entry.task.target == "class":

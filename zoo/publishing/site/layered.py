@@ -1,7 +1,7 @@
-"""Lays a graph out in layers: every arrow leads down, boxes do not overlap, and long arrows pass between boxes.
+"""Computes a layered layout of a graph: every arrow leads down, boxes do not overlap, long arrows pass between boxes.
 
-The method is that of Sugiyama, Tagawa & Toda 1981: layers by the longest path, an order in each layer by the means of the
-neighbours, and places that are nearest to the neighbours' in that order.
+The method is that of Sugiyama, Tagawa & Toda 1981: the layer of a node is its longest path from a source; nodes of a layer
+are ordered by the mean position of their neighbours, and then placed as near to it as that order allows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,21 +11,21 @@ from typing import Any
 
 SWEEPS = 24
 GAP = 14.0
-"""Least distance between the sides of two boxes of a layer."""
+"""Least distance, in pixels, between two boxes of a layer."""
 LANE = 6.0
-"""Width that is kept free for an arrow that passes a layer."""
+"""Width, in pixels, that is kept free for an arrow that passes a layer."""
 STIFFNESS = 8.0
-"""How much more than a box a point of a long arrow counts."""
+"""Weight of a point of a long arrow, relative to a box, when places are computed."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Places in a drawing: x of the middle of each node, its layer from the top, and the points that an arrow passes."""
+    """Places in a drawing: x of each node's centre, its layer counted from the top, and the points that arrows pass."""
 
     x: Mapping[Any, float]
     layer: Mapping[Any, int]
     paths: Mapping[tuple[Any, Any], Sequence[tuple[float, int]]]
-    """By arrow, (source, target): x and layer of its ends and of every layer between them."""
+    """By arrow, (source, target): (x, layer) of its source, of each layer that it crosses, and of its target."""
     width: float
     layers: int
 
@@ -33,7 +33,7 @@ class Placed:
 def place(
     nodes: Sequence[Any], sources: Callable[[Any], Sequence[Any]], width: Callable[[Any], float], last: Sequence[Any]
 ) -> Placed:
-    """Return places for nodes, each behind its sources in `nodes`. The nodes of `last` share the last layer."""
+    """Return places for `nodes`, in which every node comes after its sources. The nodes of `last` go into the last layer."""
     layer: dict[Any, int] = {}
     for node in nodes:
         layer[node] = 1 + max((layer[s] for s in sources(node)), default=-1)
@@ -68,7 +68,7 @@ def place(
 
 
 def _ordered(rows: list[list[Any]], above: Mapping[Any, list[Any]], below: Mapping[Any, list[Any]]) -> list[list[Any]]:
-    """Return the rows in the order with the fewest crossings among those that sweeps up and down reach."""
+    """Return the rows, reordered by sweeps up and down; of all orders seen, the one with the fewest crossings."""
     best, fewest = [list(row) for row in rows], _crossings(rows, above)
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -101,9 +101,9 @@ def _crossings(rows: list[list[Any]], above: Mapping[Any, list[Any]]) -> int:
 def _spread(
     rows: list[list[Any]], above: Mapping[Any, list[Any]], below: Mapping[Any, list[Any]], sizes: Mapping[Any, float]
 ) -> dict[Any, float]:
-    """Return the x of every point: as near to the mean of its neighbours as the order and the widths of its row allow.
+    """Return {point: x}, each as near to the mean x of its neighbours as the order and the widths of its row allow.
 
-    A long arrow counts most, so that it runs straight.
+    Points of long arrows have the largest weight, so that long arrows run straight.
     """
     x: dict[Any, float] = {}
     for row in rows:
@@ -128,9 +128,9 @@ def _spread(
 
 
 def _separated(wanted: Sequence[float], sizes: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return the values nearest to `wanted`, in weighted squares, that keep boxes of these sizes apart, in their order.
+    """Return positions of boxes with these sizes that do not overlap, by least weighted squares nearest to `wanted`.
 
-    Less the distances that they must keep, the values only have to rise: neighbours that fall are pooled at their mean.
+    With the minimum distances subtracted, this is isotonic regression, solved by pooling adjacent violators.
     """
     offsets = [0.0]
     for a, b in pairwise(sizes):

@@ -1,4 +1,4 @@
-"""The leaderboard: for each task, what papers report of any network beside what was measured here, best first."""
+"""The leaderboard page: for each task, the figures that papers report and ours, best first."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from .facts import ModelFacts
 from .templating import Site
 
 DRAWN = 15
-"""Networks in the picture of a task."""
+"""Most networks in the chart of a task."""
 PAPERS_COLOUR = "#6f7480"
 
 
 def add(site: Site, models: Sequence[ModelFacts]) -> None:
-    """Add the page, if the registry has figures of the literature."""
+    """Add the leaderboard to the site, if the registry has figures of the literature."""
     colours, known, tasks = {m.name: m.colour for m in models}, registry.load_registry().all_tasks, []
     for task, places in literature.places([(m.entry, m.recorded, m.count) for m in models]).items():
         first = places[:DRAWN]

@@ -1,4 +1,4 @@
-"""Markdown to HTML for the pages of the site, with links between documents turned into links between pages."""
+"""Converts Markdown to HTML for the pages of the site. Links between documents become links between pages."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 LinkMap = Callable[[str], str | None]
-"""From a path in the repository to an address that the page can use; None if the site does not have it."""
+"""A function from a path in the repository to a link that the page can use, or None if the site lacks the file."""
 _EXTERNAL = re.compile(r"^(https?:|mailto:|#)")
 _COMMENT = re.compile(r"^<!--.*?-->\n?", re.M)
 
@@ -26,7 +26,7 @@ def slug(text: str) -> str:
 
 
 def coloured(code: str, language: str) -> Markup:
-    """Return code as HTML, its words in spans whose classes site.css colours."""
+    """Return code as HTML with syntax highlighting: spans whose classes site.css colours."""
     return Markup(highlight(code, _lexer(language or "text"), HtmlFormatter(nowrap=True)))
 
 
@@ -39,7 +39,7 @@ def _lexer(language: str) -> Lexer:
 
 
 def code_block(code: str, language: str) -> Markup:
-    """Return a block of code, which a key press can scroll and a script gives a button to copy it."""
+    """Return a block of code as HTML. It scrolls by the keyboard, and a script adds a button to copy it."""
     words = Markup('<div class="code"><pre tabindex="0" role="group" aria-label="code, {}"><code>{}</code></pre></div>')
     return words.format(language or "text", coloured(code, language))
 
@@ -63,8 +63,8 @@ def _fence(renderer: object, tokens: list[Token], index: int, options: object, e
 def html(text: str, folder: str = "", link: LinkMap = lambda path: None, shift: int = 0) -> Markup:
     """Return a Markdown text as HTML.
 
-    folder: of the text in the repository, from which its links start. link: turns a path into an address; a link whose path
-    it does not know becomes plain text. shift: is added to the level of headings.
+    folder: the text's folder in the repository, to which its links are relative. link: see LinkMap; where it returns None,
+    a link becomes plain text. shift: number to add to the level of headings.
     """
     tokens = _parser().parse(_COMMENT.sub("", text))
     for index, token in enumerate(tokens):
@@ -89,7 +89,10 @@ def inline(text: str, folder: str = "", link: LinkMap = lambda path: None) -> Ma
 
 
 def _linked(tokens: list[Token], folder: str, link: LinkMap) -> list[Token]:
-    """Return the tokens with addresses of the site; a link to what the site lacks loses its tags, not its words."""
+    """Return the Markdown tokens with each link and image pointing to its address on the site.
+
+    A link to a file that the site lacks becomes plain text; such an image is dropped.
+    """
     kept: list[Token] = []
     open_links: list[bool] = []
     for token in tokens:
@@ -120,6 +123,6 @@ def _address(href: str, folder: str, link: LinkMap) -> str | None:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Return the sections of a Markdown text by the words of their second-level headings; "" has what stands before."""
+    """Return {second-level heading: text of its section} of a Markdown text; "" is the key of the text before the first."""
     parts = re.split(r"^## (.+)\n", text, flags=re.M)
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}

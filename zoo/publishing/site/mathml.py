@@ -1,4 +1,4 @@
-"""The equations in the docstrings of cells, as MathML: `h_t = o tanh(c_t)` becomes typeset mathematics."""
+"""Typesets the equations in the docstrings of cells, such as `h_t = o tanh(c_t)`, as MathML."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ FUNCTIONS = {
     "tanh", "sigmoid", "ReLU", "modReLU", "SiLU", "softplus", "exp", "log", "sqrt", "max", "min", "diag", "Re", "Im", "sum",
 }  # fmt: skip
 NAMES = {"dt", "bar", "margin", "decay", "rate"}
-"""Words that are one symbol."""
+"""Words of several letters that are one symbol."""
 _WORDS = FUNCTIONS | NAMES | set(GREEK)
 OPERATORS = {"*": "⊙", "-": "−", "<=": "≤", ".": "·", "...": "…"}
 _TOKEN = re.compile(
@@ -23,13 +23,13 @@ _TOKEN = re.compile(
     r"|(?P<other>\S)"
 )
 _WHOLE = re.compile(rf"[^=]*\S = (?!(\d+|{'|'.join(sorted(FUNCTIONS))})$).*[^=+\-*/.]$")
-"""A left side, and a right side that is more than a number or the name of a function."""
+"""Matches an equation whose right side is more than a number or the name of a function."""
 _ENDS = {"with", "for", "where", "gates", "and", "gate", "is", "layers", "within", "eq", "one", "as"}
-"""Words of prose that may follow an equation without punctuation."""
+"""Words that end an equation, because they are prose."""
 
 
 def equations(text: str) -> list[str]:
-    """Return the equations in a text, in its own notation: parts with `=` between marks of punctuation, without prose."""
+    """Return the equations in a docstring, as they are written there: parts with `=`, without the prose around them."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.;])\s|\n\n", text.replace("\n", " ")):
         found += _equations_of(sentence)
@@ -37,7 +37,7 @@ def equations(text: str) -> list[str]:
 
 
 def _equations_of(sentence: str) -> Iterator[str]:
-    """Yield the equations of a sentence: runs of symbols with closed parentheses, up to a mark of punctuation or a known word."""
+    """Yield the equations of a sentence: symbols with balanced parentheses, up to punctuation or a word of _ENDS."""
     run: list[re.Match[str]] = []
     for token in [*_TOKEN.finditer(sentence), None]:
         if token is not None and _is_symbol(token, sentence[token.end() :], depth=_depth(run)):
@@ -51,7 +51,7 @@ def _equations_of(sentence: str) -> Iterator[str]:
 
 
 def _is_symbol(token: re.Match[str], rest: str, depth: int) -> bool:
-    """Return whether a token may belong to an equation. rest: the text behind it. depth: of open parentheses before it."""
+    """Return whether a token may belong to an equation. rest: the text after it. depth: number of parentheses open there."""
     if token["name"]:
         return len(token["name"].rstrip("0123456789")) == 1 or token["name"] in _WORDS
     if token["op"] == "(":  # a remark in parentheses begins with a word of prose
@@ -61,12 +61,12 @@ def _is_symbol(token: re.Match[str], rest: str, depth: int) -> bool:
 
 
 def _depth(tokens: Sequence[re.Match[str]]) -> int:
-    """Return how many parentheses and brackets are open after some tokens."""
+    """Return the number of parentheses and brackets that are still open after these tokens."""
     return sum({"(": 1, "[": 1, ")": -1, "]": -1}.get(token["op"] or "", 0) for token in tokens)
 
 
 def _may_end(token: re.Match[str] | None) -> bool:
-    """Return whether an equation may end before a token that is no symbol. None: the end of the sentence."""
+    """Return whether an equation may end before `token`, which is not a symbol; None is the end of the sentence."""
     return token is None or bool(token["end"]) or token["op"] == "(" or token["name"] in _ENDS
 
 
@@ -91,7 +91,7 @@ def mathml(equation: str) -> Markup:
 
 
 _AROUND = {"sqrt": "<msqrt><mrow>{}</mrow></msqrt>", "^": "<msup><mi></mi><mrow>{}</mrow></msup>"}
-"""What stands around the parenthesis behind a root or a power."""
+"""MathML around a parenthesis that follows sqrt or ^."""
 
 
 def _elements(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _elements(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
 
 
 def _closing(tokens: Sequence[re.Match[str]], start: int) -> int:
-    """Return the position of the parenthesis that closes the one at `start`, or the end."""
+    """Return the index of the token that closes the parenthesis at index `start`, or len(tokens) if none does."""
     depth = 0
     for position in range(start, len(tokens)):
         depth += {"(": 1, ")": -1}.get(tokens[position]["op"] or "", 0)
@@ -139,7 +139,7 @@ def _symbol(token: re.Match[str], called: bool) -> str:
 
 
 def _script(text: str) -> str:
-    """Return a subscript or a superscript: `_{t-1}`, `_t`, `^T`."""
+    """Return the MathML of a subscript or superscript such as `_{t-1}`, `_t`, `^T`."""
     inner = text[1:].strip("{}")
     elements = "".join(_elements(list(_TOKEN.finditer(inner)))).replace('<mspace width="0.14em"/>', "")
     return f"<mrow>{elements}</mrow>"

@@ -1,4 +1,4 @@
-"""The page of a model: its card, drawn; the run in the browser; curves, gradients and files."""
+"""The page of a model: the sections of its card, the network running in the browser, charts, and files to download."""
 
 import hashlib
 import tempfile
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from .live import LiveModel
 
 SECTIONS = ("Use", "Architecture", "Figures", "Training", "Limits", "Sources")
-"""The sections of a card that a page shows as they are; gradients are drawn anew."""
+"""The sections of a card that the page shows unchanged. For the section on gradients it has charts instead."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that a visitor may take away."""
+    """A file that a visitor can download."""
 
     name: str
     href: str
@@ -44,8 +44,8 @@ def add(
 ) -> None:  # fmt: skip
     """Add the page of every model, and the files of those with weights.
 
-    link: turns a card's links into addresses of the site. recordings: the words of the recordings of assets/recordings.js.
-    onnx: whether to export networks with weights as ONNX, too.
+    link: see markup.LinkMap. recordings: the spoken words of the recordings in assets/recordings.js. onnx: True to also
+    export networks with weights as ONNX.
     """
     datasets = registry.load_registry().datasets
     for name, each in live.items():
@@ -67,7 +67,7 @@ def add(
 
 
 def _bars(model: ModelFacts) -> Picture | None:
-    """Return reported figures and ours as bars."""
+    """Return a bar chart of the reported figures and ours, or None if there is nothing to show."""
     rows = [row for row in model.rows if row.measured is not None or row.reported is not None]
     if not rows or not any(row.reported is not None for row in rows):
         return None
@@ -95,7 +95,7 @@ def _bars(model: ModelFacts) -> Picture | None:
 
 
 def _curves(model: ModelFacts) -> list[Picture]:
-    """Return loss and metric of each epoch of the training."""
+    """Return charts of loss and metric over the epochs of the training."""
     training = model.recorded.training
     if training is None or len(training.history) < 2:
         return []
@@ -137,14 +137,14 @@ def _curves(model: ModelFacts) -> list[Picture]:
 
 
 def _formats(entry: Entry) -> list[str]:
-    """Return the formats of zoo.exports that can hold a network."""
+    """Return the names of the formats of zoo.exports to which the network can be exported."""
     return [
         name for name, row in FORMATS.items() if any(why_not(entry.config, name, kind) is None for kind in row.graphs)
     ]
 
 
 def _why_not_live(entry: Entry) -> str | None:
-    """Return why a network with weights runs in no page, in words; None for one that would, with its files and clang."""
+    """Return the reason why a network with weights can never run in its page; None if it could, given files and clang."""
     from .live import kind_of
 
     if entry.weights is None or kind_of(entry):
@@ -153,9 +153,9 @@ def _why_not_live(entry: Entry) -> str | None:
 
 
 def _downloads(site: Site, model: ModelFacts, live: "LiveModel | None", onnx: bool) -> list[Download]:
-    """Return the pinned files of a model that this installation has, and its exported ones; add them to the site.
+    """Add to the site the pinned files of a model that are on this machine, and its exported files; return all of them.
 
-    Raises CheckpointError for a file that differs from its pin, and what `zoo.export` raises.
+    Raises CheckpointError for a file that differs from its pin, and the errors of `zoo.export`.
     """
     if model.entry.weights is None:
         return []
@@ -185,7 +185,7 @@ def _downloads(site: Site, model: ModelFacts, live: "LiveModel | None", onnx: bo
 
 
 def _onnx(name: str) -> bytes:
-    """Return a network as an ONNX file of whole sequences."""
+    """Return the content of an ONNX file of the network, which reads whole sequences."""
     from ...exports.writing import export
 
     with tempfile.TemporaryDirectory() as folder:

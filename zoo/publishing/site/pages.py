@@ -1,4 +1,4 @@
-"""All pages of the site: models, cells, papers, the explorable of gradients, speed, the leaderboard, and the documents."""
+"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, the leaderboard, documents."""
 
 import base64
 import inspect
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .live import Compiler, LiveModel
 
 LATTICE_STUDIES = ("star-lattice", "lru-lattice")
-"""Studies of random networks whose lattices the explorable shows beside those of the cards."""
+"""Studies of random networks whose lattices the page on gradients shows, besides those of the cards."""
 
 
 def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None:
-    """Add every page to the site. onnx: whether the pages of models offer ONNX files."""
+    """Add every page to the site. onnx: True to offer ONNX files on the pages of models."""
     figures = comparison.rows()
     models = facts.every_model(figures)
     live = compiler.compile(models) if compiler else {}
@@ -53,7 +53,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
 
 
 def _assets(site: Site, live: "Mapping[str, LiveModel]") -> list[str]:
-    """Add styles and scripts. Return what is said in the recordings that pages of speech have."""
+    """Add styles and scripts to the site. Return the spoken words of the recordings on pages of speech networks."""
     kinds = {model.kind for model in live.values()}
     wanted = {"site", "table", "why", *(("live", "widgets") if live else ()), *kinds}
     for path in sorted(STATIC.iterdir()):
@@ -68,7 +68,7 @@ def _assets(site: Site, live: "Mapping[str, LiveModel]") -> list[str]:
 
 
 def _recordings() -> dict[str, str]:
-    """Return test recordings of four spoken digits, of each the one of median length, int16 in base64; none without the data."""
+    """Return {digit: test recording of median length, int16 in base64} for four digits; empty if the data are missing."""
     from ...data import task_data
     from ...data.speech import FSDD
 
@@ -90,7 +90,7 @@ def _recordings() -> dict[str, str]:
 
 
 def _digits() -> bytes:
-    """Return a script with test images of MNIST, the first two of every digit, and the order of the permuted pixels."""
+    """Return a JavaScript file with the permutation of permuted MNIST and the first two test images of every digit."""
     from ...data import mnist
     from ...data.originals import unpacked
 
@@ -105,7 +105,7 @@ def _digits() -> bytes:
 
 
 def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveModel]") -> None:
-    """Add the page of all models, with which the site begins."""
+    """Add the page of all models, index.html."""
     scored = [m for m in models if m.measured and m.is_accuracy]
 
     def points(kind: str, value: Any) -> Markup | None:
@@ -141,7 +141,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
 
 
 def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
-    """Add a page for each cell, and one that lists them."""
+    """Add a page for each cell, and a page that lists the cells."""
     known, users = registry.load_registry().papers, {name: [] for name in ROWS}  # type: dict[str, Any], dict[str, list[ModelFacts]]
     for model in models:
         users.setdefault(model.entry.model.cell, []).append(model)
@@ -162,7 +162,7 @@ def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
 
 
 def _gradients_of(cell: str) -> list[analyses.Picture]:
-    """Return the gradients of a cell's random networks, from a study of the papers."""
+    """Return charts of the gradients in a cell's random networks, from a stored study."""
     for study in LATTICE_STUDIES:
         results = analysis_pages.study(study) or {}
         if cell in results:
@@ -171,7 +171,7 @@ def _gradients_of(cell: str) -> list[analyses.Picture]:
 
 
 def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row]) -> None:
-    """Add a page for each paper, and one that lists them. link: turns a path in the repository into an address."""
+    """Add a page for each paper, and a page that lists the papers. link: see markup.LinkMap."""
     known, rows = registry.load_registry().papers, []
     for key in papers.paper_keys():
         tables = papers.tables([row for row in figures if row.paper == key])
@@ -195,7 +195,7 @@ def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row])
 
 
 def _speed(site: Site) -> None:
-    """Add the page of speed: the benchmarks' tables, and what a step of each exported model takes."""
+    """Add the page on speed: the benchmarks' tables, and the time of one step of each exported model."""
     parts = [*_stack_charts(), *_step_charts("streams", "One step of a stream, in Python")]
     parts += _step_charts("export_steps", "One step of a stream outside Python")
     if parts:
@@ -203,7 +203,7 @@ def _speed(site: Site) -> None:
 
 
 def _stack_charts() -> Iterator[tuple[str, Markup, Markup]]:
-    """Yield title, chart and table of each size of stack that the benchmark `stacks` measured."""
+    """Yield (title, chart, table) for each size of stack that the benchmark `stacks` measured."""
     if (data := speed.measurements("stacks")) is None:
         return
     for (layers, units), group in groupby(data["contenders"], key=lambda row: (row["layers"], row["units"])):
@@ -221,7 +221,7 @@ def _stack_charts() -> Iterator[tuple[str, Markup, Markup]]:
 
 
 def _step_charts(program: str, title: str) -> Iterator[tuple[str, Markup, Markup]]:
-    """Yield title, chart and table of each network whose steps a benchmark measured."""
+    """Yield (title, chart, table) for each network whose steps a benchmark measured. program: the benchmark's name."""
     if (data := speed.measurements(program)) is None:
         return
     by_network = sorted(data["rows"], key=lambda row: row["network"])
@@ -242,12 +242,12 @@ def _note(text: str) -> Markup:
 
 
 def _plain(text: str) -> str:
-    """Return a text without the marks of code; the names of rnnzoo's passes have them."""
+    """Return a text without backticks, which the names of rnnzoo's passes contain."""
     return text.replace("`", "")
 
 
 def _stored_lattices() -> list[dict[str, Any]]:
-    """Return the stored lattices of random networks, from studies and cards: one for each cell, depth and length."""
+    """Return the stored lattices of random networks as JSON data: one for each cell, number of layers and of steps."""
     stored: list[tuple[str, Result]] = []
     for study in LATTICE_STUDIES:
         stored += (analysis_pages.study(study) or {}).items()
@@ -277,7 +277,7 @@ def _short(value: float) -> float:
 
 
 def _why(site: Site, stored: Sequence[dict[str, Any]]) -> None:
-    """Add the explorable of gradients, by cell, depth and length."""
+    """Add the interactive page on gradients, by cell, number of layers and number of steps. stored: the lattices."""
     if not stored:
         return
     of_paper = analysis_pages.study(LATTICE_STUDIES[0]) or {}

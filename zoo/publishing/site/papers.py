@@ -1,4 +1,4 @@
-"""Pages of papers: every table beside our figures, the depth figures, and what the papers claim."""
+"""Pages of papers: every table beside our figures, charts of accuracy against depth, and the papers' claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from .facts import colour
 
 @dataclass(frozen=True)
 class TableOfPaper:
-    """One table of a paper on one task, with ours beside it."""
+    """The figures of one task in one table of a paper, with our figures beside them."""
 
     title: str
     rows: Sequence[Row]
     depth: Picture | None
-    """The figure against depth; None if the table has networks of one depth only."""
+    """A chart of the metric against depth; None unless the table has some cell at three or more depths."""
 
     @property
     def id(self) -> str:
@@ -35,17 +35,17 @@ class TableOfPaper:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A figure of a paper that is a claim, computed again."""
+    """A paper's claims drawn from one analysis, which we computed again."""
 
     title: str
     note: Markup
-    """Our setting, where it differs from the paper's, and the number of random networks."""
+    """A note on how our setting differs from the paper's, and on the number of random networks."""
     pictures: Sequence[Picture]
     verdicts: Sequence[tuple[str, str, str]]
 
 
 def tables(figures: Sequence[Row]) -> list[TableOfPaper]:
-    """Return the tables of a paper from its rows of `comparison.rows`, each task by itself."""
+    """Return the tables of a paper, one for each table and task. figures: the paper's rows of `comparison.rows`."""
     found = []
     for (table, _, title), group in groupby(figures, key=lambda r: (r.table, r.task, r.task_title)):
         rows = list(group)
@@ -54,7 +54,7 @@ def tables(figures: Sequence[Row]) -> list[TableOfPaper]:
 
 
 def _depth_figure(rows: Sequence[Row]) -> Picture | None:
-    """Return the metric against depth, reported figures dashed and measured ones solid."""
+    """Return a chart of the metric against depth (reported: dashed, measured: solid), or None as for TableOfPaper.depth."""
     by_kind: dict[str, set[int]] = {}
     for row in rows:
         by_kind.setdefault(row.kind, set()).add(row.layers)
@@ -79,7 +79,7 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
 
 
 def claims(key: str, link: markup.LinkMap) -> list[Claimed]:
-    """Return the claims of a paper whose analyses are stored. link: turns a path in the repository into an address."""
+    """Return the claims of a paper whose analyses are stored. key: of the paper. link: see markup.LinkMap."""
     found = []
     for figure in analysis_pages.FIGURES:
         results = analysis_pages.study(figure.study)
@@ -93,7 +93,7 @@ def claims(key: str, link: markup.LinkMap) -> list[Claimed]:
 
 
 def paper_keys() -> list[str]:
-    """Return the papers that have a page: those that report a figure of a model, and those with a stored study."""
+    """Return the keys of the papers that have a page: those that report a figure of a model or have a stored study."""
     known = registry.load_registry().papers
     studied = {
         figure.paper

@@ -1,4 +1,4 @@
-"""The drawing of a cell's step: its traced graph from the input and the old states at the top to the new states below."""
+"""Draws one time step of a cell as SVG: its traced graph, from input and old states (top) to new states (bottom)."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -15,14 +15,14 @@ from .steps import Node, traced
 ROW, HEIGHT, CHARACTER = 46, 24, 7.2
 """Distance between layers, height of a box, and width of a character, in pixels."""
 WIDEST = 640
-"""Widest drawing that is shown at its own size; a wider one is scaled down."""
+"""Width in pixels above which a drawing is scaled down."""
 ROUND = {"+", "×", "−", "÷", "·", "Σ", "concat"}
 CLASSES = {"input": "box end-box", "state": "box end-box", "output": "box end-box", "linear": "box", "gate": "box gate"}
 
 
 @cache
 def step_drawing(cell: str) -> Markup:
-    """Return the drawing of one step of a cell with the default values of its options."""
+    """Return an SVG drawing of one time step of a cell with the default values of its options."""
     outputs = traced(cell)
     nodes = list(_ordered(outputs))
     places = place(nodes, lambda node: node.sources, _width, outputs)
@@ -37,7 +37,7 @@ def step_drawing(cell: str) -> Markup:
 
 
 def _ordered(outputs: list[Node]) -> Iterator[Node]:
-    """Return all nodes, each behind its sources; a sum of sums, or a product of products, is one."""
+    """Yield all nodes, each after its sources. Nested sums are merged into one sum, nested products into one product."""
     seen: set[int] = set()
     uses: dict[int, int] = {}
 
@@ -80,7 +80,7 @@ def _box(node: Node, places: Placed, shift: float) -> str:
 
 
 def _arrow(points: Sequence[tuple[float, int]], shift: float) -> str:
-    """Return an arrow that passes each layer at its point, straight past the boxes and curved between the layers."""
+    """Return an SVG arrow through `points`, one for each layer: straight within a layer, curved between layers."""
     ends = [(x + shift, layer * ROW + 4.0, layer * ROW + 4.0 + HEIGHT) for x, layer in points]
     path = f"M{ends[0][0]:.0f} {ends[0][2]:.0f}"
     for (x, _, bottom), (to_x, top, past) in pairwise(ends):

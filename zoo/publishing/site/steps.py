@@ -1,4 +1,4 @@
-"""The graph of a cell's step, traced from the code that computes it: inputs, states, linear maps and pointwise functions."""
+"""Traces one time step of a cell into a graph of inputs, states, linear maps and pointwise functions, for a drawing."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +17,13 @@ from ...networks.recurrent import RecurrentNetwork
 
 UNITS, FEATURES = 16, 4
 ONCE = {"unfolds": 1}
-"""Options that say how often a step repeats a part of itself: one time is drawn."""
+"""Options that set how often a step repeats a part, with the value for the drawing: the part is drawn once."""
 FUNCTIONS = {
     "sigmoid": "σ", "relu": "ReLU", "silu": "SiLU", "square": "( )²", "neg": "−", "reciprocal": "1/x", "sum": "Σ",
     "amax": "max", "maximum": "max", "minimum": "min", "gt": ">", "lt": "<", "__eq__": "=", "log_sigmoid": "log σ", "logsigmoid": "log σ",
 }  # fmt: skip
 NAMED = {"σ", "tanh", "ReLU", "SiLU", "softplus", "exp", "log σ", "sin", "softmax"}
-"""Functions whose value bears the name of the input projection that it is a function of."""
+"""Functions whose result is labelled by the input projection that they are applied to, such as a gate's name."""
 NEW = {"ones_like", "zeros_like", "empty_like", "new_zeros", "new_ones", "new_empty", "rand_like"}
 BINARY = {
     "add": "+", "__add__": "+", "__radd__": "+", "sub": "−", "__sub__": "−", "mul": "×", "__mul__": "×", "__rmul__": "×",
@@ -40,10 +40,10 @@ CUTS = {"chunk", "narrow", "split", "split_with_sizes", "tensor_split"}
 
 @dataclass(eq=False)
 class Node:
-    """One value of a step: how it is made, and of what."""
+    """One value in a step's graph: the operation that computes it, and the nodes that it is computed from."""
 
     kind: str
-    """input, state, output, linear, gate (a sigmoid), function or operation."""
+    """One of "input", "state", "output", "linear", "gate" (a sigmoid), "function" and "operation"."""
     label: str
     sources: list["Node"] = field(default_factory=list)
 
@@ -58,9 +58,9 @@ class Part:
 
 
 class Trace(TorchFunctionMode):
-    """Records every function of tensors as nodes; what a Projection does inside is one node.
+    """A context manager that records every tensor operation as nodes. A Projection is one node.
 
-    `parts` has, by the identity of a tensor, the blocks of channels that the tensor consists of.
+    `parts` maps id(tensor) to the blocks of channels that the tensor consists of.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Trace(TorchFunctionMode):
         return self.parts.get(id(value)) if isinstance(value, Tensor) else None
 
     def text(self, value: Any) -> str:
-        """Return a number, or the name of the parameter that a constant tensor was computed from."""
+        """Return the text of a constant: a number, or the name of the parameter that the tensor was computed from."""
         if isinstance(value, Tensor):
             return self.constants.get(
                 id(value), f"{value.item():.3g}" if value.numel() == 1 and not value.is_meta else "const"
@@ -110,7 +110,7 @@ class Trace(TorchFunctionMode):
         return result
 
     def record(self, name: str, arguments: list[Any], results: list[Tensor], args: tuple[Any, ...]) -> None:
-        """Give the results of a function their parts."""
+        """Record the parts of an operation's results. arguments: all its arguments, flattened; args: the positional ones."""
         values = [parts for a in arguments if (parts := self.known(a)) is not None]
         name = name.rstrip("_") if not name.startswith("_") else name
         if name in ("cat", "stack", "concat"):
@@ -131,7 +131,7 @@ class Trace(TorchFunctionMode):
             self.unary(name, arguments, results)
 
     def cut(self, parts: list[Part], results: list[Tensor], whole: Tensor) -> None:
-        """Deal the parts of a tensor out to the results that it is cut into along its channels."""
+        """Assign the parts of the tensor `whole` to the results of splitting it along its channels."""
         start = 0
         along_channels = (
             all(r.shape[:-1] == whole.shape[:-1] for r in results) and sum(p.size for p in parts) == whole.shape[-1]
@@ -146,7 +146,7 @@ class Trace(TorchFunctionMode):
             start = end
 
     def one(self, value: Any) -> Node:
-        """Return the node of a value, a new one if it is several."""
+        """Return the node of a value; if the value has several parts, return a new node that joins them."""
         parts = self.known(value)
         if parts is None:
             return Node("operation", self.text(value))
@@ -204,7 +204,7 @@ class Trace(TorchFunctionMode):
             self.each(label, kind, self.known(sources[0]) or [], r)
 
     def each(self, label: str, kind: str, parts: list[Part], result: Tensor) -> None:
-        """Put one node for each part: the function acts on each alone."""
+        """Record an elementwise function: one node for each part."""
         made: dict[tuple[int, str], Node] = {}
         new = []
         for part in parts:
@@ -215,7 +215,7 @@ class Trace(TorchFunctionMode):
         self.put(result, new)
 
     def watch(self, direction: Direction) -> list[Any]:
-        """Make one node of every projection of the cell; return what removes the watch."""
+        """Add hooks that record every projection of the cell as one node; return the handles that remove them."""
         handles = []
         for name, module in direction.cell.named_modules():
             if isinstance(module, Projection):
@@ -269,7 +269,10 @@ def _whole(node: Node, tensor: Tensor) -> list[Part]:
 
 @torch.no_grad()
 def traced(cell: str) -> list[Node]:
-    """Return the outputs of a step of a cell with the default values of its options: graphs that end in inputs and states."""
+    """Return the output nodes of one step of a cell with the default values of its options.
+
+    Their sources lead back to the input and the old states.
+    """
     options = {
         key: value for key, value in ONCE.items() if key in inspect.signature(cell_class(cell).__init__).parameters
     }
@@ -304,7 +307,7 @@ def _trace(direction: Direction) -> list[Node]:
 
 
 def _blocks(direction: Direction, read: Tensor) -> list[tuple[str, int]]:
-    """Return the names and sizes of the blocks of a projected input; one that is put in front of them has no name."""
+    """Return (name, size) of each block of a projected input. A block before those of the cell has the name ""."""
     names, sizes = direction.cell.inputs, direction.input_channels
     before = read.shape[-1] - sum(sizes)
     named = list(zip(names, sizes, strict=True)) if len(names) > 1 else [("", sum(sizes))]

@@ -1,4 +1,4 @@
-"""A story reader as three networks that take steps: one for the story, one for the question, and the decoder over both."""
+"""Splits a StoryReader into three recurrent networks: for the story, for the question, and the decoder over both."""
 
 import torch
 
@@ -11,9 +11,9 @@ from ...registry.schema.networks import NO_TASK
 
 @torch.no_grad()
 def parts(reader: StoryReader) -> dict[str, RecurrentNetwork]:
-    """Return the networks `story` and `question`, which read words, and `decoder`, which reads the top states of both.
+    """Return {"story": ..., "question": ..., "decoder": ...}. The first two read words; the decoder reads their top states.
 
-    The first two have no use for a head: what the decoder reads is their top layer's first state after each word.
+    The heads of the first two are not used: the decoder reads the first state of their top layer after each word.
     """
     interface = reader.interface
     words = Interface(vocabulary=interface.vocabulary, steps=interface.steps, outputs=1, readout="last")

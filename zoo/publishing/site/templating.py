@@ -1,4 +1,4 @@
-"""The files of a site as they are collected, and the templates of its pages: strict and escaping."""
+"""Collects the files of a site, and renders its pages from templates. Undefined names are errors; text is escaped."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ TEMPLATES, STATIC = (Path(__file__).parent / name for name in ("templates", "sta
 
 @dataclass
 class Site:
-    """The files of a site by their path below its folder, and what every page is told of the others."""
+    """The files of a site, {path below its folder: content}, and facts about the site that every page needs."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     documents: Mapping[str, str] = field(default_factory=dict)
-    """Titles of the pages of documents, by address."""
+    """By address: the title of each document's page."""
     optional_pages: Collection[str] = ()
-    """Pages of this site that another zoo's may lack."""
+    """Pages that this site has, but that the site of another zoo may lack, such as the leaderboard."""
 
     def page(self, path: str, template: str, **content: Any) -> None:
-        """Add a page made from a template. `root` leads from it to the site's folder."""
+        """Render a template and add it as the page `path`. The template's `root` is the path from the page to the site."""
         root = "../" * path.count("/")
         text = (
             environment()
@@ -38,7 +38,7 @@ class Site:
 
 @cache
 def environment() -> Any:
-    """Return the templates."""
+    """Return the Jinja environment of the templates."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True,

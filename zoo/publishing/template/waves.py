@@ -1,4 +1,4 @@
-"""The data of the task `waves`. Replace `_waves` by what reads your own data, as tensors."""
+"""The data of the task `waves`. Replace `_waves` by a function that returns your own data as tensors."""
 
 import hashlib
 
