@@ -89,10 +89,12 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
 def test_a_cells_page_says_how_it_stands() -> None:
     best, *_, last = [row.cell for row in leaderboard.read() if row.task == "mnist-rows"]
     (first,), (worst,), (yardstick,) = map(ranking.standing, (best, last, ranking.YARDSTICK))
-    assert first.startswith("It is number 1 of ") and " parameters on row-by-row MNIST: " in first
+    assert first.startswith("It is number 1 of ")
+    assert " parameters on row-by-row MNIST: " in first
     count = first.split(" of ")[1].split()[0]
     assert worst.startswith(f"It is number {count} of {count} cells")
-    assert "(lstm: 9" in first and "(lstm:" not in yardstick
+    assert "(lstm: 9" in first
+    assert "(lstm:" not in yardstick
     assert ranking.standing("mlstm") == []
 
 
