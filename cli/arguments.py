@@ -48,7 +48,11 @@ def content_of(file: str) -> bytes:
     from zoo.utils import files
 
     if file != "-":
-        return files.read_regular(Path(file), MAX_BYTES)
+        if (path := Path(file)).is_fifo():
+            raise RequestError(f"{file} is a pipe. To read from a pipe, give - and connect it to standard input.")
+        return files.read_regular(path, MAX_BYTES)
+    if sys.stdin is None:
+        raise RequestError("Standard input is closed. Give a file.")
     content = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise StorageError(f"Standard input is larger than {MAX_BYTES:,} bytes. Give a smaller file.")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hubs import NAME, OTHER, REPO, Here, Run
+from huggingface_hub import constants
 
 from zoo.checkpoints import configs, sources, tensors
 from zoo.checkpoints.hub import cache
@@ -121,3 +122,46 @@ def test_a_copy_over_a_pipe_is_an_error(here: Here, run: Run, tmp_path: Path) ->
     code, _, err = run("pull", OTHER, "--to", str(tmp_path))
     assert code == 1
     assert "not a regular file" in err
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_the_clients_list_of_agents_is_neither_read_nor_written(
+    here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    here.publish()
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    path, outside = tmp_path / "agents.json", tmp_path / "precious"
+    monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(path))
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside)
+    assert pull(here)
+    assert not outside.exists()
+    assert not any("agent" in seen.path for seen in here.hub.seen)
+    assert constants.HF_HUB_DISABLE_TELEMETRY is False  # for other users of the client
+
+
+def test_a_cache_that_is_a_link_to_itself_is_one_line(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = here.cache / "loop"
+    loop.parent.mkdir(parents=True, exist_ok=True)
+    loop.symlink_to(loop)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(loop))
+    for verb in (("pull", ADDRESS), ("cache", "list")):
+        code, _, err = run(*verb)
+        assert code == 1
+        assert "loop" in err.splitlines()[-1]
+        assert "Traceback" not in err
+
+
+def test_a_ref_that_is_no_text_is_fetched_again(here: Here) -> None:
+    here.publish()
+    expected = pull(here)
+    (cache.folder(REPO) / "refs" / "main").write_bytes(b"\xff\xfe")
+    assert pull(here) == expected
+
+
+def test_a_token_that_is_not_ascii_is_named(here: Here, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_\u00e9")
+    code, _, err = run("whoami")
+    assert (code, "HF_TOKEN" in err) == (1, True)

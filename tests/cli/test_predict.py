@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,26 @@ def test_a_file_that_does_not_fit_says_why(run: Run, tmp_path: Path, name: str, 
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_pipe_or_a_closed_input_is_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = run("predict", DIGITS, str(tmp_path / "pipe"), "--device", "cpu")
+    assert (code, "give - " in err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it for a program without standard input
+    code, _, err = run("predict", DIGITS, "-", "--device", "cpu")
+    assert (code, "Standard input is closed" in err) == (2, True)
+
+
+@pytest.mark.parametrize("most", [100, 300])  # Pillow warns above the limit, and refuses above twice as much
+def test_an_image_of_too_many_pixels_is_one_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+    (tmp_path / "digit.png").write_bytes(image(0))  # 784 pixels
+    code, _, err = run("predict", DIGITS, str(tmp_path / "digit.png"), "--device", "cpu")
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    assert "image cannot be read" in err
 
 
 def test_a_file_that_cannot_be_read_is_one_line(run: Run, tmp_path: Path) -> None:

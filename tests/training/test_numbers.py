@@ -17,10 +17,10 @@ from zoo.checkpoints.tensors import read_tensors
 from zoo.data import mnist, task_data
 from zoo.data.base import Split, SplitName
 from zoo.diagnostics import recorder
-from zoo.errors import TrainingError
+from zoo.errors import DataError, TrainingError
 from zoo.networks import loading
 from zoo.networks.builder import build
-from zoo.training.evaluation import evaluate
+from zoo.training.evaluation import evaluate, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
 from zoo.training.trainer import train
@@ -175,3 +175,8 @@ def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_
         assert found["dataset_sha256"] == data.digests != {}
     test = evaluate(tmp_path, limit=5, device="cpu")
     assert test.dataset_sha256 == task_data(entry.task, entry.dataset).split("test").digests != data.digests
+
+
+def test_a_class_that_the_network_lacks_is_named() -> None:
+    with pytest.raises(DataError, match=r"not from 0 to 2, as the network has 3 outputs \(Target 4 is out of bounds"):
+        score("class", torch.zeros(2, 3), torch.tensor([0, 4]))

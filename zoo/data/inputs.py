@@ -2,6 +2,7 @@
 
 import csv
 import io
+import warnings
 
 import torch
 from torch import Tensor
@@ -79,8 +80,11 @@ def _image(network: Network, content: bytes) -> Tensor:
         raise MissingExtraError("pillow", "data") from error
     height, width = split.image
     try:
-        picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
+            picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
+    except Image.UnidentifiedImageError as error:  # its message names a Python object
+        raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error
+    except (OSError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise RequestError(f"The image cannot be read: {error}") from error
     if sum(picture.tobytes()) > 128 * height * width:
         picture = ImageOps.invert(picture)

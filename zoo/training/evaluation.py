@@ -18,7 +18,7 @@ from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
-from ..errors import CheckpointError, RequestError, shown
+from ..errors import CheckpointError, DataError, RequestError, first_line, shown
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, evaluating, resolve_device
@@ -222,7 +222,13 @@ def score(
     if target in ("class", "token"):
         logits, classes = outputs.flatten(0, -2).float(), targets.flatten()
         counted = classes != IGNORED
-        loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
+        try:
+            loss = F.cross_entropy(logits, classes, ignore_index=IGNORED, reduction="sum")
+        except IndexError as error:  # on a GPU, torch does not check the classes
+            raise DataError(
+                f"The data have a class that is not from 0 to {logits.shape[-1] - 1}, as the network has {logits.shape[-1]} "
+                f"outputs ({first_line(error)}) Correct the task's `outputs`, or the targets that its family reads."
+            ) from error
         metric = loss.detach() if target == "token" else ((logits.argmax(-1) == classes) & counted).sum().float()
         return loss, metric, counted.sum().float()
     if target == "binary":

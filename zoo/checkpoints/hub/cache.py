@@ -32,8 +32,17 @@ ABANDONED_HOURS = 1.0
 
 
 def cache_root() -> Path:
-    """Return the folder of the client's cache. The environment variables HF_HOME and HF_HUB_CACHE change it."""
-    return Path(settings.constants().HF_HUB_CACHE)
+    """Return the folder of the client's cache. The environment variables HF_HOME and HF_HUB_CACHE change it.
+
+    Raises StorageError if it is a link that leads back to itself.
+    """
+    root = Path(settings.constants().HF_HUB_CACHE)
+    try:
+        root.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise storage_error(error) from error
+    return root
 
 
 def folder(repo: str) -> Path:
@@ -54,8 +63,13 @@ def known_commit(repo: str, revision: str) -> str | None:
     """Return the commit that a revision had when the client last asked the Hub; None if the client never asked."""
     if COMMIT.fullmatch(revision):
         return revision
+    return _commit_in(folder(repo) / "refs" / revision)
+
+
+def _commit_in(ref: Path) -> str | None:
+    """Return the commit that a file of refs/ contains; None if it contains none or cannot be read."""
     try:
-        commit = files.read_regular(folder(repo) / "refs" / revision, MAX_REF_BYTES).decode().strip()
+        commit = files.read_regular(ref, MAX_REF_BYTES).decode().strip()
     except (OSError, ValueError):
         return None
     return commit if COMMIT.fullmatch(commit) else None
@@ -64,7 +78,7 @@ def known_commit(repo: str, revision: str) -> str | None:
 def repair(repo: str, repo_type: str = "model") -> None:
     """Remove pipes, devices and sockets, and links to them or out of the cache, from a repository's folder in the cache.
 
-    The client would wait for a pipe for ever, and write through a link. Only the link is removed, never its target. Raises
+    The client would wait for a pipe for ever, and write through a link. Files of refs/ without a commit go too. Only the link is removed, never its target. Raises
     StorageError.
     """
     name = f"{repo_type}s--{repo.replace('/', '--')}"
@@ -76,7 +90,9 @@ def repair(repo: str, repo_type: str = "model") -> None:
                 place.unlink()
             for parent, folders, names in os.walk(place):
                 for path in (Path(parent, each) for each in (*folders, *names)):
-                    if _leads_astray(path, inside):
+                    if _leads_astray(path, inside) or (
+                        place is places[0] and path.is_file() and _commit_in(path) is None
+                    ):
                         path.unlink(missing_ok=True)
     except OSError as error:
         raise storage_error(error) from error

@@ -63,10 +63,14 @@ class Connection:
         try:
             if (path := Path(constants.HF_TOKEN_PATH)).exists():
                 files.open_regular(path).close()
-            get_token()
+            token = get_token()
         except (OSError, ValueError) as error:
             where = f"The token in {constants.HF_TOKEN_PATH} cannot be read ({first_line(error)})."
             raise AccessError(f"{where} Log in again: hf auth login.") from error
+        if token is not None and not token.isascii():
+            raise AccessError(
+                "The token in HF_TOKEN, or in the token file, has letters that no token has. Log in: hf auth login."
+            )
         _turn.acquire()
         try:
             _redact_logs()
@@ -78,14 +82,15 @@ class Connection:
         # only the public Hub is sure to have the Xet servers
         xet_disabled = client_internals.disable_xet(True)
         client_internals.disable_xet(xet_disabled or self.endpoint != settings.PUBLIC)
-        self._before = (xet_disabled, _active)
+        self._before = (xet_disabled, client_internals.disable_telemetry(True), _active)
         _active = self
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         global _active
-        xet_disabled, _active = self._before
+        xet_disabled, telemetry_disabled, _active = self._before
         client_internals.disable_xet(xet_disabled)
+        client_internals.disable_telemetry(telemetry_disabled)
         _turn.release()
 
     def renew(self) -> None:

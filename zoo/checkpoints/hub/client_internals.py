@@ -180,10 +180,24 @@ def disable_xet(disabled: bool) -> bool:
 
     The public way is an environment variable, which is read only once.
     """
+    return _set("HF_HUB_DISABLE_XET", disabled)
+
+
+def disable_telemetry(disabled: bool) -> bool:
+    """Switch the client's telemetry off (True) or on (False), and return the previous setting.
+
+    For telemetry, the client asks the Hub for a list of agents and keeps it in HF_HOME. It would wait for a pipe in the place
+    of that file, write through a link, and fail if the list is damaged. The public way is read only once, too.
+    """
+    return _set("HF_HUB_DISABLE_TELEMETRY", disabled)
+
+
+def _set(name: str, value: bool) -> bool:
     from huggingface_hub import constants
 
-    before, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, disabled
-    return bool(before)
+    before = bool(getattr(constants, name))
+    setattr(constants, name, value)
+    return before
 
 
 def retry_seconds(message: str) -> float | None:
