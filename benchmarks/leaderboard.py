@@ -197,7 +197,8 @@ def ranked_cells() -> list[str]:
     Cells with a matrix as state are left out: with hundreds of units, the state would have more numbers than the network has
     parameters.
     """
-    return sorted(cell for cell in CELLS if not issubclass(cell_class(cell), MatrixRecurrence))
+    trained = (cell for cell in CELLS if not cell_class(cell).frozen)  # the protocol's parameters are trained
+    return sorted(cell for cell in trained if not issubclass(cell_class(cell), MatrixRecurrence))
 
 
 def main() -> None:

@@ -152,7 +152,7 @@ def train(
         return
     if threads_per_job or gpus_per_job:
         raise RequestError(
-            "--threads-per-job and --gpus-per-job need a pattern, --jobs, --seeds or --ray: leave them out."
+            "--threads-per-job and --gpus-per-job need several models, --jobs, --seeds or --ray. Leave them out."
         )
     entry, folder = registry.find(name), out or Path("runs") / name  # find raises before torch is imported
     _train_one(entry, folder, device, overrides, stop_after, diagnostic_names, as_json)

@@ -686,7 +686,7 @@ def test_f31_what_a_server_says_does_not_steer_the_terminal(here: Here, run: Run
     here.hub.add(REPO, {"README.md": text})
     here.hub.fault("GET", "/api/models", "json", data=[
         {"id": f"rnnzoo/{NAME}", "sha": commit, "tags": ["rnnzoo"]},
-        {"id": "rnnzoo/\x1b[31mred", "sha": commit, "tags": ["rnnzoo"]},
+        {"id": "rnnzoo/red", "sha": commit, "tags": ["rnnzoo"], "pipeline_tag": "\x1b[31mred"},
     ])  # fmt: skip
     out = run("list", "--remote")[1]
     assert NAME in out
@@ -775,7 +775,7 @@ def test_an_address_is_shown_without_its_weights(here: Here, run: Run) -> None:
     assert data["measured"][0]["n"] == 10_000
     assert here.hub.asked(CDN, "GET") == []
     assert "rnn, 1 x 8" in run("show", ADDRESS)[1]
-    assert "No pin" in err
+    assert "not compared with a pin" in err
     here.hub.add(REPO, {"config.json": b"{}"})
     assert run("show", ADDRESS)[0] == 1
     assert run("show", f"{ADDRESS}@nothing")[0] == 2

@@ -131,10 +131,12 @@ def test_each_cell_has_its_own_defaults() -> None:
             assert 0.95 * bound < weight.abs().max() < 1.001 * bound
             assert abs(weight.std() * math.sqrt(3) / bound - 1) < 0.15
     glorot = {"input": "glorot-uniform", "recurrent": "glorot-uniform"}
-    readers = ("gla", "hgrn", "lru", "rwkv6", "rwkv7", "s5")  # their recurrent projections read the state
+    drawn = {"input": "uniform-0.1", "recurrent": "uniform-1"}
+    same(dict(built("esn").named_parameters()), dict(built("esn", init=drawn).named_parameters()), 0)
+    readers = ("gla", "hgrn", "lru", "lstm-mass", "rwkv6", "rwkv7", "s5")  # their recurrent projections read the state
     for cell in readers:
         same(dict(built(cell).named_parameters()), dict(built(cell, init=glorot).named_parameters()), 0)
-    for cell in set(CELLS) - {"rin", "rin-dt", "irnn", *readers} - bounds.keys():
+    for cell in set(CELLS) - {"esn", "rin", "rin-dt", "irnn", *readers} - bounds.keys():
         explicit = built(cell, init={"input": "glorot-uniform", "recurrent": "orthogonal"})
         same(dict(built(cell).named_parameters()), dict(explicit.named_parameters()), 0)
 

@@ -110,7 +110,7 @@ def test_tokens_have_resets_too() -> None:
 @pytest.mark.parametrize(
     ("resets", "words"),
     [
-        (RESETS.long(), r"resets must be a bool tensor of shape \(4, 6\)"),
+        (RESETS.long(), r"resets must be a bool tensor of shape \(4, 7\)"),
         (RESETS[:, 1:], r"got \(4, 6\)"),
         (RESETS.tolist(), "got list"),
     ],

@@ -332,7 +332,7 @@ def test_a_stream_passes_no_gradient_on() -> None:
         (torch.zeros(1, 1, 2), None, r"got \(1, 1, 2\)"),
         (torch.zeros(0, 2), None, "which is empty"),
         (torch.zeros(1, 2, device="meta"), None, "on the CPU"),
-        ([[0.0, 0.0]], None, "got list"),
+        ([[0.0, 0.0]], None, r"got \[\[0.0, 0.0\]\]"),
         (torch.zeros(2, 2), torch.zeros(2, 1, 4), "The state does not fit small and a batch of 2"),
         (torch.zeros(1, 2), torch.zeros(2, 1, 4).double(), "The state does not fit"),
         (torch.zeros(1, 2), (torch.zeros(2, 1, 4),), "The state does not fit"),

@@ -17,7 +17,7 @@ from zoo.checkpoints.tensors import read_tensors
 from zoo.data import mnist, task_data
 from zoo.data.base import Split, SplitName
 from zoo.diagnostics import recorder
-from zoo.errors import DataError, TrainingError
+from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.training.evaluation import evaluate, score
@@ -107,7 +107,7 @@ def test_data_of_another_size_do_not_continue_a_run(
         return replace(whole, raw=whole.raw[:-1])
 
     monkeypatch.setattr(mnist.MNIST, "split", shorter)
-    with pytest.raises(TrainingError, match="another data"):
+    with pytest.raises(RequestError, match="another data"):
         train(registry.find(NAME), tmp_path, device="cpu")
 
 

@@ -373,7 +373,7 @@ def test_a_run_goes_on_with_as_many_processes(small_zoo: Zoo, tmp_path: Path, mo
     from accelerate import Accelerator
 
     monkeypatch.setattr(Accelerator, "num_processes", 2)
-    with pytest.raises(TrainingError, match="another number of processes"):
+    with pytest.raises(RequestError, match="another number of processes"):
         train(registry.find(NAME), tmp_path / "run", device="cpu")
 
 

@@ -178,19 +178,19 @@ class Direction(nn.Module):
         projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
         try:
             for projection in projections:
-                projection.hold(self._mask(projection.channels, x))
+                projection.hold(self._mask(projection, x))
             yield
         finally:
             for projection in projections:
                 projection.release()
 
-    def _mask(self, channels: int, x: Tensor) -> Tensor | None:
+    def _mask(self, projection: Projection, x: Tensor) -> Tensor | None:
         """Draw a mask of recurrent dropout, (batch, channels, ...), with a mean of 1; None if nothing is dropped."""
         if not self.training or self.recurrent_dropout == 0:
             return None
         batch, _, *image = x.shape
         keep = 1 - self.recurrent_dropout
-        return self.input.weight.new_empty(batch, channels, *image).bernoulli_(keep) / keep
+        return self.input.weight.new_empty(batch, projection.channels, *image).bernoulli_(keep) / keep
 
 
 class _Step(nn.Module):

@@ -36,6 +36,8 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
 def path_of(title: str, value: object) -> str:
     """Return a path as a string. Raises RequestError for other types and null characters. title: as for `text_of`."""
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(path, str) or "\0" in path:
+    if not isinstance(path, str):
         raise RequestError(f"{title} must be a string or a path; got {shown(value)}.")
+    if "\0" in path and not path.startswith("hf://"):  # of an address, the part that it is in is checked
+        raise RequestError(f"{title} must not have a null character; got {shown(value)}.")
     return path

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ...cells import cell_class
+from ...cells.base import RawInputCell
 from ...cells.projections import Projection
 from ...networks.builder import build
 from ...networks.layer import Direction
@@ -292,14 +293,15 @@ def _trace(direction: Direction) -> list[Node]:
     read, seen = direction.input(x), Node("input", "u(t)" if "x" in direction.cell.states else "x(t)")
     maps = Node("linear", "input", [seen])
     state = direction.zero_states(x)
+    trace.put(x, _whole(seen, x))
     trace.put(read, [Part(maps, name, size) for name, size in _blocks(direction, read)])
     for name, s in zip(direction.cell.states, state, strict=True):
         trace.put(s, _whole(Node("state", f"{name}(t − 1)"), s))
     handles = trace.watch(direction)
     try:
         with trace:
-            prepared = direction.cell.prepare(read)
-            new = direction.cell.step(prepared, state)
+            raw = isinstance(direction.cell, RawInputCell)
+            new = direction.cell.step(direction.prepare(x) if raw else direction.cell.prepare(read), state)
     finally:
         for handle in handles:
             handle.remove()
