@@ -115,7 +115,10 @@ def _run_dtype(layer: PlannedLayer, x: Tensor) -> torch.dtype:
 def _run(
     run: TritonScan, recordings: graph.Recordings | None, x: Tensor, state: Sequence[State]
 ) -> tuple[Tensor, tuple[State, ...]]:
-    """Return the outputs and the final states, recorded by autograd if a gradient is needed."""
+    """Return the outputs and the final states of all layers, recorded by autograd if a gradient is needed.
+
+    recordings: the CUDA graphs that may be replayed; None to launch the kernels instead.
+    """
     inputs: list[Tensor | None] = [x, *(s for layer_state in state for s in layer_state)]
     inputs += [p for layer in run.stack for p in layer.operands]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
@@ -131,7 +134,10 @@ def _run(
 def _forward(
     run: TritonScan, recordings: graph.Recordings | None, inputs: Sequence[Tensor | None], wanted: Sequence[bool]
 ) -> tuple[list[Tensor], list[Tensor], graph.Recording | None]:
-    """Return outputs and final states, what to save for the backward pass, and the recording that was played."""
+    """Return outputs and final states, what to save for the backward pass, and the recording that was replayed, if any.
+
+    recordings: as for `_run`. wanted: for each input, whether it gets a gradient.
+    """
     with run.context():
         recording = None if recordings is None else recordings.take(run, inputs, wanted)
         if recording is not None:
