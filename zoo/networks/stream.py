@@ -98,7 +98,10 @@ class Stream:
         return self.head(outputs), new_state
 
     def _vectors(self, x: Tensor, leading: str) -> Tensor:
-        """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit."""
+        """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit.
+
+        leading: the names of the first axes of x, such as "batch, time".
+        """
         dimensions = leading.count(",") + 1
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
         if (
