@@ -126,7 +126,7 @@ class Stack:
         return LayerOutputs(self.layers[-1], outputs, state[-1], lengths, *around), state  # type: ignore[arg-type]
 
     def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None, dt: Tensor | None) -> tuple[Any, ...]:
-        """Return the result of `run` as (outputs, residual branch and recurrent input of the top layer, states of all layers)."""
+        """Return the result of `run` as (outputs, residual branch and input of the top layer, all states)."""
         top, state = self._scan(x, state, lengths, False, dt)
         return stacked(top.outputs), top.residual, top.read, state
 
