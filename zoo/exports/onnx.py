@@ -25,7 +25,7 @@ SMALLEST = 256
 def write(job: Job, optional: bool = True) -> None:
     """Write the graph that a job describes.
 
-    optional: lengths and states may be left out; they are then the full lengths, and zeros. Runtimes that do not know
+    optional: whether lengths and states can be left out, for full lengths and zero states. Runtimes that do not know
     inputs with default values need optional=False.
     """
     network = copy.deepcopy(job.network)

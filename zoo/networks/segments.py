@@ -100,7 +100,7 @@ def _rows(state: NetworkState, rows: Tensor) -> NetworkState:
 def similar(lengths: Tensor, cost: int) -> list[Tensor]:
     """Divide the indices of `lengths`, (n,), into groups, so that one padded scan per group takes the least time in all.
 
-    A scan of m sequences is taken to cost (m + cost) times its longest. If lengths are sorted, every group is a range, so
+    A scan of m sequences is taken to cost (m + cost) times the longest length. In sorted order, each group is a range, so
     the best groups of the j longest different lengths follow from those of fewer.
     """
     ordered, indices = lengths.cpu().sort(descending=True)

@@ -148,7 +148,7 @@ class RayTasks:
 
 
 def _run_task(job: TrainingJob) -> tuple[int, str]:
-    """Run one job on the machine that Ray chose, and return (exit code, text), where text is for the job's JobState.
+    """Run one job on the machine that Ray chose, and return (exit code, text), with the text of JobState.
 
     If Ray cancels the task, the job saves its state before this function returns. Raises KilledError if a signal killed the
     job, so that Ray tries again; and TrainingError if this machine does not have the job's folder.

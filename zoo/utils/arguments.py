@@ -25,7 +25,7 @@ def text_of(title: str, value: object) -> str:
 
 
 def texts_of(title: str, value: object) -> tuple[str, ...]:
-    """Return `value`, a string or a list of strings, as a tuple. Raises RequestError for others. title: as for `text_of`."""
+    """Return `value`, a string or list of strings, as a tuple. Raises RequestError for other types. title: as for `text_of`."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, Sequence | Set) or not all(isinstance(each, str) for each in value):
@@ -34,7 +34,7 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
 
 
 def path_of(title: str, value: object) -> str:
-    """Return `value`, a path, as a string. Raises RequestError for others and null characters. title: as for `text_of`."""
+    """Return `value`, a path, as a string. Raises RequestError for other types and null characters. title: as for `text_of`."""
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str) or "\0" in path:
         raise RequestError(f"{title} must be a string or a path; got {shown(value)}.")

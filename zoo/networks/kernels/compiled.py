@@ -38,7 +38,7 @@ def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
 
 
 def _is_plain_lookup(x: LazyEmbedding) -> bool:
-    """Return whether the compiled code may read vectors from the embedding's weight itself: its options are Network's."""
+    """Return whether the compiled code may read vectors from the embedding's weight: the embedding is as Network builds it."""
     embedding = x.embedding
     return (
         type(embedding) is nn.Embedding
@@ -83,7 +83,7 @@ def _is_autocast(x: Tensor) -> bool:
 def scan(
     layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
     direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error

@@ -39,7 +39,7 @@ def supports(direction: Direction, x: LayerInput) -> bool:
 def scan(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units, ...), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units, ...), and final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
@@ -61,7 +61,7 @@ def scan(
 def scan_last(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs of only the last step, (1, batch, units, ...), and the final states, as `scan` computes them."""
+    """Return the outputs of the last step alone, (1, batch, units, ...), and the final states. Arguments: see `scan`."""
     cell = cast(LinearRecurrence, direction.cell)
     if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
         outputs, final = scan(direction, x, state, lengths, truncate)
@@ -109,7 +109,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 
 
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
-    """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: as for `scan`.
+    """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
 
     start: (batch, ...), what is repeated for a sequence without steps.
     """

@@ -151,7 +151,7 @@ class TritonLayer:
         self.projected: Tensor | None = None
 
     def forward(self, begin: int, end: int) -> None:
-        """Run the steps from `begin` to `end`. The steps before `begin` must be done."""
+        """Run the steps from `begin` to `end`. The steps before `begin` must have run."""
         x = self.x[begin:end]
         if not self.one_feature:
             flat, weight = x.flatten(0, 1), self.input.t()
@@ -197,7 +197,7 @@ class TritonLayer:
             torch.mm(by_inputs, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
 
     def weight_gradients(self) -> list[Tensor | None]:
-        """Return the gradients of the operands, in their order. All steps must be done."""
+        """Return the gradients of the operands, in their order, after `backward` has run through all steps."""
         flat = self.gradient.flatten(0, 1)
         by_bias = flat.sum(0, dtype=torch.float32)
         by_inputs = slice(self.inputs * self.units)

@@ -77,14 +77,14 @@ def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
 def scan(
     layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
     one = TritonScan([layer], x, _run_dtype(layer, x), lengths, truncate, chunk=len(x))
     outputs, (end,) = _run(one, None, x, [state])
     return outputs, end
 
 
 class StackScan:
-    """A scan of several layers together, cut into chunks of time. CUDA graphs of it live as long as the layer `owner`."""
+    """A scan of several layers together, cut into chunks of time. Its CUDA graphs are kept while the layer `owner` exists."""
 
     def __init__(self, stack: Sequence[PlannedLayer], owner: Layer):
         self.stack, self.owner = stack, owner
@@ -99,7 +99,7 @@ class StackScan:
     ) -> tuple[Tensor, tuple[State, ...]]:
         """Return the top layer's outputs, (time, batch, units), and all final states.
 
-        chunk: the number of steps in a chunk; None for an estimate of the fastest.
+        truncate: gradients are cut every this many steps. chunk: the number of steps in a chunk; None to estimate the fastest.
         """
         if chunk is None:  # n chunks take n + depth - 1 of their times, and a launch takes as long as 5 steps
             chunk = max(MIN_CHUNK, isqrt(5 * len(x) // (len(self.stack) - 1)))
