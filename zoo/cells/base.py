@@ -69,7 +69,7 @@ class Cell(nn.Module):
         return x.chunk(parts or len(self.inputs), self.axis)
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone; they are computed for all time steps at once.
+        """Return the tensors of a step that depend on the input alone; they are computed for all time steps at once.
 
         x: the projected input, (..., channels of all inputs). `step` receives the returned tensors one time step at a time.
         """
@@ -101,7 +101,7 @@ class RawInputCell(Cell):
     """Base of cells that read the unprojected input of the layer. `inputs`, its number of channels, is one more option."""
 
     def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone, instead of `prepare`.
+        """Return the tensors of a step that depend on the input alone, instead of `prepare`.
 
         x: the layer's input, (..., inputs), of any steps. dt: (..., 1), or None. projection: the layer's input projection.
         """

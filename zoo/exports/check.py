@@ -1,4 +1,4 @@
-"""Checks a written file: runs it in its own runtime and compares the logits with those of the equations in float64."""
+"""Checks a written file: runs it by its format's runtime and compares the logits with those of the equations in float64."""
 
 from dataclasses import dataclass
 

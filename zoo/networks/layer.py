@@ -124,7 +124,7 @@ class Direction(nn.Module):
         x: Tensor,  # (..., channels, ...), of any time steps
         dt: Tensor | None = None,  # (...), the time since the previous input (default: 1), if the cell uses it
     ) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone, each (..., channels, ...)."""
+        """Return the tensors of a step that depend on the input alone, each (..., channels, ...)."""
         cell = self.cell
         gap = None if dt is None else dt.reshape(*dt.shape, *[1] * -cell.axis)
         if isinstance(cell, RawInputCell):

@@ -46,9 +46,9 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> Tensor:
         """Return logits; see Network.forward.
 
-        state: the final state of an earlier part, as `encode` returns it; the logits are then those of the whole sequence.
-        resets: each part between two resets is a separate sequence, such as an episode of a policy or a document of a stream;
-        the readouts "last" and "mean" read the last part. dt: positive, in any unit; only cells with the property "time-gaps"
+        state: the final states after earlier steps, as `encode` returns them; the logits are then those of the whole sequence.
+        resets: the steps between two resets are a separate sequence, such as an episode or a document of a stream;
+        the readouts "last" and "mean" read the last one. dt: positive, in any unit; only cells with the property "time-gaps"
         take it. The backward direction has the same time between the same two inputs, and dt[:, 0] before its first input.
         """
         if state is None and resets is None and dt is None:
@@ -213,7 +213,7 @@ class RecurrentNetwork(SequenceNetwork):
             )
 
     def stream(self) -> Stream:
-        """Return a Stream, which takes steps with copies of the present weights, several times faster than `step`.
+        """Return a Stream, which takes steps with copies of the current weights, several times faster than `step`.
 
         Raises RequestError if the network is bidirectional, or if the compiled code has no step for it (see Stream).
         """

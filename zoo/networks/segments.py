@@ -1,4 +1,4 @@
-"""State resets inside sequences: each part between two resets becomes a sequence of its own, for every scan alike."""
+"""State resets inside sequences: the steps between two resets become a separate sequence, for every scan alike."""
 
 from collections.abc import Callable
 

@@ -16,9 +16,9 @@ from .stack import SequenceNetwork
 class Stream:
     """Takes time steps of a network, with copies of the weights that it had when `RecurrentNetwork.stream()` was called.
 
-    A state is one float32 tensor, (rows, batch, units): all states of all layers, bottom to top, and for the readout "mean"
-    two rows more, the sum of outputs and the number of steps. Join the states of several streams by `torch.cat(states, 1)`.
-    No gradient passes through it. Threads may share it.
+    A state is one float32 tensor, (rows, batch, units). Its rows are all states of all layers, bottom to top, and for
+    the readout "mean" also the sum of outputs and the number of steps. Join states of several streams by `torch.cat(states, 1)`.
+    No gradient passes through a Stream. Threads may share one.
     """
 
     def __init__(self, network: SequenceNetwork):

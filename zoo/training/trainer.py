@@ -99,7 +99,7 @@ def train(
 
 
 class TrainingRun:
-    """One run: its parts, the counters that change from step to step, and how they are saved and restored."""
+    """One run: its network, data, updater and counters, and how they are saved and restored."""
 
     def __init__(
         self, entry: Entry, out: Path, overrides: dict[str, Any], device: str | None, recorders: Mapping[str, Recorder]

@@ -65,7 +65,7 @@ def _input_weights(trace: Trace) -> set[fx.Node]:
 def _label(node: fx.Node, labels: Mapping[fx.Node, Tensor]) -> Tensor | None:
     """Return, for each number of a node, 1 + the index in Cell.inputs of the input projection among its summands; 0 for none.
 
-    labels: these tensors for earlier nodes. None if no number contains an input projection.
+    labels: the results for earlier nodes. None if no number contains an input projection.
     """
     first = node.args[0] if node.args else None
     if is_item(node):

@@ -83,7 +83,7 @@ def _is_autocast(x: Tensor) -> bool:
 def scan(
     layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error

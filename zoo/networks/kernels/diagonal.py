@@ -39,7 +39,7 @@ def supports(direction: Direction, x: LayerInput) -> bool:
 def scan(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units, ...), and final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
+    """Return the outputs, (time, batch, units, ...), and final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 MAX_RECORDINGS = 4
 """Maximum number of recordings of one stack. Each input shape, training and inference, and each forward pass whose
-backward pass is still to come need one of their own."""
+backward pass is still to come needs another recording."""
 
 MAX_MEMORY = 0.5
 """The largest share of a GPU's memory that one recording may take."""

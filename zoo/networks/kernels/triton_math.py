@@ -1,4 +1,4 @@
-"""Code that the pointwise parts of all cells in Triton share: activation functions, and the row of a table of cells."""
+"""Code that the pointwise parts of all cells in Triton share: activation functions, and Pointwise, by which they are listed."""
 
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.

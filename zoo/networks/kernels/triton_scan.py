@@ -77,7 +77,7 @@ def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
 def scan(
     layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. Arguments: as in Direction.scan; truncate is tbptt_steps."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     one = TritonScan([layer], x, _run_dtype(layer, x), lengths, truncate, chunk=len(x))
     outputs, (end,) = _run(one, None, x, [state])
     return outputs, end
