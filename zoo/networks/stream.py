@@ -17,7 +17,7 @@ class Stream:
     """Takes time steps of a network, with copies of the weights that it had when `RecurrentNetwork.stream()` was called.
 
     A state is one float32 tensor, (rows, batch, units). Its rows are all states of all layers, bottom to top, and for
-    the readout "mean" also the sum of outputs and the number of steps. Join states of several streams by `torch.cat(states, 1)`.
+    the readout "mean" also the sum of outputs and the number of steps. Join the states of streams by `torch.cat(states, 1)`.
     No gradient passes through a Stream. Threads may share one.
     """
 

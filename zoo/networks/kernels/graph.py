@@ -30,7 +30,7 @@ MAX_MEMORY = 0.5
 class Recording:
     """A recorded scan of a stack. `busy` is True from a forward pass until autograd frees the tensors that it saved.
 
-    key: what TritonScan.key returns and the shapes of the inputs. wanted: for each input, whether it gets a gradient.
+    key: what must be equal for a replay, see Recordings.take. wanted: for each input, whether it gets a gradient.
     """
 
     def __init__(self, run: TritonScan, key: object, inputs: Sequence[Tensor | None], wanted: Sequence[bool]):
