@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 import yaml
 from hubs import NAME, OTHER, PINNED, PUSHED, REPO, Here, Run, finish
 from loopback import READ, WRITE, Seen, git_oid

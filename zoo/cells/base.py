@@ -47,12 +47,12 @@ class Cell(nn.Module):
 
     @classmethod
     def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
-        """Return how many channels each of `inputs` has: one for each unit, unless a cell overrides this."""
+        """Return how many channels each of `inputs` has, by default one for each unit. options: the cell's."""
         return (units,) * len(cls.inputs)
 
     @classmethod
     def input_projection(cls, projection: ProjectionFactory, width: int, **options: Any) -> Projection:
-        """Return the map from the layer's input, of `width` channels, to the channels of all of the cell's `inputs`."""
+        """Return the map from the layer's input, of `width` channels, to the channels of all `inputs`. options: the cell's."""
         outputs = sum(cls.input_channels(projection.units, **options))
         return projection.between(width, outputs, bias=True, norm=projection.layer_norm)
 
@@ -65,23 +65,23 @@ class Cell(nn.Module):
         """
 
     def split(self, x: Tensor, parts: int | None = None) -> tuple[Tensor, ...]:
-        """Cut x, (..., parts * units), into equal parts along the channels; by default one for each input projection."""
+        """Cut x, (..., parts * units), into `parts` tensors along the channels, by default one for each of `inputs`."""
         return x.chunk(parts or len(self.inputs), self.axis)
 
     def prepare(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone; they are computed for all time steps at once.
+        """Return the tensors of a step that depend on the input alone; they are computed for all time steps at once.
 
         x: the projected input, (..., channels of all inputs). `step` receives the returned tensors one time step at a time.
         """
         return (x,)
 
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
-        """Return the new state after one time step. x: what `prepare` returned, for this step; state: the old state."""
+        """Return the new state after one time step. x: what `prepare` returned for this step; state: the old state."""
         raise NotImplementedError
 
 
 def matched(cell: Cell, state: State, dtype: torch.dtype) -> State:
-    """Return the states cast to `dtype`, the precision of this step, which autocast may have lowered.
+    """Return the cell's states cast to `dtype`, the dtype of the step's prepared input, which autocast may have lowered.
 
     The states named in `cell.float32_states` are not cast.
     """
@@ -101,7 +101,7 @@ class RawInputCell(Cell):
     """Base of cells that read the unprojected input of the layer. `inputs`, its number of channels, is one more option."""
 
     def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone, instead of `prepare`.
+        """Return the tensors of a step that depend on the input alone, instead of `prepare`.
 
         x: the layer's input, (..., inputs), of any steps. dt: (..., 1), or None. projection: the layer's input projection.
         """

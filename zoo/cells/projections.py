@@ -8,16 +8,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Parametrization = Callable[[Tensor], Tensor]
-"""A function from a projection's weight to its matrix, so that the matrix has some property whatever the weight is."""
+"""Maps a projection's weight to its matrix W, so that W has some property, such as being orthogonal, whatever the weight is."""
 
 
 def along(vector: Tensor, axis: int) -> Tensor:
-    """Return a (channels,) vector shaped to broadcast with a state; a leading layer dimension stays in front."""
+    """Return a (channels,) vector reshaped to broadcast with a state whose channels lie along `axis`, -1 or -3.
+
+    A vector for each of several layers, (layers, channels), keeps its first dimension.
+    """
     return vector.unsqueeze(-2) if axis == -1 else vector[..., None, None]
 
 
 def at_every_step(vector: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Expand a (channels,) vector, without a copy, to all steps and sequences of x and to its dtype, for Cell.prepare."""
+    """Expand a (channels,) vector, without a copy, to the steps, sequences and dtype of x, whose channels lie along `axis`."""
     shape = list(x.shape)
     shape[axis] = vector.shape[-1]
     return along(vector, axis).to(x.dtype).expand(shape)
@@ -128,7 +131,10 @@ class Conv(Projection):
 
 
 class Diagonal(Projection):
-    """One weight for each channel and gate: w * s for each of `gates` gates, one after the other along the channels."""
+    """An elementwise product w * s, computed for each of `gates` gates and concatenated along the channels.
+
+    channels: the channels of s. axis: that of the channels. The weight is (gates * channels,).
+    """
 
     def __init__(self, channels: int, gates: int, axis: int, parametrization: Parametrization | None = None):
         super().__init__((gates * channels,), parametrization=parametrization)
@@ -171,16 +177,16 @@ class ProjectionFactory:
     def between(
         self, inputs: int, outputs: int, *, bias: bool, norm: bool, parametrization: Parametrization | None = None
     ) -> Projection:
-        """Return a projection from `inputs` channels to `outputs`."""
+        """Return a projection from `inputs` channels to `outputs` channels. norm: whether W s is layer-normalised."""
         if self.kernel is None:
             return Dense((outputs, inputs), bias, nn.LayerNorm(outputs) if norm else None, parametrization)
         shape = (outputs, inputs, self.kernel, self.kernel)
         return Conv(shape, bias, nn.GroupNorm(1, outputs) if norm else None, parametrization)
 
     def scalars(self, count: int, *, bias: bool = False) -> Projection:
-        """Return a projection from units to `count` numbers, each for a whole state, without layer normalisation."""
+        """Return a projection from units to `count` channels, without layer normalisation, such as a gate for all units."""
         return self.between(self.units, count, bias=bias, norm=False)
 
     def diagonal(self, gates: int = 1, parametrization: Parametrization | None = None) -> Diagonal:
-        """Return a projection with one weight for each unit and gate."""
+        """Return a projection with one weight for each unit and gate, as an elementwise product."""
         return Diagonal(self.units, gates, self.axis, parametrization)

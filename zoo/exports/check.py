@@ -1,4 +1,4 @@
-"""Checks a written file: runs it in its own runtime and compares the logits with those of the equations in float64."""
+"""Checks a written file: runs it by its format's runtime and compares the logits with those of the equations in float64."""
 
 from dataclasses import dataclass
 
@@ -22,18 +22,20 @@ class Checked:
     """How far a file's logits are from those of the equations."""
 
     difference: float
-    """The largest, relative to the largest logit (at least 1)."""
+    """The largest difference of a logit, relative to the largest logit (at least 1)."""
     lengths: tuple[int, ...]
-    """The numbers of steps that were run."""
+    """The sequence lengths that were run."""
     batches: tuple[int, ...] = (1, 2)
 
 
 @torch.no_grad()
 def check(runtime: Runtime, network: Network, kind: str) -> Checked:
-    """Run a file on the input of the network's golden outputs, at three lengths and two batch sizes.
+    """Run a file on the input of the network's golden outputs, and compare its logits with those of the equations.
 
-    A sequence is also run in two parts, the second from the state after the first, if it has one direction; steps are compared one by one.
-    Raises ExportError if a logit is off by more than TOLERANCE, or if the runtime fails.
+    A graph of kind "step" takes up to STEPS steps, and the logits after every step are compared. A graph of kind "sequence"
+    runs sequences of up to three lengths; if the network has one direction, each is also run in two parts, the second from
+    the state after the first. Both run with two sequences and with one. Raises ExportError if a logit is off by more than
+    TOLERANCE, or if the runtime fails.
     """
     x, lengths = golden.example_input(network)
     exact = golden.exact(network)
@@ -57,7 +59,10 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
 
 
 def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> float:
-    """Return the largest difference for two sequences of different lengths, one sequence, and one run in two parts."""
+    """Return the largest difference of `_compare` for two sequences of different lengths, for one, and for one in two parts.
+
+    exact: the network in float64. x: the sequences. lengths: those of the golden input, of which only the rank is used.
+    """
     steps, story = x.shape[1], lengths.dim() == 2
     if story:  # a story of at least one word and a question of at least one
         steps = max(steps, 2)
@@ -81,7 +86,7 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> 
 
 
 def _steps(runtime: Runtime, exact: Network, x: Tensor) -> float:
-    """Return the largest difference after any step of x, of two sequences and of one alone."""
+    """Return the largest difference of `_compare` after any step of x, for two sequences and for one. exact: in float64."""
     assert isinstance(exact, RecurrentNetwork)
     double, worst = x.double() if x.is_floating_point() else x, 0.0
     for batch in (2, 1):
@@ -94,7 +99,10 @@ def _steps(runtime: Runtime, exact: Network, x: Tensor) -> float:
 
 
 def _compare(logits: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, relative to the largest logit. Raises ExportError for another shape."""
+    """Return the largest difference, relative to the largest expected logit (at least 1).
+
+    Raises ExportError if the shapes differ.
+    """
     if logits.shape != expected.shape:
         raise ExportError(
             f"its logits have shape {tuple(logits.shape)}, those of the equations {tuple(expected.shape)}"

@@ -12,11 +12,12 @@ from .graph_runtime import GraphRuntime
 from .graphs import graph
 
 MOST_STEPS = 1000
-"""A file takes at least this many steps. ExecuTorch reserves memory for the longest sequence."""
+"""A file takes sequences of up to this many steps, or up to the task's length if that is longer. ExecuTorch reserves memory for
+the longest sequence."""
 
 
 def write(job: Job) -> None:
-    """Write the graph of a job, for a batch of one sequence of at most MOST_STEPS steps, or the task's if these are more."""
+    """Write the graph of a job for a batch of one sequence, of at most MOST_STEPS steps or the task's length if longer."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
     most = max(job.network.interface.steps, MOST_STEPS)
@@ -42,5 +43,5 @@ class ExecuTorchRuntime(GraphRuntime):
         return [torch.cat(outputs) for outputs in zip(*rows, strict=True)]
 
     def _row(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Return the outputs for one sequence, in memory of their own."""
+        """Return copies of the outputs for one sequence. inputs: each of a batch of one."""
         return [output.clone() for output in self.method.execute(inputs)]

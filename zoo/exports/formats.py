@@ -89,13 +89,13 @@ FORMATS: dict[str, Format] = {
 
 
 def find_format(name: str) -> Format:
-    """Return a row of FORMATS. Raises UnknownNameError if there is none."""
+    """Return the format `name` of FORMATS. Raises UnknownNameError if there is none."""
     check_name("format", name, FORMATS)
     return FORMATS[name]
 
 
 def why_not(config: Config, format: str, kind: str) -> str | None:
-    """Return why a format cannot hold a graph of a network, in words; None if it can."""
+    """Return in words why a format cannot hold a graph, `kind`, of a network; None if it can. kind: "sequence" or "step"."""
     row = find_format(format)
     if kind not in row.graphs:
         return f"this format holds {' and '.join(row.graphs)} graphs only"
@@ -105,7 +105,7 @@ def why_not(config: Config, format: str, kind: str) -> str | None:
 
 
 def _why_no_graph(config: Config, kind: str) -> str | None:
-    """Return the reason why no format can hold this graph of a network; None if one can."""
+    """Return in words why no format can hold a graph, "sequence" or "step", of a network; None if one can."""
     if kind == "sequence":
         return None
     if config.interface.readout == "none":

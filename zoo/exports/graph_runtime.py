@@ -23,7 +23,7 @@ class GraphRuntime(ABC):
 
     @abstractmethod
     def run(self, inputs: dict[str, Tensor]) -> Sequence[Tensor]:
-        """Return the outputs of the graph, in their order, for all of its inputs by name."""
+        """Return the outputs of the graph in the graph's order. inputs: all inputs of the graph by name."""
 
     def sequence(
         self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None
@@ -50,7 +50,7 @@ class GraphRuntime(ABC):
     def _loop(
         self, x: Tensor, lengths: Tensor | None, state: Sequence[Tensor] | None
     ) -> tuple[Tensor, Sequence[Tensor]]:
-        """Return what `sequence` returns, step by step. Sequences that have ended keep their state and their logits."""
+        """Return what `sequence` returns, from one call per step. Sequences that have ended keep state and logits."""
         every: list[Tensor] = []
         for t, x_t in enumerate(x.unbind(1)):
             logits, new_state = self.step(x_t, state)

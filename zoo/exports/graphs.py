@@ -12,7 +12,7 @@ from ..networks.stack import NetworkState
 from ..networks.story_reader import StoryReader
 
 BATCH, TIME = 7, 11
-"""Sizes of the traced example. Any will do but 0 and 1, which torch takes for constants."""
+"""Batch size and number of steps of the traced example. Any sizes will do but 0 and 1, which torch takes for constants."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Step(nn.Module):
 
 
 class _Whole(nn.Module):
-    """A network without states."""
+    """Passes the inputs of a graph to a network that has no states."""
 
     def __init__(self, network: Network):
         super().__init__()
@@ -74,7 +74,8 @@ class _Whole(nn.Module):
 def graph(network: Network, kind: str, *, single: bool = False, most: int | None = None) -> Graph:
     """Return a graph of a network, of kind "sequence" or "step". A step needs a unidirectional RecurrentNetwork.
 
-    single: for a batch of one only. most: the largest number of steps, for runtimes that plan their memory.
+    single: whether the batch size is always one. most: the largest number of steps, for runtimes that reserve memory; None
+    for any number.
     """
     size, batch = (1, Dim.STATIC) if single else (BATCH, Dim("batch", min=1))
     time = Dim("time", min=1, max=most)
@@ -98,7 +99,7 @@ def graph(network: Network, kind: str, *, single: bool = False, most: int | None
 def state_names(network: RecurrentNetwork) -> list[str]:
     """Return the names of all states, such as c_0, state c of the first layer, or c_0_backward in the second direction.
 
-    A network that reads the mean has two more: the `sum` of outputs and the `count` of steps.
+    With the readout "mean", two more follow: the `sum` of outputs and the `count` of steps.
     """
     names = [
         f"{state}_{depth}{suffix}"
@@ -110,7 +111,7 @@ def state_names(network: RecurrentNetwork) -> list[str]:
 
 
 def nested(network: RecurrentNetwork, states: list[Tensor]) -> NetworkState:
-    """Return states in the order of `state_names` as a network's state, a tuple for each layer."""
+    """Return `states`, in the order of `state_names`, as a network's state: a tuple for each layer, then any (sum, count)."""
     rest = iter(states)
     counts = [sum(len(direction.states) for direction in layer.directions) for layer in network.layers]
     layers = tuple(tuple(next(rest) for _ in range(count)) for count in counts)

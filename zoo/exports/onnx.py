@@ -25,7 +25,7 @@ SMALLEST = 256
 def write(job: Job, optional: bool = True) -> None:
     """Write the graph that a job describes.
 
-    optional: lengths and states may be left out; they are then the full lengths, and zeros. Runtimes that do not know
+    optional: whether lengths and states can be left out, for full lengths and zero states. Runtimes that do not know
     inputs with default values need optional=False.
     """
     network = copy.deepcopy(job.network)
@@ -35,7 +35,7 @@ def write(job: Job, optional: bool = True) -> None:
 
 
 def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
-    """Write the graph `described` instead of the job's, with the path and the settings of the job."""
+    """Write the graph `described` to the path of a job, with the job's settings. optional: as for `write`."""
     import onnx_ir
 
     program = torch.onnx.export(
@@ -75,7 +75,10 @@ def _clean(onnx_graph: Any) -> None:
 
 
 def _make_optional(onnx_graph: Any, value: Any, example: Tensor) -> None:
-    """Give an input a default for one sequence, which nodes expand to the batch: zeros, or as lengths all steps of x."""
+    """Give the input `value` a default: zeros or, for lengths, all steps of x. example: the input in the traced example.
+
+    The default is that of one sequence; nodes that are added to the graph expand it to the batch.
+    """
     import onnx_ir
 
     name, x, is_lengths = value.name, onnx_graph.inputs[0], value.name == "lengths"

@@ -77,11 +77,11 @@ def _reordered(parameter: Tensor, order: tuple[int, ...]) -> Tensor:
 
 
 def _turned(parameter: Tensor) -> Tensor:
-    """Return the parameters of z, r and h with those of z negated."""
+    """Return a GRU's parameters, those of its gates z, r and h one after the other, with those of z negated."""
     z, *others = parameter.chunk(3)
     return torch.cat([-z, *others])
 
 
 def _biases(bias: Tensor, inner: Tensor | None = None) -> Tensor:
-    """Return the bias of the input, then that of the recurrence (default: zeros), (2 * gates * units,)."""
+    """Return `bias`, of the input, followed by `inner`, of the recurrence (None: zeros): (2 * gates * units,)."""
     return torch.cat([bias, torch.zeros_like(bias) if inner is None else inner])

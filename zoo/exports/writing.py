@@ -88,7 +88,10 @@ def export(
 def _check_request(
     format: str, config: Config, graph: str | None, opset: int | None, quantize: str | None
 ) -> tuple[str, ...]:
-    """Return the graphs to write. Raises RequestError if they are impossible, MissingExtraError for a missing package."""
+    """Return the kinds of the graphs to write. Arguments: see `export`; config is that of the network.
+
+    Raises RequestError for what the format cannot hold, and MissingExtraError for a missing package.
+    """
     row = find_format(format)
     if graph not in (None, "both", *GRAPHS):
         raise RequestError(f"graph is {shown(graph)}; it can be {', '.join(map(repr, GRAPHS))} or 'both'.")
@@ -111,14 +114,17 @@ def _check_request(
 
 
 def _file_name(format: str, kind: str, config: Config) -> str:
-    """Return the name of a graph's file: NAME.EXTENSION, or NAME.step.EXTENSION if the format has both graphs."""
+    """Return the name of the file of a graph, `kind`: NAME.EXTENSION, or NAME.step.EXTENSION if the format has both graphs."""
     row = FORMATS[format]
     step = ".step" if kind == "step" and len(row.graphs) > 1 else ""
     return f"{config.name}{step}.{row.extension}"
 
 
 def _write(format: str, job: Job, reference: Network) -> Exported:
-    """Write one file and check it. Raises ExportError if it cannot be written or its logits are wrong."""
+    """Write the file of a job and check it against `reference`, the network whose equations give the right logits.
+
+    Raises ExportError if the file cannot be written or its logits are wrong.
+    """
     row, path = FORMATS[format], job.path
     try:
         with _quiet():
@@ -139,7 +145,7 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
 
 
 def provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
-    """Return the provenance that a file stores. Arguments: see `export`."""
+    """Return the provenance that a file stores. sha256: of the weights. quantize, origin: see `export`."""
     content = {
         "model": config.name,
         "weights_sha256": sha256,

@@ -47,7 +47,7 @@ class ConfiguredModule(nn.Module):
 
 
 def network_class(config: Config) -> Any:
-    """Return the class of the network that `config` describes."""
+    """Return the class in NETWORKS for the form of input that `config` describes."""
     interface = config.interface
     return import_object(NETWORKS["none" if interface.readout == "none" else interface.form], __package__)
 

@@ -162,7 +162,7 @@ class Block(nn.Module):
         x: Tensor,  # (time, batch, channels, ...), or one step, (batch, channels, ...)
         lengths: Tensor | None = None,  # (batch,)
     ) -> tuple[Tensor, Tensor]:
-        """Return the residual branch, and the input of the recurrent layer."""
+        """Return (the residual branch, the input of the recurrent layer)."""
         x = x if self.enter is None else self.enter(x)
         return x, self._normalise("before", self.norm, x, lengths)
 
@@ -182,11 +182,11 @@ class Block(nn.Module):
         return x if self.final_norm is None else self.final_norm(x, lengths)
 
     def _normalise(self, position: str, norm: Norm | None, x: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return norm(x) if `position`, "before" or "after", is the spec's norm_position; else x."""
+        """Return norm(x) if there is a norm and `position`, "before" or "after", is the spec's norm_position; else x."""
         return x if norm is None or position != self.spec.norm_position else norm(x, lengths)
 
     def _gated(self, read: Tensor, h: Tensor) -> Tensor:
-        """Apply activation, gate, output projection and dropout to h, the recurrent layer's output."""
+        """Apply activation, gate, output projection and dropout to h, the recurrent layer's output. read: the gate's input."""
         if self.spec.activation is not None:
             h = ACTIVATIONS[self.spec.activation](h)
         if self.gate is not None:

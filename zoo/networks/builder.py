@@ -74,7 +74,7 @@ def spelt(name: str) -> Architecture | None:
 
 
 def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
-    """Return the Config of the architecture `name` with these shapes. Raises RequestError for missing or invalid arguments."""
+    """Return the Config of the architecture `name` for `inputs` and `outputs`. Raises RequestError for invalid ones."""
     if not isinstance(name, str) or inputs is None or outputs is None:
         raise RequestError(
             '`inputs` and `outputs` go together, and only with an architecture such as "lstm-2x32". A registered model or a '

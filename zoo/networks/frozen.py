@@ -12,7 +12,7 @@ from .network import Network
 
 @torch.no_grad()
 def frozen(network: Network) -> Network:
-    """Return a copy of a network on the CPU, in eval mode and without gradients, whose maps are plain matrices.
+    """Return a copy of a network on the CPU, in eval mode and without gradients, whose linear maps have plain matrices.
 
     Each parametrized matrix is computed in float64 and stored as the weight. A projection that is a product of rotations or
     Fourier transforms becomes a Dense.
@@ -32,7 +32,7 @@ def frozen(network: Network) -> Network:
 
 
 def _plain(projection: Projection, direction: Direction) -> Projection:
-    """Return an equal projection without a parametrization. `projection` itself may be changed in place."""
+    """Return a projection without a parametrization that computes the same. `projection` itself may be changed in place."""
     if isinstance(projection, Dense | Conv | Diagonal):
         projection.weight, projection.parametrization = nn.Parameter(projection.matrix.contiguous()), None
         return projection

@@ -10,7 +10,7 @@ from .network import shape_text
 
 
 def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size, lengths: Tensor | None) -> Tensor:
-    """Return dt, the times between inputs, on the device of `direction`, with 1 beyond each sequence's end.
+    """Return dt, the times between inputs, on the device of the weights of `direction`, with 1 beyond each sequence's end.
 
     cell: the cell's name. shape: (batch,) or (batch, time). lengths: (batch,). Raises RequestError if the cell does not use
     dt, or if dt has another shape or is not positive and finite.

@@ -18,7 +18,7 @@ def loop(
 ) -> tuple[Tensor, State]:
     """Return h, the first tensor of the state, at every step, (time, ...), and the final state with all its tensors.
 
-    The operator sees only its arguments, so parameters, buffers, and matrices and masks that projections hold become constants.
+    The operator sees only its arguments, so parameters, buffers and the projections' fixed matrices and masks become constants.
     """
     if torch.compiler.is_dynamo_compiling():  # a strict export, which finds the constants itself
         return _traced_by_dynamo(step, state, inputs)
@@ -48,7 +48,7 @@ def loop(
 
 
 def _traced_by_dynamo(step: nn.Module, state: State, inputs: Sequence[Tensor | None]) -> tuple[Tensor, State]:
-    """Return what `loop` returns, by the operator that dynamo can trace."""
+    """Return what `loop` returns, computed by the operator that dynamo can trace."""
     given = [part for part in inputs if part is not None]
 
     def body(old: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], Tensor]:

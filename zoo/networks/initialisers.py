@@ -1,7 +1,7 @@
 """Start values of all parameters, drawn from one generator in the order of the modules.
 
-The functions for one direction also fill parameters with a leading dimension, one entry per network, for analyses that draw
-many networks at once.
+The functions for one direction also fill parameters with leading dimensions, which hold the values of many networks that an
+analysis draws at once.
 """
 
 import math
@@ -20,7 +20,7 @@ from .layer import Direction, Layer
 from .network import Network
 
 _THREADS = Lock()
-"""Held while the number of threads, which belongs to the whole process, is changed."""
+"""Held while the number of threads, which is a setting of the whole process, is changed."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def one_thread() -> Iterator[None]:
 
 @torch.no_grad()
 def initialise(network: Network, generator: torch.Generator) -> None:
-    """Set every parameter of a network as `init`, an Init, of its architecture says."""
+    """Set every parameter of a network as the `init` of its architecture, an Init, says."""
     spec, steps = network.config.architecture, network.interface.steps
     for layers in (m for m in network.modules() if isinstance(m, nn.ModuleList)):
         for depth, layer in enumerate(layers):
@@ -61,7 +61,7 @@ def initialise(network: Network, generator: torch.Generator) -> None:
 
 
 def _initialise_block(block: Block, generator: torch.Generator) -> None:
-    """Set a block's linear maps to Glorot weights and zero biases, and its norms to no scaling."""
+    """Set a block's linear maps to Glorot weights and zero biases, and its norms to scales of one and shifts of zero."""
     for projection in block.projections():
         fill(projection.weight, "glorot-uniform", len(projection.weight), generator)
         if projection.bias is not None:
@@ -108,7 +108,7 @@ def fill(
     generator: torch.Generator,
     leading: int = 0,
 ) -> None:
-    """Fill a weight gate by gate, so that fans and orthogonality are those of one gate's matrix."""
+    """Fill a weight gate by gate, so that fan-in, fan-out and orthogonality are those of one gate's matrix."""
     kind, _, number = name.partition("-")
     for block in weight.split(rows, leading):
         if block.dim() == leading + 1 or name == "zero" or not block.numel():  # a diagonal map has no fans
@@ -126,7 +126,7 @@ def fill(
 
 
 def _fill_by_fans(block: Tensor, name: str, generator: torch.Generator, leading: int) -> None:
-    """Fill a block with values whose spread depends on the numbers of its inputs and outputs."""
+    """Fill `block`, the weights of one gate, with a spread that depends on fan-in and fan-out. name, leading: as in `fill`."""
     rows, inputs, *image = block.shape[leading:]
     fan_in, fan_out = inputs * math.prod(image), rows * math.prod(image)
     match name:
@@ -146,7 +146,7 @@ def _fill_by_fans(block: Tensor, name: str, generator: torch.Generator, leading:
 
 
 def _fill_identity(block: Tensor, leading: int) -> None:
-    """Make each matrix an identity, and each convolution the one that returns its input."""
+    """Make each matrix of `block` an identity, and each convolution one that returns its input. leading: as in `fill`."""
     image = block.shape[leading + 2 :]
     nn.init.zeros_(block)
     centre: Any = (..., *(side // 2 for side in image))
@@ -154,7 +154,10 @@ def _fill_identity(block: Tensor, leading: int) -> None:
 
 
 def _fill_orthogonal(block: Tensor, generator: torch.Generator, leading: int) -> None:
-    """Draw each matrix, (out, in * image), uniformly among those with orthonormal rows (columns, if fewer)."""
+    """Draw each matrix of `block`, (out, in * image), uniformly among those with orthonormal rows (columns, if fewer).
+
+    image: the number of weights of a convolution's kernel, or 1. leading: as in `fill`.
+    """
     if leading == 0:
         nn.init.orthogonal_(block, generator=generator)
         return
@@ -174,7 +177,7 @@ def _fill_gate_bias(
     steps: int,
     generator: torch.Generator,
 ) -> None:
-    """Set the biases of the cell's memory gates. All gates share one draw per unit; Cell.memory_gates has their signs."""
+    """Set the biases of the memory gates. The gates of a unit share one random number; their signs are in Cell.memory_gates."""
     cell, units = direction.cell, direction.units
     channels = direction.input_channels
     if bias.numel() != sum(channels) or len(channels) != len(cell.inputs):  # not laid out by gates

@@ -77,7 +77,7 @@ class Direction(nn.Module):
 
     @property
     def regularised(self) -> bool:
-        """True if a step now computes more than the cell's equations: zoneout, or recurrent dropout in training."""
+        """True if a step computes more than the cell's equations: with zoneout, or with recurrent dropout in training."""
         return self.zoneout > 0 or (self.training and self.recurrent_dropout > 0)
 
     def initial_state(
@@ -90,7 +90,7 @@ class Direction(nn.Module):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The names of the tensors in the state: the cell's, and `window`, the last inputs of the convolution."""
+        """The names of the tensors in the state: the cell's, then `window`, the last inputs of the convolution if any."""
         return self.cell.states if self.convolution is None else (*self.cell.states, "window")
 
     def zero_states(self, x: LayerInput) -> State:
@@ -107,7 +107,7 @@ class Direction(nn.Module):
         x: tuple[Tensor, ...],  # what Cell.prepare makes of one time step, each (batch, ...)
         state: State,
     ) -> State:
-        """Compute one step of the cell, with zoneout: at random in training, its expectation in eval mode."""
+        """Compute one step of the cell with zoneout, which is random in training and its expectation in eval mode."""
         state = matched(self.cell, state, x[0].dtype)
         new_state = self.cell.step(x, state)
         if self.zoneout == 0:
@@ -124,7 +124,7 @@ class Direction(nn.Module):
         x: Tensor,  # (..., channels, ...), of any time steps
         dt: Tensor | None = None,  # (...), the time since the previous input (default: 1), if the cell uses it
     ) -> tuple[Tensor, ...]:
-        """Return the parts of a step that depend on the input alone, each (..., channels, ...)."""
+        """Return the tensors of a step that depend on the input alone, each (..., channels, ...)."""
         cell = self.cell
         gap = None if dt is None else dt.reshape(*dt.shape, *[1] * -cell.axis)
         if isinstance(cell, RawInputCell):
@@ -174,7 +174,7 @@ class Direction(nn.Module):
         self,
         x: Tensor,  # (batch, channels, ...), one time step
     ) -> Iterator[None]:
-        """Fix every recurrent map for one sequence: compute its matrix once, and draw its mask for recurrent dropout."""
+        """Within the block, fix every recurrent map: compute its matrix once, and draw its mask for recurrent dropout once."""
         projections = [m for m in self.cell.modules() if isinstance(m, Projection)]
         try:
             for projection in projections:
@@ -185,7 +185,7 @@ class Direction(nn.Module):
                 projection.release()
 
     def _mask(self, projection: Projection, x: Tensor) -> Tensor | None:
-        """Draw a mask of recurrent dropout, (batch, channels, ...), with a mean of 1; None if nothing is dropped."""
+        """Return a random mask of recurrent dropout, (batch, channels, ...), with a mean of 1; None if nothing is dropped."""
         if not self.training or self.recurrent_dropout == 0:
             return None
         batch, _, *image = x.shape
@@ -194,7 +194,7 @@ class Direction(nn.Module):
 
 
 class _Step(nn.Module):
-    """One step of a direction for `loop`, in which sequences that have ended keep their state."""
+    """One step of a direction as a module for `graph_scan.loop`; sequences that have ended keep their state."""
 
     def __init__(self, direction: Direction):
         super().__init__()
@@ -215,7 +215,7 @@ Scan = Callable[[Direction, Any, State, Tensor | None, int | None], tuple[Output
 
 
 def _convolved(scan: Scan) -> Scan:
-    """Return a scan that runs the direction's convolution first. Its states are the cell's, then the convolution's."""
+    """Return `scan` preceded by the direction's convolution. The states are those of the cell, then that of the convolution."""
 
     def both(
         direction: Direction, x: Any, state: State, lengths: Tensor | None, tbptt_steps: int | None
@@ -329,7 +329,7 @@ def reversed_gaps(
     dt: Tensor,  # (time, batch)
     lengths: Tensor | None,  # (batch,)
 ) -> Tensor:
-    """Return dt of the reversed sequences. Their first input has no input before it and gets the first value of dt."""
+    """Return the dt of the sequences reversed in time. Nothing precedes their first input, which gets the first value of dt."""
     return torch.cat([dt[:1], reverse(dt, lengths)[:-1]])
 
 

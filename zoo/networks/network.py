@@ -38,7 +38,7 @@ class ConvolutionalHead(nn.Module):
         self.width = widths[-1]
 
     def forward(self, h: Tensor) -> Tensor:
-        """Return the mean over the image after the last convolution, (..., self.width), for h, (..., channels, height, width)."""
+        """Return the mean over the image after the last convolution, (..., self.width). h: (..., channels, height, width)."""
         leading, h = h.shape[:-3], h.flatten(0, -4)
         for convolution in self.convolutions:
             h = F.relu(convolution(h))
@@ -70,7 +70,7 @@ class Network(PretrainedMixin):
         self.config = config
 
     def _add_head(self) -> None:
-        """Register the embedding and the head. Subclasses call it after they register layers, to keep the order of parameters."""
+        """Register the embedding and the head. Subclasses register their layers first, to keep the order of parameters."""
         spec, vocabulary = self.config.architecture, self.interface.vocabulary
         self.embedding = None
         if spec.embedding is not None and vocabulary is not None:
@@ -101,7 +101,7 @@ class Network(PretrainedMixin):
         return self._pooled(x, lengths)[0]
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the input of the head, as `pooled` does, and the lengths, (batch,), or None if all sequences are whole."""
+        """Return the input of the head, as `pooled` does, and the lengths, (batch,); None if all sequences have full length."""
         raise NotImplementedError
 
     def _logits(self, pooled: Tensor, lengths: Tensor | None) -> Tensor:
@@ -156,7 +156,7 @@ class Network(PretrainedMixin):
             raise RequestError(f"{name} takes {dtype}; got {x.dtype}. Try x.to({dtype}).")
 
     def _shape_text(self, leading: str) -> str:
-        """Return the shape of the input in words, such as "batch, time, 28"."""
+        """Return the shape of the input in words, such as "batch, time, 28". leading: the first axes, such as "batch, time"."""
         return ", ".join([leading, *map(str, self.interface.input)])
 
 
@@ -199,7 +199,8 @@ def check_batch(batch: object) -> None:
 def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
-    Valid lengths are integers from 1 on, and those of one sequence add up to at most `time`.
+    Valid lengths are integers from 1 on, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
+    two lengths, of a story and a question; else nothing.
     """
     try:
         tensor = torch.as_tensor(lengths, device=x.device)
@@ -218,7 +219,7 @@ def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int
 
 
 def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Return x, (batch, time, ...), with zeros beyond each sequence's end, whatever x has there, NaN included."""
+    """Return x, (batch, time, ...), with zeros beyond each sequence's end, also where x has NaN there. lengths: (batch,)."""
     if lengths is None:
         return x
     inside = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
@@ -226,7 +227,7 @@ def mask(x: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def sum_over_time(x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the sum of x, (batch, time, ...), over time, and the number of steps in the sum, (batch,), in float32 or more.
+    """Return the sum of x, (batch, time, ...), over time, and the number of steps in it, (batch,); both in float32 or more.
 
     x must be zero beyond each sequence's end.
     """

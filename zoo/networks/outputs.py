@@ -12,7 +12,10 @@ from .layer import Layer, Outputs, stacked
 
 @dataclass(frozen=True)
 class LayerOutputs:
-    """The outputs of a layer's scan, and the tensors that the layer's block needs to compute the block's outputs from them."""
+    """The outputs of a layer's scan, and what the layer's block needs to compute its outputs from them.
+
+    final: the final states of the scan. residual: the block's residual branch. read: the input of the recurrent layer.
+    """
 
     layer: Layer
     outputs: Outputs
@@ -23,7 +26,7 @@ class LayerOutputs:
     _steps: dict[str, Outputs] = field(init=False, repr=False, default_factory=dict)  # keeps what `steps` computed
 
     def of_last_step(self) -> "LayerOutputs":
-        """Return these outputs cut to each sequence's last step, for a scan that computed only that step."""
+        """Return these outputs as those of the last step alone, for a scan that computed only each sequence's last step."""
         if self.residual is None or self.read is None:
             return replace(self, lengths=None)
         return replace(
@@ -41,7 +44,7 @@ class LayerOutputs:
 
     @property
     def steps(self) -> Outputs:
-        """The output of every step, (batch, width, ...) each or (time, batch, width, ...)."""
+        """The layer's output at every step, after the block if any: (batch, width, ...) each or (time, batch, width, ...)."""
         if self.layer.block is None:
             return self.outputs
         if not self._steps:  # no cached_property: dynamo cannot trace its lock
@@ -50,7 +53,10 @@ class LayerOutputs:
 
     @property
     def last(self) -> Tensor:
-        """The output at the last step, (batch, width, ...). Two directions are merged, each at its own last step."""
+        """The layer's output at each sequence's last step, (batch, width, ...).
+
+        Of two directions, the outputs after each direction's own last step are merged.
+        """
         layer = self.layer
         if layer.merge is not None:
             forward, backward = self.final[0], self.final[len(layer.forward_direction.states)]
@@ -58,7 +64,7 @@ class LayerOutputs:
         return self._written(self._at_end)
 
     def _written(self, select: Callable[[Outputs], Tensor], lengths: Tensor | None = None) -> Tensor:
-        """Return the outputs at the steps that `select` takes, after the block if there is one."""
+        """Return the outputs at the steps that `select` takes from a sequence, after the block if there is one."""
         h, block = select(self.outputs), self.layer.block
         if block is None:
             return h
@@ -67,7 +73,7 @@ class LayerOutputs:
         return block.write(select(self.residual), select(self.read), h, lengths)
 
     def _at_end(self, outputs: Outputs) -> Tensor:
-        """Return each sequence's own last step, (batch, ...)."""
+        """Return the values of `outputs` at each sequence's last step, (batch, ...)."""
         if self.lengths is None:
             return outputs[-1]
         return stacked(outputs)[self.lengths - 1, torch.arange(self.lengths.shape[0], device=self.lengths.device)]

@@ -151,7 +151,7 @@ class PretrainedMixin(ConfiguredModule):
             return pull_request or f"{SCHEME}{repo}@{commit}"
 
     def _checkpoint_files(self) -> dict[str, bytes]:
-        """Return the contents of the files to push by name."""
+        """Return the files to push: the contents by file name."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             save(self, folder)
@@ -162,7 +162,7 @@ class PretrainedMixin(ConfiguredModule):
 
 
 def _card(name: str, repo: str) -> bytes:
-    """Return a README.md for a repository that has none."""
+    """Return the text of a README.md for a repository, `repo`, that has none. name: the network's name."""
     return f"""\
 ---
 library_name: rnnzoo

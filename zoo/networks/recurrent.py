@@ -46,9 +46,9 @@ class RecurrentNetwork(SequenceNetwork):
     ) -> Tensor:
         """Return logits; see Network.forward.
 
-        state: the final state of an earlier part, as `encode` returns it; the logits are then those of the whole sequence.
-        resets: each part between two resets is a separate sequence, such as an episode of a policy or a document of a stream;
-        the readouts "last" and "mean" read the last part. dt: positive, in any unit; only cells with the property "time-gaps"
+        state: the final states after earlier steps, as `encode` returns them; the logits are then those of the whole sequence.
+        resets: the steps between two resets are a separate sequence, such as an episode or a document of a stream;
+        the readouts "last" and "mean" read the last one. dt: positive, in any unit; only cells with the property "time-gaps"
         take it. The backward direction has the same time between the same two inputs, and dt[:, 0] before its first input.
         """
         if state is None and resets is None and dt is None:
@@ -213,7 +213,7 @@ class RecurrentNetwork(SequenceNetwork):
             )
 
     def stream(self) -> Stream:
-        """Return a Stream, which takes steps with copies of the present weights, several times faster than `step`.
+        """Return a Stream, which takes steps with copies of the current weights, several times faster than `step`.
 
         Raises RequestError if the network is bidirectional, or if the compiled code has no step for it (see Stream).
         """
@@ -227,7 +227,10 @@ class RecurrentNetwork(SequenceNetwork):
         head: nn.Module | None,
         dt: Tensor | None,  # (batch,)
     ) -> tuple[Tensor, Tensor | None, NetworkState]:
-        """Return the top layer's output, the logits if the fused step computes `head` too, and the layers' new states."""
+        """Return the top layer's output, the logits or None, and the layers' new states.
+
+        There are logits only if the fused step computes `head` too.
+        """
         logits, fused = (None, None) if dt is not None else self._fused_step(x, state, head)
         if fused is None and dt is None and not torch.compiler.is_exporting():
             self._stepper = streaming.stepper(cast(nn.ModuleList, self.layers), head, x, *self.mean_std)
@@ -269,9 +272,10 @@ class RecurrentNetwork(SequenceNetwork):
         self, run: Run, x: Tensor, state: NetworkState | None, lengths: Tensor | None, resets: Tensor, dt: Tensor | None,
         every_step: bool,
     ) -> tuple[Tensor, NetworkState]:  # fmt: skip
-        """Return what `run`, which is `encode` or `resume`, returns with resets. every_step: whether it returns every step.
+        """Return what `run`, which is `encode` or `resume`, returns for these resets.
 
-        Raises RequestError for arguments of another shape, dtype or device.
+        every_step: whether `run` returns outputs of every step. Raises RequestError for arguments of another shape,
+        dtype or device.
         """
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths

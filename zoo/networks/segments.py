@@ -1,4 +1,4 @@
-"""State resets inside sequences: each part between two resets becomes a sequence of its own, for every scan alike."""
+"""State resets inside sequences: the steps between two resets become a separate sequence, for every scan alike."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ STEP_COST = {"cpu": 8}
 """By type of device: the cost of a step of one more scan, where a step of one more sequence in the same scan costs 1.
 Measured on one thread of a CPU: 1 to 6 by the compiled scan and 12 to 170 by the plain one."""
 STEP_COST_ELSEWHERE = 1024
-"""The same on a device that computes many sequences at once."""
+"""The same cost on all other types of device, which compute many sequences at once."""
 
 
 class Segments:
@@ -48,10 +48,11 @@ class Segments:
         dt: Tensor | None = None,  # (batch, time)
         together: bool = False,
     ) -> tuple[Tensor, NetworkState]:
-        """Return the outputs of `run`, and the final states of each sequence.
+        """Return the outputs of the function `run` over the segments, and the final states of each sequence.
 
         every_step: whether `run` returns outputs of every step; those beyond the ends of sequences are then zero. Otherwise
-        the outputs are those of each sequence's last segment, and only these segments run. together: run all segments at once.
+        the outputs are those of each sequence's last segment, and only these segments run. together: whether one call of `run`
+        takes all segments, instead of one call for each group of similar lengths.
         """
         every_segment = torch.arange(len(self.lengths), device=x.device)
         segments = every_segment if every_step or together else self.last
@@ -78,7 +79,10 @@ class Segments:
         return zeros.index_copy(0, torch.cat(places), joined).unflatten(0, x.shape[:2]), _rows(final, at_end)
 
     def begin(self, initial: Callable[[int], NetworkState], state: NetworkState | None) -> NetworkState:
-        """Return the initial states of the segments: `state` for a first segment that no reset begins, else `initial`."""
+        """Return the initial states of the segments: of `state` where a sequence begins without a reset, else of `initial`.
+
+        initial: a function of a batch size that returns zero states.
+        """
         zeros = initial(len(self.lengths))
         if state is None:
             return zeros
@@ -94,10 +98,10 @@ def _rows(state: NetworkState, rows: Tensor) -> NetworkState:
 
 
 def similar(lengths: Tensor, cost: int) -> list[Tensor]:
-    """Divide the indices of `lengths`, (n,), into groups, so that one padded scan a group takes the least time in all.
+    """Divide the indices of `lengths`, (n,), into groups, so that one padded scan per group takes the least time in all.
 
-    A scan of n sequences is taken to cost (n + cost) times its longest. Sorted by length, a group is a range, so that the best
-    groups of the first j different lengths follow from those of fewer.
+    A scan of m sequences is taken to cost (m + cost) times the longest length. In sorted order, each group is a range, so
+    the best groups of the j longest different lengths follow from those of fewer.
     """
     ordered, indices = lengths.cpu().sort(descending=True)
     longest, counts = ordered.unique_consecutive(return_counts=True)
@@ -114,7 +118,7 @@ def similar(lengths: Tensor, cost: int) -> list[Tensor]:
 
 
 def reset_where(resets: Tensor, initial: NetworkState, state: NetworkState) -> NetworkState:
-    """Return `state`, with the initial state for each sequence where `resets`, (batch,), is True."""
+    """Return `state`, with the states of `initial` for each sequence where `resets`, (batch,), is True."""
 
     def chosen(fresh: Tensor, old: Tensor) -> Tensor:
         return torch.where(resets.view(-1, *[1] * (old.dim() - 1)), fresh, old)
@@ -126,7 +130,7 @@ def reset_where(resets: Tensor, initial: NetworkState, state: NetworkState) -> N
 
 
 def checked_resets(resets: Tensor, shape: torch.Size, device: torch.device) -> Tensor:
-    """Return resets on a device. Raises RequestError unless they are bool and have this shape."""
+    """Return `resets` on `device`. Raises RequestError unless it is a bool tensor of this shape."""
     plain = isinstance(resets, Tensor) and is_strided(resets) and not resets.is_meta
     if not plain or resets.dtype != torch.bool or resets.shape != shape:
         kind = shown(resets) if isinstance(resets, Tensor) else type(resets).__name__

@@ -126,7 +126,7 @@ class Stack:
         return LayerOutputs(self.layers[-1], outputs, state[-1], lengths, *around), state  # type: ignore[arg-type]
 
     def _part(self, x: LayerInput, state: NetworkState, lengths: Tensor | None, dt: Tensor | None) -> tuple[Any, ...]:
-        """Return what `run` returns, in tensors: outputs, residual branch and input of the top layer, and the states."""
+        """Return the result of `run` as (outputs, residual branch and input of the top layer, all states)."""
         top, state = self._scan(x, state, lengths, False, dt)
         return stacked(top.outputs), top.residual, top.read, state
 
@@ -184,7 +184,7 @@ class Stack:
         return self._top(wavefront.scan(self.layers, x.transpose(0, 1), state), lengths)
 
     def _top(self, scanned: tuple[Outputs, NetworkState], lengths: Tensor | None) -> tuple[LayerOutputs, NetworkState]:
-        """Return what `run` returns, from the outputs and final states of a scan of all layers at once."""
+        """Return what `run` returns from `scanned`, the outputs and final states of a scan of all layers at once."""
         outputs, final = scanned
         return LayerOutputs(self.layers[-1], outputs, final[-1], lengths), final
 
@@ -221,7 +221,7 @@ class Stack:
 
 
 def _setting(name: str, doc: str) -> Any:
-    """Return a property that reads and writes one field of a network's ScanSettings."""
+    """Return a property that reads and writes the field `name` of a network's ScanSettings. doc: its docstring."""
     return property(
         lambda network: getattr(network.settings, name), lambda network, value: setattr(network.settings, name, value),
         doc=doc,
@@ -277,7 +277,7 @@ class SequenceNetwork(Network):
             )
 
     def _layer_input(self, x: Tensor, lengths: Tensor | None) -> LayerInput:
-        """Return the first layer's input: vectors of tokens or standardised numbers, with zeros beyond each sequence's end."""
+        """Return the first layer's input: token vectors or standardised numbers, zero beyond each sequence's end."""
         if self.embedding is None:
             return mask(self._standardized(x), lengths)
         return self._lookup(mask(x, lengths), self.embedding)  # token 0 has the zero vector
@@ -304,5 +304,5 @@ class SequenceNetwork(Network):
         return self._flat(mean_of_sum(*sum_over_time(mask(steps, lengths), lengths)).to(steps.dtype))
 
     def _flat(self, h: Tensor) -> Tensor:
-        """Return h, (..., width), or the neck's output for images, (..., channels, height, width of the image)."""
+        """Return h, (..., width); for images, (..., channels, height, width), what the network's neck makes of it instead."""
         return h if self.config.architecture.kernel is None else self.neck(h)

@@ -41,7 +41,7 @@ class StoryReader(SequenceNetwork):
         self.decoder = NamedLayers(make_layers(spec, self.width))
 
     def projections_per_step(self) -> Iterator[Projection]:
-        """Return the maps that act on a word: those of the question's stack (the story's has as many) and the decoder's."""
+        """Return the linear maps that act once on a word: the question's stack's, as many as the story's, and the decoder's."""
         return (m for part in (self.question, self.decoder) for m in part.modules() if isinstance(m, Projection))
 
     def _pooled(self, x: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -59,7 +59,7 @@ class StoryReader(SequenceNetwork):
         return self._readout(top, total_lengths), total_lengths
 
     def _read_words(self, stack: Stack, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return the outputs of a stack, (batch, time, width), for tokens, (batch, time)."""
+        """Return the top layer's outputs in `stack`, (batch, time, width), for tokens, (batch, time). lengths: (batch,)."""
         vectors = self._layer_input(tokens, lengths)
         top, _ = stack.run(vectors, stack.zero_state(vectors), lengths)
         return stacked(top.steps).transpose(0, 1)
@@ -77,11 +77,11 @@ class StoryReader(SequenceNetwork):
 
 
 def _longest(lengths: Tensor, x: Tensor) -> int:
-    """Return the largest of some lengths; during an export, when they have no values, the number of steps of x."""
+    """Return the largest of `lengths`; during an export, when they have no values, the number of time steps of x."""
     return x.shape[1] if torch.compiler.is_exporting() else int(lengths.max())
 
 
 def _take(x: Tensor, times: Tensor) -> Tensor:
-    """Return x, (batch, time, ...), at these times, (batch, new time); a time beyond the last step takes the last step."""
+    """Return x, (batch, time, ...), at the steps `times`, (batch, new time); an index beyond the last step takes that step."""
     times = times.clamp(max=x.shape[1] - 1)
     return x.gather(1, times.reshape(*times.shape, *[1] * (x.dim() - 2)).expand(*times.shape, *x.shape[2:]))

@@ -16,9 +16,9 @@ from .stack import SequenceNetwork
 class Stream:
     """Takes time steps of a network, with copies of the weights that it had when `RecurrentNetwork.stream()` was called.
 
-    A state is one float32 tensor, (rows, batch, units): all states of all layers, bottom to top, and for the readout "mean"
-    two rows more, the sum of outputs and the number of steps. Join the states of several streams by `torch.cat(states, 1)`.
-    No gradient passes through it. Threads may share it.
+    A state is one float32 tensor, (rows, batch, units). Its rows are all states of all layers, bottom to top, and for
+    the readout "mean" also the sum of outputs and the number of steps. Join the states of streams by `torch.cat(states, 1)`.
+    No gradient passes through a Stream. Threads may share one.
     """
 
     def __init__(self, network: SequenceNetwork):
@@ -98,7 +98,10 @@ class Stream:
         return self.head(outputs), new_state
 
     def _vectors(self, x: Tensor, leading: str) -> Tensor:
-        """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit."""
+        """Return the first layer's input, (*leading, features). Raises RequestError if x does not fit.
+
+        leading: the names of the first axes of x, such as "batch, time".
+        """
         dimensions = leading.count(",") + 1
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
         if (

@@ -102,7 +102,7 @@ def to_torch(network: RecurrentNetwork) -> nn.RNNBase:
 
 
 def _directions(network: RecurrentNetwork) -> list[tuple[str, dict[str, Tensor]]]:
-    """Return torch's suffix, such as l0_reverse, and the parameters by name, of every direction of every layer."""
+    """Return, for every direction of every layer, torch's suffix, such as l0_reverse, and our parameters by name."""
     return [
         (f"l{depth}" + "_reverse" * i, dict(direction.named_parameters()))
         for depth, layer in enumerate(network.layers)
@@ -111,6 +111,6 @@ def _directions(network: RecurrentNetwork) -> list[tuple[str, dict[str, Tensor]]
 
 
 def _turned(gates: Tensor) -> Tensor:
-    """Return the parameters of a GRU's three gates with the second, the update gate, negated."""
+    """Return a GRU's parameters, `gates` (reset, update, candidate), with those of the update gate negated."""
     reset, update, candidate = gates.chunk(3)
     return torch.cat([reset, -update, candidate])

@@ -40,7 +40,7 @@ class Measured:
     metric: float
     n: int
     by_output: tuple[float, ...] = ()
-    """The metric of each output for target `forecast`; empty for other targets."""
+    """The metric of each output if the target is `forecast`; empty for other targets."""
 
 
 def evaluate(

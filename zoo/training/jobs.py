@@ -58,7 +58,7 @@ class TrainingJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """The phase of a job, its exit code if it has ended, and the last line of its log or the reason of its failure."""
+    """The phase of a job, its exit code if it has ended, and `text`: the last line of its log, or why it failed."""
 
     phase: Phase = "waiting"
     exit_code: int | None = None
@@ -148,7 +148,7 @@ class RayTasks:
 
 
 def _run_task(job: TrainingJob) -> tuple[int, str]:
-    """Run one job on the machine that Ray chose, and return (exit code, text), where text is that of the job's JobState.
+    """Run one job on the machine that Ray chose, and return (exit code, text), with the text of JobState.
 
     If Ray cancels the task, the job saves its state before this function returns. Raises KilledError if a signal killed the
     job, so that Ray tries again; and TrainingError if this machine does not have the job's folder.
@@ -242,7 +242,7 @@ def run(
 
 
 def last_line(job: TrainingJob) -> str:
-    """Return the last line of a job's log, without the prefix that names the command."""
+    """Return the last line of a job's log, without the prefix `train NAME: ` or `rnnzoo: `; "" if the job has written none."""
     with job.log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
         lines = file.read().decode(errors="replace").splitlines()

@@ -87,7 +87,7 @@ class RidgeUpdater:
         return Update(loss, metric, targets, None, torch.zeros_like(loss))
 
     def _wanted(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (targets, mask): (n, outputs), float64, one-hot for classes; and (n,), False where the target is missing."""
+        """Return y as float64 targets, (n, outputs), one-hot for classes, and a mask, (n,), False where one is missing."""
         if self.target == "value":
             values = y.flatten(0, -2).double()
             return values, ~values.isnan().any(-1)
@@ -96,7 +96,7 @@ class RidgeUpdater:
 
     @torch.no_grad()
     def solve(self, train: Split) -> tuple[float, float]:
-        """Set the head to the solution, and return (loss, metric), means over the training examples."""
+        """Set the head to the solution of the regression, and return (loss, metric), means over the examples of `train`."""
         xx, xy = (self.optimizer.state[0][name] for name in ("xx", "xy"))
         penalties = torch.full((len(xx),), self.penalty, dtype=torch.float64)
         penalties[-1] = 0.0  # the bias has none

@@ -40,7 +40,7 @@ class State:
     optimizer: Mapping[int, Mapping[str, Tensor]]
     """The optimizer's tensors, such as moments, by the index of the parameter and then by name."""
     carried: Sequence[Tensor] = ()
-    """The tensors of the network's state after the last batch of a stream, layer by layer; empty without a stream."""
+    """The tensors of the network's state after the last batch of a stream (Split.stream), layer by layer; else empty."""
 
     def write(self, path: Path) -> None:
         """Write the state to the file `path`, replacing it atomically."""
@@ -98,7 +98,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> Tensor:
 
 
 def not_a_state(path: Path) -> TrainingError:
-    """Return the error for a file that is not the state of the run in its folder."""
+    """Return the error for a file, `path`, that is not the state of the run in the file's folder."""
     return TrainingError(f"{path} is not the state of a run. Remove {path.parent} to begin the run again.")
 
 
@@ -110,7 +110,10 @@ def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def identity(
     config: Config, recipe: Recipe, digests: Mapping[str, str], examples: int, processes: int
 ) -> dict[str, Any]:
-    """Return the settings with which a run must be continued, as JSON values."""
+    """Return the settings with which a run must be continued, as JSON values.
+
+    digests: those of the data. examples: their number. processes: the number of processes.
+    """
     return {
         "config": config.model_dump(mode="json"), "recipe": recipe.settings, "data": {**digests, "examples": examples},
         PROCESSES: {"processes": processes},
@@ -118,7 +121,10 @@ def identity(
 
 
 def difference(setting: str, current: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
-    """Return in words how a setting of `stored` differs, such as `another recipe (seed 0 instead of 5)`."""
+    """Return in words how the setting named `setting` differs in `stored`, such as `another recipe (seed 0 instead of 5)`.
+
+    current, stored: what `identity` returned now, and for the run to continue.
+    """
     before, now = stored.get(setting), current[setting]
     if not isinstance(before, Mapping):
         return f"another {setting}"
@@ -132,7 +138,7 @@ def difference(setting: str, current: Mapping[str, Any], stored: Mapping[str, An
 
 
 def changed_setting(current: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """Return the name of the first setting in which two identities differ, or None if they are equal.
+    """Return the name of the first setting that differs between what `identity` returned now and for a stored run; else None.
 
     An older version of rnnzoo may have written `stored`. Options that are missing in `stored` had their default values; a
     missing number of processes counts as equal.

@@ -52,7 +52,7 @@ def make_optimizer(spec: Optimizer, network: Network) -> torch.optim.Optimizer:
 
 
 def schedule(spec: Schedule, step: int, total: int) -> float:
-    """Return the factor on the learning rate at a step, counted from 0, of `total` steps: a linear warm-up, then a decay.
+    """Return the factor on the learning rate at step `step` of `total`, counted from 0: a linear warm-up, then a decay.
 
     One-cycle (Smith & Topin 2018) rises and falls along a cosine; with a warm-up of 0, it rises for 30 % of the steps.
     """
@@ -98,7 +98,7 @@ def make_accelerator(recipe: Recipe, device: str | None) -> Any:
 
 
 def seed_of(*numbers: int) -> int:
-    """Return a 63-bit seed that depends on all of the numbers."""
+    """Return a 63-bit seed for random generators that depends on all of `numbers`."""
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
 
 

@@ -42,7 +42,7 @@ RECORDED_EXAMPLES = 64
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run, reported after every step. Loss and metric are means over the epoch so far."""
+    """The progress of a run, reported after every step. `loss` and `metric` are means over the epoch so far."""
 
     epoch: int
     epochs: int
@@ -99,7 +99,7 @@ def train(
 
 
 class TrainingRun:
-    """One run: its parts, the counters that change from step to step, and how they are saved and restored."""
+    """One run: its network, data, updater and counters, and how they are saved and restored."""
 
     def __init__(
         self, entry: Entry, out: Path, overrides: dict[str, Any], device: str | None, recorders: Mapping[str, Recorder]
@@ -179,7 +179,7 @@ class TrainingRun:
                     raise KeyboardInterrupt
 
     def _update(self, indices: Tensor, epoch: int) -> None:
-        """Make one optimizer step on this process's share of a batch."""
+        """Make one optimizer step on this process's share of the training examples `indices`, the batch of all processes."""
         stage, schedule_epochs = self.recipe.stage(epoch)
         stage_step = self.step - stage.start_epoch * self.steps_per_epoch
         if stage_step == 0:
@@ -198,7 +198,7 @@ class TrainingRun:
         self.diverged_epoch = None
 
     def _diverged(self, value: str) -> TrainingError:
-        """Record that this epoch diverged, and return the error to raise. value: what is not finite."""
+        """Record that this epoch diverged, and return the error to raise. value: the name of the value that is not finite."""
         self.diverged_epoch = (self.step - 1) // self.steps_per_epoch + 1
         self._write_results()
         best = ", and so are the best weights so far" if self.history else ""
@@ -269,7 +269,7 @@ class TrainingRun:
             results.write(self.out, measured.model_copy(update={"training": self.summary()}))
 
     def resume(self) -> None:
-        """Continue the run in the folder, or save the first state of a new run. Raises TrainingError if neither is possible."""
+        """Continue the run in the folder, or save the first state of a new one. Raises TrainingError if it can do neither."""
         if self.is_main:
             for name in (*FILES, results.FILE, state.FILE):
                 files.remove_partials(self.out / name)
@@ -282,7 +282,7 @@ class TrainingRun:
         self._require_one_state()
 
     def _read_state(self) -> None:
-        """Restore the state in the folder if that run made a step. Raises TrainingError for weights without a state."""
+        """Restore the state in the folder if its run has made a step. Raises TrainingError for weights without a state."""
         path = self.out / state.FILE
         if path.exists():
             if (stored := State.read(path)).step > 0:
@@ -294,14 +294,14 @@ class TrainingRun:
             )
 
     def _previous_course(self) -> results.Training | None:
-        """Return `training` of results.json in the folder, if any. Raises TrainingError if that file is damaged."""
+        """Return the training that results.json in the folder records, if any. Raises TrainingError if that file is damaged."""
         try:
             return results.read(self.out).training
         except CheckpointError as error:
             raise TrainingError(f"{error} Remove the file to continue the run.") from error
 
     def _continue_course(self, previous: results.Training) -> None:
-        """Take over from results.json what the state lacks: divergence, threads, and the devices of the run so far."""
+        """Take from `previous`, the results so far, what the state lacks: divergence, threads, and the devices used so far."""
         self.diverged_epoch, self.threads = previous.diverged, previous.threads
         last_device = previous.device.rpartition(", then ")[2]
         same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
@@ -315,7 +315,7 @@ class TrainingRun:
             raise TrainingError(f"Processes find different states in {self.out}. Put the folder on a shared disk.")
 
     def _restore(self, stored: State) -> None:
-        """Continue from a stored state. Raises RequestError for other settings, TrainingError for lacking weights."""
+        """Continue from a stored state. Raises RequestError for other settings, TrainingError if weights are missing."""
         if setting := state.changed_setting(self.identity, stored.identity):
             started = state.difference(setting, self.identity, stored.identity)
             raise RequestError(f"{self.out} has a run that was started with {started}. Choose another --out.")

@@ -9,7 +9,7 @@ from ..errors import RequestError, UnknownNameError, shown
 def check_name(kind: str, name: object, known: Collection[str], hint: str = "") -> None:
     """Raise UnknownNameError unless `name` is one of `known`, and RequestError if it is not a string.
 
-    kind: what the names are names of, such as "model". hint: the end of the message.
+    kind: what `name` is a name of, such as "model", for the message. hint: the end of the message.
     """
     if not isinstance(name, str):
         raise RequestError(f"The name of a {kind} must be a string; got {shown(name)}.")
@@ -18,14 +18,14 @@ def check_name(kind: str, name: object, known: Collection[str], hint: str = "") 
 
 
 def text_of(title: str, value: object) -> str:
-    """Return `value`. Raises RequestError unless it is a string. title: what the value is, for the message."""
+    """Return `value`. Raises RequestError unless it is a string. title: what `value` is, for the message."""
     if not isinstance(value, str):
         raise RequestError(f"{title} must be a string; got {shown(value)}.")
     return value
 
 
 def texts_of(title: str, value: object) -> tuple[str, ...]:
-    """Return a string, or a list of strings, as a tuple. Raises RequestError for anything else. title: as for `text_of`."""
+    """Return `value`, a string or list of strings, as a tuple. Raises RequestError for other types. title: as for `text_of`."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, Sequence | Set) or not all(isinstance(each, str) for each in value):
@@ -34,7 +34,7 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
 
 
 def path_of(title: str, value: object) -> str:
-    """Return a path as a string. Raises RequestError for other types and null characters. title: as for `text_of`."""
+    """Return `value`, a path, as a string. Raises RequestError for other types and null characters. title: as for `text_of`."""
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
         raise RequestError(f"{title} must be a string or a path; got {shown(value)}.")

@@ -14,7 +14,7 @@ STYLE: dict[Any, Any] = {  # matplotlib's rcParams for every figure
 
 
 def add_caption(figure: Any, text: str) -> None:
-    """Write `text` below a figure, wrapped to the figure's width. `save` extends the picture, so no legend overlaps it."""
+    """Write `text` below a figure, wrapped to the figure's width. `save` makes room for it, so no legend overlaps it."""
     lines = [textwrap.fill(line, int(19 * figure.get_figwidth())) for line in text.splitlines()]
     figure.supxlabel("\n".join(lines), y=-0.1 / figure.get_figheight(), va="top", fontsize=6.5, color="0.3")
 
@@ -22,8 +22,8 @@ def add_caption(figure: Any, text: str) -> None:
 def save(figure: Any, path: Path, mark: str, dpi: int = 200) -> None:
     """Save a figure in the format of the path's suffix. The same figure gives the same bytes on every day.
 
-    mark: text stored in the metadata of an SVG or PNG, from which a later run sees whether the picture is outdated. Raises what
-    `picture_format` raises.
+    mark: text stored in the metadata of an SVG or PNG, which a later run reads to see whether the picture is outdated. Raises
+    what `picture_format` raises.
     """
     suffix = picture_format(path)
     metadata = {

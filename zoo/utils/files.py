@@ -49,7 +49,7 @@ def remove_partials(path: Path) -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Return the file at `path`, opened for reading in binary mode.
+    """Return the regular file at `path`, opened for reading in binary mode.
 
     Raises OSError, also for a pipe or a device, because their bytes may never come or never end.
     """
@@ -110,7 +110,7 @@ def exclusive_lock(folder: Path, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def handled(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
-    """Call `handler` for these signals within the block. Outside the main thread, where Python forbids this, do nothing."""
+    """Call `handler` for signals `numbers` within the block. Outside the main thread, where Python forbids it, do nothing."""
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number in numbers if main}
     try:

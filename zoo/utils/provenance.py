@@ -39,7 +39,7 @@ def processor() -> str:
 
 
 def command() -> str:
-    """Return the command line of this process, with `runs/LAST` in place of every absolute path, where LAST is its last part.
+    """Return the command line of this process, with `runs/LAST` for every absolute path, where LAST is the path's last part.
 
     The record then names no folder of this machine. Without `runs/`, LAST could be taken for the name of a model.
     """

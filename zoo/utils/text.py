@@ -15,7 +15,7 @@ CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI}]")  # characters that
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table. Vertical bars inside cells are escaped."""
+    """Return a Markdown table of `header` and `rows`. Vertical bars inside cells are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
@@ -57,7 +57,7 @@ def has_secret(text: str) -> bool:
 
 
 def _secrets() -> list[str]:
-    """Return the tokens that a request could carry: from the environment, and from `hf auth login`."""
+    """Return the Hub tokens that a request could carry: from the environment, and from `hf auth login`."""
     client = sys.modules.get("huggingface_hub")  # only this module reads the stored token
     tokens = [os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")]
     with suppress(OSError, ValueError):  # the request, not its message, reports a token file that cannot be read

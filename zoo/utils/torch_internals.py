@@ -15,10 +15,10 @@ from torch.autograd import forward_ad
 Module = TypeVar("Module", bound=nn.Module)
 
 loop: Callable[..., tuple[Any, ...]] = scan_op
-"""The operator of a loop over time that torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
-of tensors. step(*state, *inputs of one step, *constants) returns the new state and what to stack over the steps."""
+"""The operator of a loop over time, which torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
+of tensors for the last three. step(*state, *inputs of one step, *constants) returns the new state, then what to stack."""
 traced_loop: Callable[..., tuple[Any, Any]] = scan
-"""The same for code that dynamo traces: traced_loop(step, state, inputs), where step(state, inputs) finds constants by itself."""
+"""The same operator for code that dynamo traces: traced_loop(step, state, inputs). dynamo finds the constants of `step`."""
 has_storage = torch._C._has_storage
 """Return whether a tensor has memory. A wrapper made by torch.func.vmap is a Tensor without memory."""
 is_functional = torch._is_functional_tensor

@@ -32,7 +32,7 @@ def write_wasm(job: Job) -> None:
 
 
 def _compile(job: Job, text: str) -> None:
-    """Write NAME.wasm from the text of a header."""
+    """Write NAME.wasm, compiled from `text`, a header, with the provenance in a custom section."""
     with tempfile.TemporaryDirectory() as folder:
         source, module = Path(folder) / "model.h", Path(folder) / "model.wasm"
         source.write_text(text)
@@ -41,9 +41,9 @@ def _compile(job: Job, text: str) -> None:
 
 
 def write_inspected(job: Job) -> list[Place]:
-    """Write NAME.wasm whose function `gates` returns the address of the gates of the last step. Return their places there.
+    """Write NAME.wasm with a function `gates` that returns the address of the gates of the last step, the array NAME_gates.
 
-    Raises ExportError as `write_wasm` does.
+    Return where each gate lies in that array. Raises ExportError as `write_wasm` does.
     """
     places: list[Place] = []
     _compile(job, header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, places))
@@ -56,7 +56,10 @@ def compile_library(source: Path, library: Path) -> None:
 
 
 def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) -> None:
-    """Compile native/glue.c with the header `source` to the file `target`. Raises ExportError if the compiler fails."""
+    """Compile native/glue.c with the header `source` to the file `target`. Raises ExportError if the compiler fails.
+
+    flags: the compiler's options, without those that pass the header's names to glue.c.
+    """
     text = source.read_text()
     name = text.partition("_state {")[0].rpartition("struct ")[2]
     options = ["-DTOKENS"] if "int32_t token" in text else []
@@ -77,7 +80,7 @@ def _header(job: Job) -> str:
 
 
 def _custom_section(provenance: Provenance) -> bytes:
-    """Return a custom section of a WebAssembly module."""
+    """Return the custom section of a WebAssembly module that holds `provenance` as JSON."""
     name = SECTION.encode()
     content = bytes([len(name)]) + name + json.dumps(provenance).encode()
     return b"\0" + _leb128(len(content)) + content

@@ -19,20 +19,25 @@ from .tracing import ATEN, VIEWS, Trace, is_item, size
 
 @dataclass
 class LayerCode:
-    """The C function of a layer's step, and the weights that it reads, in their order."""
+    """The C function of one step of a layer, translated from the graph `trace`, and the weights that the function reads.
+
+    quantized: whether matrices are stored as 8-bit integers. constants: the nodes that depend on weights alone; their values
+    are stored as weights. steps: the statements of the function. buffers: the lengths of the local arrays by name. vectors:
+    where each weight that is no matrix of a product lies in the argument w. floats, integers: how many numbers w and q have.
+    """
 
     trace: Trace
     quantized: bool
     constants: set[fx.Node]
     gates: Sequence[Gate] = ()
-    """Gates that the function also writes, in this order, to its argument g."""
+    """Gates whose values the function also writes, one gate after the other, to its argument g."""
     steps: list[Entrywise | Call] = field(default_factory=list)
     buffers: dict[str, int] = field(default_factory=dict)
     layout: list[tuple[fx.Node, bool]] = field(default_factory=list)
-    """The weights in their order in memory; True marks the matrix, (inputs, outputs), of a product."""
+    """The nodes of the weights in their order in memory; True marks a matrix, (inputs, outputs), of a product."""
     vectors: dict[fx.Node, Ref] = field(default_factory=dict)
     matrices: dict[fx.Node, str] = field(default_factory=dict)
-    """C for the addresses of a matrix and, quantised, of its scales."""
+    """By matrix of a product: the C expression for its address or, if quantized, for those of its integers and its scales."""
     floats: int = 0
     integers: int = 0
 
@@ -58,22 +63,22 @@ class LayerCode:
 
     @property
     def has_output(self) -> bool:
-        """Whether the function writes the layer's output to y, because it is not the first state."""
+        """Whether the function writes the layer's output to its argument y. It does unless the output is the first state."""
         return self.trace.output is not self.trace.new_states[0]
 
     def _store(self, value: Value, target: str) -> None:
-        """Add statements that copy a value to `target`, an argument of the function."""
+        """Add statements that copy a value to the beginning of the array `target`, an argument of the function."""
         offset = 0
         for ref in value:
             self.steps.append(copy(ref, Ref(target, offset, ref.size)))
             offset += ref.size
 
     def _safe(self, value: Value) -> Value:
-        """Return the value with its parts in s or x copied to buffers, because the function overwrites its states s."""
+        """Return the value with each Ref into s or x replaced by a copy in a local array, because the function overwrites s."""
         return tuple(self._copied((ref,)) if ref.buffer in ("s", "x") else ref for ref in value)
 
     def _value(self, node: object) -> Value:
-        """Return the places of a node's numbers. Weights get a place in the array w when they are first read."""
+        """Return the Refs of a node's numbers. Weights get a range of the array w when they are first read."""
         assert isinstance(node, fx.Node)
         if node in self.constants:
             if node not in self.vectors:
@@ -94,7 +99,7 @@ class LayerCode:
         return Ref(name, 0, length)
 
     def _copied(self, value: Value) -> Ref:
-        """Return a buffer with a value's parts one behind the other."""
+        """Add statements that copy a value into one new local array, and return the Ref of that array."""
         out = self._buffer(total(value))
         offset = 0
         for ref in value:
@@ -103,11 +108,14 @@ class LayerCode:
         return out
 
     def _whole(self, value: Value) -> Ref:
-        """Return a value as one place in memory; parts that lie apart are copied together."""
+        """Return one Ref with all numbers of a value; if the value has several Refs, they are first copied to a local array."""
         return value[0] if len(value) == 1 else self._copied(value)
 
     def _compute(self, node: fx.Node) -> Value | list[Value]:
-        """Add the code of a node, and return the places of its results. Raises ExportError for an unknown operation."""
+        """Add the statements that compute a node, and return the Refs of its result; for several results, a list of their Refs.
+
+        Raises ExportError for an operation that has no translation to C.
+        """
         target, arguments = node.target, node.args
         if is_item(node):
             parts, place = self._values[cast(fx.Node, arguments[0])], cast(int, arguments[1])
@@ -137,9 +145,10 @@ class LayerCode:
         raise ExportError(f"the operation {target} has no translation to C; export to onnx or pt2 instead")
 
     def _entrywise(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an elementwise operation, cut into parts so that each part of every argument is contiguous.
+        """Add an elementwise operation, and return the result's Refs: one for each range in which all arguments are contiguous.
 
-        An argument is a number, or has one entry, or as many as the result; those of other shapes are broadcast.
+        text: see Entrywise. An argument is a number, or a node with one number or with as many as the result `node`. If a node
+        has another size, the arguments are broadcast.
         """
         if any(isinstance(a, fx.Node) and size(a) not in (1, size(node)) for a in arguments):
             return self._broadcast(text, arguments, node)
@@ -155,7 +164,7 @@ class LayerCode:
         return tuple(parts)
 
     def _broadcast(self, text: str, arguments: tuple[object, ...], node: fx.Node) -> Value:
-        """Add an elementwise operation with broadcast arguments, as nested loops over the result's dimensions."""
+        """Add what `_entrywise` does on nodes of several shapes, as nested loops over the result's dimensions."""
         shape, out = node.meta["val"].shape, self._buffer(size(node))
         operands: list[tuple[Ref, Sequence[int]] | float] = []
         for a in arguments:
@@ -170,7 +179,11 @@ class LayerCode:
         self, shape: Sequence[int], out: tuple[Ref, Sequence[int]], text: str,
         operands: Sequence[tuple[Ref, Sequence[int]] | float],
     ) -> None:  # fmt: skip
-        """Add loops over `shape`. out, operands: places in memory and the strides by which the loops run through them."""
+        """Add nested loops over `shape` that update each number of `out`.
+
+        text: the C statement after the number to update, such as "+= {} * {}", with a `{}` for each operand. out, operands:
+        each a Ref and its stride in every dimension of `shape`; an operand may also be a number.
+        """
         places = [out, *(each for each in operands if not isinstance(each, float))]
         heads, entries = nest(shape, [strides for _, strides in places])
         names = [at(ref, entry) for (ref, _), entry in zip(places, entries, strict=True)]
@@ -179,7 +192,7 @@ class LayerCode:
         self.steps.append(Call(f"{heads}{target} {text.format(*words)};", tuple(ref for ref, _ in places)))
 
     def _viewed(self, node: fx.Node) -> Value | list[Value]:
-        """Return the places that a view of the node's first argument selects, or a copy if these are not contiguous."""
+        """Return the Refs of a view of the node's first argument; if the node returns several views, a list of their Refs."""
         x, *others = node.args
         assert isinstance(x, fx.Node)
         shapes = fx.node.map_arg((others, node.kwargs), lambda each: torch.empty_like(each.meta["val"], device="meta"))
@@ -189,7 +202,7 @@ class LayerCode:
         return [self._strided(self._value(x), part) for part in view]
 
     def _strided(self, value: Value, view: Tensor) -> Value:
-        """Return the places that `view` selects of a value, or a copy if they are not contiguous."""
+        """Return the Refs of the numbers of `value` that `view`, a meta tensor, selects, or of a copy if not contiguous."""
         start, length = int(view.storage_offset()), view.numel()
         if view.is_contiguous():
             return cut(value, start, length)
@@ -199,7 +212,7 @@ class LayerCode:
         return (out,)
 
     def _joined(self, node: fx.Node, parts: list[fx.Node]) -> Value:
-        """Return torch.cat of `parts`: their places, one after the other, or a copy if they alternate in memory."""
+        """Return torch.cat of the nodes `parts`: their Refs in turn, or a copy if numbers of several parts alternate in it."""
         shape = node.meta["val"].shape
         dim = cast(int, node.args[1] if len(node.args) > 1 else 0) % len(shape)
         rows = shape[:dim].numel()
@@ -215,14 +228,17 @@ class LayerCode:
         return (out,)
 
     def _repeated(self, node: fx.Node) -> Value:
-        """Add torch.repeat_interleave along the last dimension."""
+        """Add the statement of torch.repeat_interleave along the last dimension, and return the result's Refs."""
         source, out = self._whole(self._value(node.args[0])), self._buffer(size(node))
         shape = source.size, out.size // source.size
         self._nest(shape, (out, contiguous(shape)), "= {}", [(source, (1, 0))])
         return (out,)
 
     def _product(self, node: fx.Node, x: object, matrix: object, plus: object | None) -> Value:
-        """Add x W + plus, W: (inputs, outputs). Raises ExportError unless W depends on weights alone."""
+        """Add the statements of x @ matrix + plus (None: zero), and return the result's Refs. matrix: (inputs, outputs).
+
+        Raises ExportError unless `matrix` depends on weights alone.
+        """
         if matrix not in self.constants:
             raise ExportError("a product of two matrices that both depend on the input has no translation to C")
         assert isinstance(matrix, fx.Node)
@@ -248,7 +264,7 @@ class LayerCode:
         return (out,)
 
     def _normalised(self, node: fx.Node) -> Value:
-        """Add a normalisation over all entries, with its weight and bias."""
+        """Add a layer norm or RMS norm over all numbers, with its weight and, if it has one, its bias."""
         layer, (x, _, weight, *rest) = node.target is ATEN.layer_norm.default, node.args
         bias, epsilon = (*rest, *(None, 1e-5)[len(rest) :])[:2] if layer else (None, *rest, None)[:2]
         if epsilon is None:
@@ -262,7 +278,7 @@ class LayerCode:
         return (result,)
 
     def _convolved(self, node: fx.Node) -> Value:
-        """Add a depthwise convolution with filters as long as the input. Raises ExportError for other convolutions."""
+        """Add a depthwise convolution with filters as long as its input. Raises ExportError for other convolutions."""
         x, weight, bias = cast(tuple[fx.Node, ...], node.args[:3])
         channels, steps = x.meta["val"].shape[-2:]
         if size(node) != channels or weight.meta["val"].shape != (channels, 1, steps):
@@ -274,7 +290,7 @@ class LayerCode:
         return (out,)
 
     def _reduced(self, node: fx.Node, start: str, text: str) -> Value:
-        """Add a sum or a maximum over some dimensions. start, text: C for the first value, and for the update by an entry."""
+        """Add a sum or a maximum over some dimensions. start: C for the initial value. text: C for an update, see `_nest`."""
         x = cast(fx.Node, node.args[0])
         source, shape, out = self._whole(self._value(x)), x.meta["val"].shape, self._buffer(size(node))
         summed = {dim % len(shape) for dim in cast(list[int], node.args[1])}
@@ -305,7 +321,10 @@ class LayerCode:
         return "\n".join("    " + line for line in [*arrays, *index, *lines])
 
     def _loop(self, start: int) -> list[Entrywise]:
-        """Return the operations from `start` on that can share a loop: of one size, entry i reading only entries i."""
+        """Return the elementwise operations from self.steps[start] on that can share one C loop over i.
+
+        They have equally many results, and computing number i needs only number i of the others' results.
+        """
         loop: list[Entrywise] = []
         for step in self.steps[start:]:
             if not isinstance(step, Entrywise) or (loop and step.out.size != loop[0].out.size):
@@ -318,7 +337,7 @@ class LayerCode:
 
 
 def _entries(operand: Value | float, begin: int, end: int) -> Ref | float:
-    """Return entries `begin` to `end` of an operand, which are contiguous; a single number is returned as it is."""
+    """Return the Ref of numbers `begin` to `end` of an operand, which are contiguous; a float or single number, as it is."""
     if not isinstance(operand, tuple):
         return operand
     return operand[0] if total(operand) == 1 else cut(operand, begin, end - begin)[0]

@@ -13,12 +13,13 @@ from .tracing import ATEN, VIEWS, Trace, is_item
 _ADDED: dict[object, int] = {
     ATEN.add.Tensor: 2, ATEN.sub.Tensor: 2, ATEN.addmm.default: 1, ATEN.addcmul.default: 1, ATEN.mul.Tensor: 2, ATEN.layer_norm.default: 1,
 }  # fmt: skip
-"""Operations through which a projection reaches its gate, and how many of their first arguments may be the projection."""
+"""Operations that may lie between an input projection and its gate's sigmoid, and how many of their first arguments can be the
+projection."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Entries `offset` to `offset + size` of a node's numbers, all between 0 and 1."""
+    """A gate: the numbers from `offset` to `offset + size` of the flattened tensor of `node`, all between 0 and 1."""
 
     name: str
     node: fx.Node
@@ -62,9 +63,9 @@ def _input_weights(trace: Trace) -> set[fx.Node]:
 
 
 def _label(node: fx.Node, labels: Mapping[fx.Node, Tensor]) -> Tensor | None:
-    """Return, for each of a node's numbers, 1 + the index of the input projection that is one of its summands, or 0.
+    """Return, for each number of a node, 1 + the index in Cell.inputs of the input projection among its summands; 0 for none.
 
-    None if no number contains an input projection.
+    labels: the results for earlier nodes. None if no number contains an input projection.
     """
     first = node.args[0] if node.args else None
     if is_item(node):
@@ -84,7 +85,7 @@ def _label(node: fx.Node, labels: Mapping[fx.Node, Tensor]) -> Tensor | None:
 
 
 def _runs(label: Tensor) -> Iterator[tuple[int, int, int]]:
-    """Yield label, offset and length of each run of one positive label."""
+    """Yield (label, offset, length) for each run of equal positive numbers in the flattened tensor `label`."""
     values, counts = label.flatten().unique_consecutive(return_counts=True)
     offset = 0
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):

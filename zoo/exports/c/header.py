@@ -17,7 +17,7 @@ from .operations import number
 from .tracing import Trace, trace
 
 _ALIGNED = 64
-"""Bytes in a cache line; every layer's weights begin with one."""
+"""Bytes in a cache line; the weights of every layer begin at a cache line."""
 
 
 def identifier(name: str) -> str:
@@ -28,13 +28,13 @@ def identifier(name: str) -> str:
 
 @dataclass
 class _Weights:
-    """The two arrays of weights: numbers, and the integers of quantised matrices."""
+    """The C arrays of weights: RNN_weights of the `floats`, and RNN_integers of the `integers` of quantised matrices."""
 
     floats: list[Tensor]
     integers: list[Tensor]
 
     def places(self) -> tuple[int, int]:
-        """Return where the next numbers and the next integers begin, both at a cache line."""
+        """Pad both arrays to a cache line, and return their lengths, (floats, integers): where the next weights begin."""
         self._fill(self.floats, _ALIGNED // 4)
         self._fill(self.integers, _ALIGNED)
         return sum(map(len, self.floats)), sum(map(len, self.integers))
@@ -45,7 +45,7 @@ class _Weights:
             parts.append(torch.zeros(missing, dtype=parts[0].dtype))
 
     def add_matrix(self, matrix: Tensor, quantized: bool) -> None:
-        """Add a matrix, (outputs, inputs), as the product reads it: transposed, its scales first if it is quantised."""
+        """Add a matrix, (outputs, inputs), transposed; if `quantized`, its scales to `floats` and the rest to `integers`."""
         if not quantized:
             self.floats.append(matrix.T.flatten())
             return
@@ -56,7 +56,7 @@ class _Weights:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the numbers of a layer's gate lie in the array NAME_gates."""
+    """Where a gate lies in the array NAME_gates: `size` numbers from `offset` on. layer: from 1. name: one of Cell.inputs."""
 
     layer: int
     name: str
@@ -70,8 +70,8 @@ def header(
     """Return the text of a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
-    integers with a scale for each row; the weights must be rounded to them already. gate_places: a list
-    that gets the places of the gates. A step then also writes the gates to NAME_gates, and the weights are string literals,
+    integers with a scale for each row; the weights must be rounded to them already. gate_places: a list to which a Place is
+    added for every gate. A step then also writes the gates to NAME_gates, and the weights are string literals,
     which compile faster but are unreadable.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
@@ -112,7 +112,10 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
 def _layers(
     network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None
 ) -> tuple[str, list[str], int]:
-    """Return C functions of the layers, C lines that call them, and the number of states. Fills `weights`, `gate_places`."""
+    """Return C functions of the layers, C lines that call them, and how many numbers the states of all layers have.
+
+    Adds the layers' weights to `weights` and, unless it is None, a Place for every gate to `gate_places`.
+    """
     codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
@@ -189,7 +192,8 @@ def _input_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -
 def _readout(network: RecurrentNetwork, states: int) -> list[str]:
     """Return C lines after which `h` points to the head's input.
 
-    For the readout "mean" that is the running mean. Else there are no lines, since `h` is the last step's output already.
+    For the readout "mean" that is the running mean, whose sum and count follow the `states` numbers of the layers' states.
+    Else there are no lines, since `h` is the last step's output already.
     """
     if network.interface.readout != "mean":
         return []
@@ -206,7 +210,7 @@ def _readout(network: RecurrentNetwork, states: int) -> list[str]:
 
 
 def _comment(provenance: Provenance) -> str:
-    """Return the lines of a C comment, in which no text can end the comment."""
+    """Return `provenance` as lines of a C comment, which no text in it can end early."""
     return "\n".join(f"   {key}: {value}" for key, value in provenance.items()).replace("*/", "* /")
 
 
@@ -241,12 +245,12 @@ _OCTAL = tuple(f"\\{byte:03o}" for byte in range(256))
 
 
 def _shortest(values: Tensor) -> list[str]:
-    """Return the shortest decimal numbers that are these float32 numbers."""
+    """Return float literals of C, the shortest decimal numbers that are rounded to these float32 numbers."""
     texts = map(str, values.numpy())
     return [f"{text}f" for text in texts]
 
 
 def _wrapped(text: str) -> str:
-    """Return a list of numbers in lines of about 120 characters."""
+    """Return `text`, numbers separated by commas, in lines of ten numbers."""
     items = text.split(", ")
     return "\n" + ",\n".join(", ".join(items[i : i + 10]) for i in range(0, len(items), 10)) + "\n"

@@ -8,20 +8,21 @@ INDICES = "ijklmn"
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a tensor whose numbers lie one behind the other."""
+    """Return the strides of a contiguous tensor of this shape."""
     return tuple(prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
 def broadcast(shape: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the strides that expand a contiguous tensor of this shape to `rank` dimensions, 0 where an entry repeats."""
+    """Return the strides that broadcast a contiguous tensor of this shape to `rank` dimensions, 0 in repeated dimensions."""
     strides = tuple(0 if n == 1 else stride for n, stride in zip(shape, contiguous(shape), strict=True))
     return (0,) * (rank - len(shape)) + strides
 
 
 def nest(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[str, list[str]]:
-    """Return the C heads of nested loops over `shape`, and for each operand a C expression for the index of its entry.
+    """Return the `for (...)` of nested C loops over `shape`, and for each operand the C expression for its number's index.
 
-    strides: those of each operand. Neighbouring dimensions that can be merged in all operands become one loop.
+    strides: for each operand, its strides over `shape`. Neighbouring dimensions that can be merged in all operands become one
+    loop.
     """
     extents: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
@@ -43,6 +44,6 @@ def nest(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[str, l
 
 
 def _place(names: str, strides: Sequence[int]) -> str:
-    """Return C for a sum of indices times strides."""
+    """Return the C expression for a sum of loop variables times strides. names: the variables, one letter each."""
     terms = [name if n == 1 else f"{n} * {name}" for name, n in zip(names, strides, strict=True) if n]
     return " + ".join(terms) or "0"

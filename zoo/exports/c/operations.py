@@ -5,7 +5,7 @@ from torch import fx
 from .tracing import ATEN
 
 Argument = object
-"""A node, or a number."""
+"""A node of the graph, or a number."""
 
 _FORMULAS: dict[object, str] = {
     ATEN.sub.Tensor: "{} - {}",
@@ -45,7 +45,8 @@ _FORMULAS: dict[object, str] = {
     ATEN.abs.default: "RNN_most({0}, -{0})",
     ATEN.reciprocal.default: "1.0f / {}",
 }
-"""By operation: a C expression for one element. The arguments are names or numbers, so they need no brackets."""
+"""By operation: a C expression for one element, with a `{}` for each argument. Arguments are names or numbers, so they need no
+brackets."""
 
 
 def formula(node: fx.Node) -> tuple[str, tuple[Argument, ...]] | None:

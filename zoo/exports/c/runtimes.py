@@ -20,7 +20,10 @@ from .building import compile_library
 
 
 class StepRuntime(ABC):
-    """Runs the step function of an exported C file, one time step at a time. The state is one tensor, (batch, numbers)."""
+    """Runs the step function of an exported C file, one time step at a time.
+
+    The state is one tensor, (batch, n), with the n numbers of all states of a sequence.
+    """
 
     def __init__(self, network: RecurrentNetwork):
         self.interface = network.interface
@@ -97,5 +100,5 @@ class WasmRuntime(StepRuntime):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that waits for requests."""
+    """Close the standard input of a process, which ends it, and wait for its end."""
     process.communicate()

@@ -1,6 +1,7 @@
-"""The parts of a step's C code: places in memory, loops over entries, and other statements.
+"""The statements of a step's C code, and the ranges of C arrays that they read and write.
 
-A value of the graph is a tuple of Refs, the places of its parts in memory; concatenating and cutting move no numbers.
+A Value is the tensor of one node of the graph: a tuple of Refs, the ranges that hold its numbers one after the other. So
+concatenating and slicing tensors copies no numbers.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from .operations import number
 
 @dataclass(frozen=True)
 class Ref:
-    """`size` numbers at `buffer + offset`."""
+    """A range of a C array: `size` numbers from `buffer[offset]` on. buffer: the array's name."""
 
     buffer: str
     offset: int
@@ -18,17 +19,17 @@ class Ref:
 
     @property
     def pointer(self) -> str:
-        """C for the address of the first number."""
+        """The C expression for the address of the first number."""
         return f"{self.buffer} + {self.offset}" if self.offset else self.buffer
 
     def entry(self, single: bool) -> str:
-        """C for entry i, or for the only entry."""
+        """Return the C expression for number i of the range, i a C variable, or for the first if `single` or if size is 1."""
         if single or self.size == 1:
             return f"{self.buffer}[{self.offset}]"
         return f"{self.buffer}[{self.offset} + i]" if self.offset else f"{self.buffer}[i]"
 
     def overlaps(self, other: "Ref") -> bool:
-        """Return whether both share a number."""
+        """Return whether the two ranges share a number."""
         return self.buffer == other.buffer and max(self.offset, other.offset) < min(
             self.offset + self.size, other.offset + other.size
         )
@@ -39,7 +40,10 @@ Value = tuple[Ref, ...]
 
 @dataclass(frozen=True)
 class Entrywise:
-    """out[i] = formula of the arguments' entries i."""
+    """An elementwise operation: number i of `out` is the C expression `text`, with number i of each argument at its `{}`.
+
+    A float, or a Ref of one number, is the same argument for every i.
+    """
 
     out: Ref
     text: str
@@ -48,14 +52,17 @@ class Entrywise:
 
 @dataclass(frozen=True)
 class Call:
-    """A statement that reads some places in memory and writes others."""
+    """A complete C statement, `text`. reads: the Refs that the statement reads."""
 
     text: str
     reads: tuple[Ref, ...]
 
 
 def loop_text(loop: list[Entrywise], read: set[str]) -> list[str]:
-    """Return a loop over entries. read: the buffers that later statements read; other results stay local variables."""
+    """Return the lines of one C loop that computes all operations of `loop`, which have equally many results.
+
+    read: the names of the arrays that later statements read; results in other arrays are only local variables.
+    """
     single = loop[0].out.size == 1
     names: dict[Ref, str] = {}
     lines: list[str] = []
@@ -70,24 +77,24 @@ def loop_text(loop: list[Entrywise], read: set[str]) -> list[str]:
 
 
 def copy(source: Ref, target: Ref) -> Call:
-    """Return a statement that copies as many numbers as `source` has."""
+    """Return a statement that copies the numbers of `source` to the beginning of `target`."""
     single = source.size == 1
     loop = "" if single else f"for (i = 0; i < {source.size}; i++) "
     return Call(f"{loop}{target.entry(single)} = {source.entry(single)};", (source,))
 
 
 def zeros(target: Ref) -> Call:
-    """Return a statement that sets numbers to zero."""
+    """Return a statement that sets all numbers of `target` to zero."""
     return Call(f"for (i = 0; i < {target.size}; i++) {target.entry(False)} = 0.0f;", ())
 
 
 def at(ref: Ref, place: str) -> str:
-    """Return C for one entry of a place in memory."""
+    """Return the C expression for the entry of `ref` at the index `place`, itself a C expression."""
     return f"{ref.buffer}[{ref.offset} + {place}]" if ref.offset else f"{ref.buffer}[{place}]"
 
 
 def reads(step: Entrywise | Call) -> tuple[Ref, ...]:
-    """Return the places that a step reads."""
+    """Return the Refs that `step`, a statement, reads."""
     return step.reads if isinstance(step, Call) else tuple(a for a in step.arguments if isinstance(a, Ref))
 
 
@@ -97,7 +104,7 @@ def total(value: Value) -> int:
 
 
 def cut(value: Value, start: int, length: int) -> Value:
-    """Return `length` numbers of a value from `start` on."""
+    """Return the Refs of `length` numbers of a value, from number `start` on."""
     parts, offset = [], 0
     for ref in value:
         begin, end = max(start - offset, 0), min(start + length - offset, ref.size)

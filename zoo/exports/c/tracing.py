@@ -24,7 +24,7 @@ FILLED = {ATEN.ones_like.default: 1.0, ATEN.zeros_like.default: 0.0, ATEN.new_ze
 
 
 class LayerStep(nn.Module):
-    """One time step of one layer, from what the layer reads to its output and its new states."""
+    """Computes one time step of one layer: maps the layer's input x and its states to its output and its new states."""
 
     def __init__(self, layer: Layer):
         super().__init__()
@@ -37,7 +37,10 @@ class LayerStep(nn.Module):
 
 @dataclass(frozen=True)
 class Trace:
-    """The recorded step of a layer for one sequence. Layers whose weights have the same shapes share it."""
+    """The graph of one step of a layer for one sequence. Layers whose weights have the same shapes share it.
+
+    x, states, output, new_states: the graph's nodes for the inputs and the results of the step.
+    """
 
     graph: fx.Graph
     x: fx.Node
@@ -45,12 +48,12 @@ class Trace:
     output: fx.Node
     new_states: tuple[fx.Node, ...]
     weights: dict[str, str]
-    """Names of parameters, by the names of their nodes."""
+    """Names of LayerStep's parameters and buffers, by the names of their nodes."""
     tensors: dict[str, Tensor]
-    """Values of the other tensors that the equations name, by the names of their nodes."""
+    """Values of the graph's other constant tensors, by the names of their nodes."""
 
     def constants(self, layer: Layer) -> dict[fx.Node, Tensor]:
-        """Return the values of all nodes that depend on weights alone, for one layer's weights."""
+        """Return the values of all nodes that depend on weights alone, computed with the weights of `layer`."""
         module = LayerStep(layer)
         weights = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         values: dict[fx.Node, Tensor] = {}
@@ -68,7 +71,7 @@ class Trace:
 
 
 def trace(layer: Layer, inputs: int) -> Trace:
-    """Return the recorded step of a layer that reads `inputs` numbers; dense, float32, in eval mode, and on the CPU."""
+    """Return the graph of a step of `layer` on `inputs` features. The layer is dense, float32, in eval mode, and on the CPU."""
     x = torch.zeros(1, inputs)
     program = torch.export.export(LayerStep(layer), (x, *layer.initial_state(x)), strict=False)
     signature = program.graph_signature
@@ -81,10 +84,10 @@ def trace(layer: Layer, inputs: int) -> Trace:
 
 
 def size(node: fx.Node) -> int:
-    """Return how many numbers a node's tensor has."""
+    """Return the number of elements of a node's tensor."""
     return node.meta["val"].numel()
 
 
 def is_item(node: fx.Node) -> bool:
-    """Return whether a node takes one tensor out of several."""
+    """Return whether a node selects one of the tensors that another node returns."""
     return node.target is operator.getitem

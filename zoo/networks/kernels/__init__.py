@@ -14,7 +14,7 @@ FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
 
 
 def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
-    """Return the fused scan that can run each of `layers`, one at a time, on x, or None if there is none.
+    """Return the fused scan, of one layer at a time, that can run each of `layers` on x, or None if there is none.
 
     If x is a LazyEmbedding, the scan looks the vectors up itself.
     """

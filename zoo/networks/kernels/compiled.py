@@ -38,7 +38,7 @@ def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
 
 
 def _is_plain_lookup(x: LazyEmbedding) -> bool:
-    """Return whether the compiled code may read vectors from the table itself: the embedding is as Network makes it."""
+    """Return whether the compiled code may read vectors from the embedding's weight: the embedding is as Network builds it."""
     embedding = x.embedding
     return (
         type(embedding) is nn.Embedding
@@ -52,7 +52,7 @@ def _is_plain_lookup(x: LazyEmbedding) -> bool:
 
 
 def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
-    """Return whether native/scan.cpp takes these types and shapes. x: the input; of tokens, the embedding's weight."""
+    """Return whether native/scan.cpp takes this layer's and x's types and shapes. x: the input, or the embedding's weight."""
     direction, units, blocks = layer.direction, layer.direction.units, layer.plan.blocks
     return (
         layer.is_dense_equations(x)
@@ -70,7 +70,7 @@ def _fits_interface(layer: PlannedLayer, x: Tensor) -> bool:
 
 
 def is_float(tensor: Tensor) -> bool:
-    """Return whether a tensor is float32 in this machine's memory, so that the compiled code can read it."""
+    """Return whether a tensor is float32 with storage on the CPU, so that the compiled code can read it."""
     return in_memory(tensor) and tensor.dtype is torch.float32 and tensor.is_cpu
 
 
@@ -83,7 +83,7 @@ def _is_autocast(x: Tensor) -> bool:
 def scan(
     layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error
@@ -130,7 +130,7 @@ class CompiledScan:
         self.library, self.cell = lib, lib.rnnzoo_cell(layer.plan.name.encode())
 
     def new_tape(self, x: Tensor) -> Tensor:
-        """Return an empty tape, (time, batch, floats of one step): memory for values that the backward pass needs."""
+        """Return an empty tape, (time, batch, floats of a step): memory for values that the backward pass needs."""
         keep_memory()
         plan = self.layer.plan
         floats = self.library.rnnzoo_tape(self.cell, plan.phases, self.layer.direction.units)
@@ -150,9 +150,9 @@ class CompiledScan:
         self, inputs: Sequence[Tensor | None], y: Tensor, tape: Tensor, wanted: Sequence[bool],
         output_gradients: Sequence[Tensor | None],
     ) -> list[Tensor | None]:  # fmt: skip
-        """Return the gradients with respect to the `wanted` inputs, None for the others.
+        """Return the gradients with respect to the inputs that are `wanted`, in order; None for the others.
 
-        output_gradients: the gradients of the outputs and of the final states.
+        y, tape: the outputs and the tape of `forward`. output_gradients: the gradients of its outputs and final states.
         """
         job, held = self.job(inputs)
         first = 1 + self.states  # input weight; then input bias, and weight and bias of every product
@@ -182,7 +182,7 @@ class CompiledScan:
         return [g if want else None for g, want in zip(gradients, wanted, strict=True)]
 
     def job(self, inputs: Sequence[Tensor | None]) -> tuple[interface.NativeJob, list[Tensor]]:
-        """Return the structure Job without the addresses of its outputs, and the tensors to which it points."""
+        """Return the C structure Job without the addresses of outputs, and the tensors whose addresses it has."""
         x, *rest = inputs
         assert x is not None
         x = x.detach().resolve_neg()
@@ -237,7 +237,7 @@ class _ScanFunction(torch.autograd.Function):
 
 
 def _aligned(tape: Tensor) -> Tensor:
-    """Return the tape, copied unless it is contiguous and aligned. Hooks of saved tensors may have replaced it."""
+    """Return the tape; a copy if it is not contiguous or not aligned, since hooks of saved tensors may have replaced it."""
     fits = tape.is_contiguous() and tape.data_ptr() % 64 == 0
     return tape if fits else tape.clone(memory_format=torch.contiguous_format)
 

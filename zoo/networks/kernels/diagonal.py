@@ -39,7 +39,7 @@ def supports(direction: Direction, x: LayerInput) -> bool:
 def scan(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units, ...), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units, ...), and final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
@@ -61,7 +61,7 @@ def scan(
 def scan_last(
     direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs of only the last step, (1, batch, units, ...), and the final states, as `scan` computes them."""
+    """Return the outputs of the last step alone, (1, batch, units, ...), and the final states. Arguments: see `scan`."""
     cell = cast(LinearRecurrence, direction.cell)
     if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
         outputs, final = scan(direction, x, state, lengths, truncate)
@@ -92,7 +92,10 @@ def _has_closed_form(direction: Direction, x: LayerInput) -> bool:
 
 
 def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start: Tensor) -> Tensor:
-    """Return c_T = a^T c_0 + sum over t of a^(T - t) b_t, (batch, 2 n), with b affine in x, (time, batch, inputs)."""
+    """Return c_T = a^T c_0 + sum over t of a^(T - t) b_t, (batch, 2 n): n real, then n imaginary parts of the state.
+
+    x: (time, batch, inputs); b_t is an affine function of x_t, and a is constant. start: c_0, (batch, 2 n).
+    """
     steps, _, inputs = x.shape
     a, b, *_ = cell.coefficients(direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs)])))
     constant, matrix = b[0], b[1:] - b[0]  # (2 n,), (inputs, 2 n)
@@ -106,7 +109,10 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 
 
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
-    """Return outputs, (time, batch, ...), which repeat a sequence's last output beyond its end, or `start` if it has no step."""
+    """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
+
+    start: (batch, ...), what is repeated for a sequence without steps.
+    """
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
     last = (lengths - 1).minimum(time)  # (time, batch)
     kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]
@@ -161,7 +167,7 @@ def _library() -> ctypes.CDLL:
 def _job(
     a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, ctx: Any, c: Tensor
 ) -> tuple[interface.NativeDiagonal, list[Tensor]]:
-    """Return the structure Diagonal for the forward pass, and the tensors to which it points."""
+    """Return the C structure Diagonal for the forward pass, which writes c, and the tensors whose addresses it has."""
     held = [packed(t) for t in (a, b, start)]
     (steps, batch, width), varies = b.shape, a.dim() == 3
     return interface.NativeDiagonal(

@@ -21,14 +21,17 @@ Result = TypeVar("Result")
 
 MAX_RECORDINGS = 4
 """Maximum number of recordings of one stack. Each input shape, training and inference, and each forward pass whose
-backward pass is still to come need one of their own."""
+backward pass is still to come needs another recording."""
 
 MAX_MEMORY = 0.5
 """The largest share of a GPU's memory that one recording may take."""
 
 
 class Recording:
-    """A recorded scan of a stack. It is `busy` from a forward pass until autograd frees that pass's tensors."""
+    """A recorded scan of a stack. `busy` is True from a forward pass until autograd frees the tensors that it saved.
+
+    key: what must be equal for a replay, see Recordings.take. wanted: for each input, whether it gets a gradient.
+    """
 
     def __init__(self, run: TritonScan, key: object, inputs: Sequence[Tensor | None], wanted: Sequence[bool]):
         self.run, self.key, self.busy, self.wanted = run, key, False, wanted
@@ -64,7 +67,7 @@ class Recording:
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
-        """Wait for all earlier work that uses the recording's memory, on any stream."""
+        """Within the block, queue work on the current stream after all earlier work that uses the recording's memory."""
         if self.done is not None:
             torch.cuda.current_stream().wait_event(self.done)
         try:
@@ -104,7 +107,7 @@ class Recording:
 
 
 def _recorded(work: Callable[[], Result], cuda: bool) -> Callable[[], Result]:
-    """Return a function that does the work again on the same memory: on a GPU a CUDA graph, else the work itself."""
+    """Return a function that repeats `work` on the same memory: the replay of a CUDA graph if `cuda`, else `work` itself."""
     if not cuda:
         return work
     recorded = torch.cuda.CUDAGraph()
@@ -126,7 +129,10 @@ class Recordings:
         self.all: list[Recording] = []
 
     def take(self, run: TritonScan, inputs: Sequence[Tensor | None], wanted: Sequence[bool]) -> Recording | None:
-        """Return a free recording for inputs of these shapes, and mark it busy; None if MAX_RECORDINGS are busy."""
+        """Return an idle or a new recording for inputs like these, and mark it busy; None if MAX_RECORDINGS are busy.
+
+        wanted: for each input, whether it gets a gradient.
+        """
         changing, operands = inputs[: run.weights_begin], inputs[run.weights_begin :]
         key = (
             *run.key,
@@ -156,7 +162,7 @@ _known: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictio
 
 
 def recordings(first_layer: nn.Module) -> Recordings:
-    """Return the CUDA graphs recorded for the stack that begins with this layer, if any. They are freed with the layer."""
+    """Return the recordings of the stack that begins with this layer, at first none. They are freed with the layer."""
     return _known.setdefault(first_layer, Recordings())
 
 

@@ -136,14 +136,14 @@ def open_library(path: Path) -> ctypes.CDLL:
 
 @cache
 def _digest() -> str | None:
-    """Return the SHA-256 of native/ as setup.py computes it; None where the package was installed without its sources."""
+    """Return the SHA-256 of the sources in native/, as setup.py computes it; None if the package has no sources."""
     folder = Path(__file__).parent / "native"
     sources = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest() if sources else None
 
 
 def _check_memory(succeeded: int, function: Any, arguments: tuple[Any, ...]) -> None:
-    """Raise MemoryError if a function of the library returns 0."""
+    """Raise MemoryError if a function of the library returned 0, `succeeded`. ctypes calls this after the function."""
     if not succeeded:
         raise MemoryError("There is not enough memory for the compiled scan. Use smaller batches or shorter sequences.")
 

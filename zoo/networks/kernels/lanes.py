@@ -14,7 +14,7 @@ class Lanes:
 
     @contextmanager
     def on(self, layer: int, after: int | None = None) -> Iterator[None]:
-        """Send the launches within the block to the lane of `layer`, after all launches so far in the lane of `after`."""
+        """Send the launches within the block to the lane of `layer`, after all launches so far in that of `after`."""
         if not self.streams:
             yield
             return

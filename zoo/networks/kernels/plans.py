@@ -26,7 +26,7 @@ from ...cells.xlstm import SLSTM
 
 @dataclass(frozen=True)
 class Product:
-    """A recurrent projection, whose outputs are added to the blocks of pre-activations from `block` on.
+    """A recurrent projection, whose outputs are added to the blocks of pre-activations from number `block` on.
 
     It is computed before the phase `phase` of a step. In phase 0 it projects the old h, in a later phase the result of the
     previous phase.
@@ -57,7 +57,7 @@ class Plan:
 
 
 def _plan(cell: Any, name: str, *products: Product, extra: int = 0, phases: int = 1, option: float = 0.0) -> Plan:
-    """Return the plan of a cell with `extra` blocks beyond those of its input projection."""
+    """Return the plan of a cell with `extra` blocks beyond those of its input projection. name, products, ...: as in Plan."""
     return Plan(name, products, len(cell.inputs) + extra, phases, option)
 
 

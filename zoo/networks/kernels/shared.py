@@ -41,7 +41,7 @@ class PlannedLayer:
         return [p for m in self.projections for p in (m.matrix, m.bias)]
 
     def is_dense_equations(self, x: Tensor) -> bool:
-        """Return whether running this layer on x takes only dense products and the cell's equations."""
+        """Return whether running this layer on x computes the cell's equations with dense products and nothing else."""
         direction, vector = self.direction, self.plan.vector
         return (
             in_memory(x)
@@ -62,7 +62,7 @@ def planned(direction: Direction) -> PlannedLayer | None:
 
 
 def in_memory(tensor: Tensor) -> bool:
-    """Return True for a plain Tensor or Parameter with storage."""
+    """Return whether a tensor is a plain Tensor or Parameter with storage."""
     return type(tensor) in (Tensor, nn.Parameter) and torch_internals.has_storage(tensor)
 
 
@@ -79,14 +79,14 @@ def intercepted() -> bool:
 
 
 def formats(tensors: Sequence[Tensor | None]) -> list[object]:
-    """Return the shape, type and device of each tensor, which `check_formats` compares when the gradient is computed."""
+    """Return the shape, dtype and device of each tensor, None for None, for `check_formats` in the backward pass."""
     return [t if t is None else (t.shape, t.dtype, t.device) for t in tensors]
 
 
 def check_formats(tensors: Sequence[Tensor | None], formats_then: list[object]) -> None:
-    """Raise RuntimeError if a tensor was converted since `formats_then`, for example by `net.half()`.
+    """Raise RuntimeError if a tensor's shape, dtype or device is not that in `formats_then`, what `formats` returned.
 
-    torch's version counters of tensors do not notice such a conversion.
+    They change when a network is converted, as by `net.half()`, and torch's version counters do not notice that.
     """
     if formats(tensors) != formats_then:
         raise RuntimeError(
@@ -101,7 +101,7 @@ def overridden(module: nn.Module) -> bool:
 
 
 def customised(module: nn.Module) -> bool:
-    """Return whether calling the module does more than its class says: a hook, a parametrized weight, another method."""
+    """Return whether calling the module does more than its class says: a hook, a torch parametrization or a new method."""
     return (
         torch_internals.has_hooks(module)
         or "parametrizations" in torch_internals.children(module)
@@ -123,7 +123,8 @@ def differentiable(
 
     If gradients are enabled, the results can be differentiated again. inputs: x, the initial states and the operands of
     every layer. output_gradients: the gradients of the top layer's outputs and of the final states, layer after layer.
-    tokens: the rows of x that the stack reads; None if the stack reads x itself.
+    tokens: indices of the vectors in x that the stack reads; None if the stack reads x itself. truncate: gradients are cut
+    every this many steps; None for never.
     """
     states_end = 1 + sum(len(layer.direction.cell.states) for layer in layers)
     final_states: list[Tensor] = []
@@ -157,7 +158,7 @@ def differentiable(
 
 
 def _with_operands(module: Module, operands: Mapping[nn.Module, tuple[Tensor | None, Tensor | None]]) -> Module:
-    """Return a copy of `module` whose projections hold the matrices and biases of `operands`.
+    """Return a copy of `module` whose projections have the values (matrix, bias) that `operands` has for them.
 
     The module itself may compute with other weights by now, or be running in another thread, so it stays as it is.
     """

@@ -68,7 +68,7 @@ class Snapshot:
         )
 
     def same_modules(self, stack: nn.ModuleList) -> bool:
-        """Return whether `stack` is the same stack and still has the same modules."""
+        """Return whether `stack` is the object of which the snapshot was taken and still has the same modules."""
         return stack is self.stack and self.submodules == self.submodules_then
 
     def _options(self) -> list[object]:
@@ -79,5 +79,5 @@ class Snapshot:
 
 
 def _is_option(value: object) -> bool:
-    """Return whether an attribute of a cell decides what it computes."""
+    """Return whether an attribute of a cell with this value is an option, which decides what the cell computes."""
     return isinstance(value, bool | int | float | str) or callable(value)

@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 
 
 class CompiledStack:
-    """Layers of equal width and a head, as the compiled code reads them. It standardises the input to (x - mean) / std.
+    """Layers of equal width and a head, as the compiled code reads them. The code standardises the input to (x - mean) / std.
 
     frozen: True to read transposed copies of the weights, which is fastest; False to read the weights themselves, with
     their values at each call. Threads may share the object.
@@ -32,7 +32,7 @@ class CompiledStack:
         self.library, self.layers, self.inputs, self.frozen = library, layers, inputs, frozen
         self.units, self.states = layers[0].direction.units, len(layers[0].direction.cell.states)
         self.rows = self.states * len(layers)
-        """Number of rows of the block that holds all states, (rows, batch, units), layer after layer."""
+        """Size of the first dimension of the tensor of all states, (rows, batch, units), layer after layer."""
         self.outputs = None if head is None else len(head.weight)
         self.head = None if head is None else [_as_it_is(p, frozen) for p in (head.weight, head.bias)]
         weight, bias = self.head or (None, None)
@@ -45,7 +45,7 @@ class CompiledStack:
             outputs=self.outputs or 0,
         )
         self.made_each_time = not frozen and any(m.parametrization for layer in layers for m in layer.projections)
-        """True if a parametrization makes matrices from weights, so that the jobs are made again at every call."""
+        """True if parametrizations make matrices from weights, so that every call must make the C structures Job anew."""
         if not self.made_each_time:
             self.stack.jobs, self.held = self._jobs()
         self.reference = ctypes.byref(self.stack)
@@ -69,7 +69,7 @@ class CompiledStack:
         x: Tensor,  # (batch, inputs), contiguous, float32
         states: Tensor,  # (rows, batch, units), contiguous, float32
     ) -> tuple[Tensor | None, Tensor]:
-        """Return the head's logits, (batch, outputs), if there is a head, and the new states, after one time step."""
+        """Take one time step: return the head's logits, (batch, outputs), or None without a head, and the new states."""
         batch = x.shape[0]
         logits = None if self.outputs is None else x.new_empty(batch, self.outputs)
         return logits, self._call(1, batch, x, states, None, logits)
@@ -77,7 +77,7 @@ class CompiledStack:
     def _call(
         self, steps: int, batch: int, x: Tensor, states: Tensor, outputs: Tensor | None, logits: Tensor | None
     ) -> Tensor:
-        """Fill `outputs` and `logits`, and return the new states."""
+        """Take `steps` time steps: fill `outputs` and `logits` unless they are None, and return the new states."""
         stack, held = self.reference, None
         if self.made_each_time:
             today = interface.NativeStack.from_buffer_copy(self.stack)
@@ -102,7 +102,7 @@ class CompiledStack:
         return type(None), ()
 
     def _jobs(self) -> tuple[ctypes.Array[interface.NativeJob], list[list[Tensor]]]:
-        """Return an array with a Job for each layer, and for each Job the tensors to which it points."""
+        """Return a C array with a structure Job for each layer, and for each Job the tensors whose addresses it has."""
         jobs, held, width = (interface.NativeJob * len(self.layers))(), [], self.inputs
         for i, layer in enumerate(self.layers):
             start = [torch.empty(1, self.units)] * self.states
@@ -119,14 +119,14 @@ class CompiledStack:
         return jobs, held
 
     def _transposed(self, matrix: Tensor) -> Tensor:
-        """Return a matrix, (blocks * units, inputs), as (inputs, blocks, padded units)."""
+        """Return a matrix, (blocks * units, inputs), as (inputs, blocks, units padded to whole vectors of the processor)."""
         lanes = self.library.rnnzoo_lanes()
         blocks = matrix.unflatten(0, (-1, self.units)).permute(2, 0, 1)
         return nn.functional.pad(blocks, (0, -self.units % lanes)).contiguous()
 
 
 def _as_it_is(tensor: Tensor, frozen: bool) -> Tensor:
-    """Return the tensor, detached; if `frozen`, a contiguous copy, which later changes do not reach."""
+    """Return the tensor without autograd: itself, detached, or if `frozen` a contiguous copy, which keeps its values."""
     return tensor.detach().clone(memory_format=torch.contiguous_format) if frozen else tensor.detach()
 
 
@@ -155,7 +155,7 @@ class Stepper:
         return type(None), ()
 
     def fits(self, stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> bool:
-        """Return whether `step` computes the same as this stack and head now, for inputs like x, (batch, features)."""
+        """Return whether `step` would compute now what this stack and head compute for inputs like x, (batch, features)."""
         known = head is self.snapshot.head  # the snapshot notices changes of this head
         linear = head if known or is_plain_linear(head) else None
         return (
@@ -182,7 +182,10 @@ class Stepper:
 
 
 def stepper(stack: nn.ModuleList, head: nn.Module | None, x: Tensor, mean: float, std: float) -> Stepper | None:
-    """Return a stepper for a stack and its head on inputs like x, (batch, features), or None if none can run them."""
+    """Return a Stepper for a stack and its head on inputs like x, (batch, features); None if the compiled code cannot run it.
+
+    mean, std: the constants that standardise x.
+    """
     if not _can_step(stack, head, x):
         return None
     linear = cast(nn.Linear, head) if is_plain_linear(head) else None
@@ -222,7 +225,7 @@ def is_plain_linear(module: nn.Module | None) -> bool:
 
 
 def _can_step(stack: nn.ModuleList, head: nn.Module | None, x: Tensor) -> bool:
-    """Return whether the compiled code may take a step on x: a plain tensor, (batch, features), that needs no gradient."""
+    """Return whether the compiled code may take a step on x now: a plain tensor, (batch, features), and no gradient needed."""
     if (
         type(x) is not Tensor
         or not is_float(x)

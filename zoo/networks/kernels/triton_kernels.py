@@ -7,8 +7,8 @@ is carried from one chunk to the next lies in float32 in `carry`, which a call r
 The kernels' arguments come in this order:
 - tensors read, then tensors written; a matrix of one step is (batch, blocks * UNITS), row after row;
 - the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
-- the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS, blocks
-  of the input projection; TAPE, blocks that a step writes for the backward pass;
+- the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS,
+  blocks of the input projection; TAPE, blocks that a step writes for the backward pass;
 - the products: FIRST, the first block of pre-activations of every phase, and the number of blocks; WEIGHT, the place of every
   block's matrix in `weight`, or -1;
 - how to run: RESIDENT, how many matrices stay on the chip, all or 0; PRECISION, of tl.dot;
@@ -24,7 +24,10 @@ import triton.language as tl
 
 @triton.jit
 def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr):
-    """Return COUNT tiles that lie side by side in a matrix of WIDTH blocks, as float32."""
+    """Return COUNT tiles that lie side by side in a matrix of WIDTH * UNITS columns, as float32.
+
+    row, unit: the indices of a tile's rows and columns. inside: a mask; the tiles are 0 where it is False.
+    """
     place = row[:, None] * (WIDTH * UNITS) + unit[None, :]
     tiles = ()
     for i in tl.static_range(COUNT):
@@ -34,7 +37,7 @@ def _read(pointer, row, unit, inside, COUNT: tl.constexpr, WIDTH: tl.constexpr, 
 
 @triton.jit
 def _read_if_given(pointer, begin, row, unit, inside, UNITS: tl.constexpr):
-    """Return a tuple with one tile of a tensor from `begin` on; an empty tuple if the tensor is None."""
+    """Return a tuple with one tile, `begin` numbers after `pointer`; an empty tuple if `pointer` is None."""
     if pointer is not None:
         return _read(pointer + begin, row, unit, inside, 1, 1, UNITS)
     else:
@@ -46,7 +49,7 @@ INTERPRETED = tl.constexpr(not isinstance(_read, triton.JITFunction))
 
 @triton.jit
 def _write(pointer, row, unit, inside, values, WIDTH: tl.constexpr, UNITS: tl.constexpr):
-    """Write tiles side by side into a matrix of WIDTH blocks."""
+    """Write the tiles `values` side by side into a matrix of WIDTH * UNITS columns. row, unit, inside: as for `_read`."""
     place = row[:, None] * (WIDTH * UNITS) + unit[None, :]
     for i in tl.static_range(len(values)):
         tl.store(pointer + place + i * UNITS, values[i].to(pointer.dtype.element_ty), mask=inside)
@@ -62,7 +65,7 @@ def _where(condition, values, others):
 
 @triton.jit
 def _cleared(condition, values):
-    """Return the values where `condition` holds, zero elsewhere, whatever stood there."""
+    """Return the tiles `values` with zeros where `condition` is False, also in place of NaN."""
     tiles = ()
     for i in tl.static_range(len(values)):
         tiles = tiles + (tl.where(condition, values[i], 0.0),)
@@ -71,7 +74,7 @@ def _cleared(condition, values):
 
 @triton.jit
 def _load_matrix(weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
-    """Return one block of recurrent weights, (out, in) or transposed."""
+    """Return the matrix with index `place` among those of the recurrent weights, (out, in) or transposed."""
     if TRANSPOSED:
         return tl.load(weight + place * PAD * PAD + unit[None, :] * PAD + unit[:, None])
     else:
@@ -88,7 +91,7 @@ def _load_matrices(weight, unit, COUNT: tl.constexpr, PAD: tl.constexpr, TRANSPO
 
 @triton.jit
 def _matrix(resident, weight, unit, place: tl.constexpr, PAD: tl.constexpr, TRANSPOSED: tl.constexpr):
-    """Return one block of recurrent weights, from the `resident` ones if there are any."""
+    """Return the matrix with index `place`, from the tuple `resident` of matrices on the chip unless it is empty."""
     if len(resident) > 0:
         return resident[place]
     else:
@@ -107,7 +110,7 @@ def _product(operand, matrix, plus, PRECISION: tl.constexpr):
 
 @triton.jit
 def _count(steps):
-    """Return `steps` as the bound of a loop."""
+    """Return `steps` in a form that can be the bound of a loop."""
     if INTERPRETED:  # its scalar is an array of one number, which numpy 2.4 no longer takes for an integer
         return steps.handle.data.item()
     else:

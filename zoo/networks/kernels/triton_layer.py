@@ -36,7 +36,7 @@ def padded(units: int) -> int:
 
 
 def matrices(layer: PlannedLayer) -> int:
-    """Return the number of recurrent matrices, (units, units), in a layer."""
+    """Return the number of recurrent matrices, each (units, units), in a layer."""
     return sum(product.projection.weight.shape[0] // layer.direction.units for product in layer.plan.products)
 
 
@@ -55,7 +55,10 @@ def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
 
 
 def resident(size: int, precision: str, device: torch.device) -> bool:
-    """Return whether matrices of `size` bytes fit on the chip. If not, every step reads them again from the cache."""
+    """Return whether matrices of `size` bytes fit in the shared memory of a program; else every step reads them from the cache.
+
+    precision: what `multiplication` returned.
+    """
     shared = SHARED
     if device.type == "cuda":
         shared = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 99 * 1024)
@@ -67,8 +70,9 @@ class TritonLayer:
     """One layer of one scan: its buffers and its launches.
 
     x: (time, batch, features), contiguous, in the precision of the scan. operands: the matrix and bias of the input
-    projection, of each product of the plan, and of its vector if it has one. saved: what the forward pass leaves for the backward pass: y, (1 + time,
-    batch, units), which begins with the initial state, and the tape, (time, batch, tape blocks * units).
+    projection, of each product of the plan, and of its vector if it has one. saved: what the forward pass left for the
+    backward pass: y, (1 + time, batch, units), which begins with the initial state, and the tape, (time, batch, tape blocks
+    * units); None in a forward pass. train: whether to write a tape.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class TritonLayer:
         return self.y[1:]
 
     def pack(self) -> None:
-        """Copy matrices and biases into zero-padded buffers; scan_forward has their shapes."""
+        """Copy matrices and biases into zero-padded buffers, of the shapes that `scan_forward` takes."""
         input_weight, input_bias, *recurrent = self.operands
         assert input_weight is not None
         self.input = input_weight.to(self.x.dtype).contiguous()
@@ -147,7 +151,7 @@ class TritonLayer:
         self.projected: Tensor | None = None
 
     def forward(self, begin: int, end: int) -> None:
-        """Run the steps from `begin` to `end`. The steps before `begin` must be done."""
+        """Run the steps from `begin` to `end`. The steps before `begin` must have run."""
         x = self.x[begin:end]
         if not self.one_feature:
             flat, weight = x.flatten(0, 1), self.input.t()
@@ -161,7 +165,7 @@ class TritonLayer:
         )  # fmt: skip
 
     def carried(self) -> list[Tensor]:
-        """Return the states after the steps done so far; in a backward pass, the gradients of the states before these steps."""
+        """Return the states after the last step that ran; in a backward pass, the gradients of the states before that step."""
         parts = self.carry.view(self.batch, self.states, self.units).unbind(1)
         return [
             part.to(dtype, copy=True, memory_format=torch.contiguous_format)
@@ -193,7 +197,7 @@ class TritonLayer:
             torch.mm(by_inputs, self.input, out=self.x_gradient[begin:end].flatten(0, 1))
 
     def weight_gradients(self) -> list[Tensor | None]:
-        """Return the gradients of the operands, in their order. All steps must be done."""
+        """Return the gradients of the operands, in their order, after `backward` has run through all steps."""
         flat = self.gradient.flatten(0, 1)
         by_bias = flat.sum(0, dtype=torch.float32)
         by_inputs = slice(self.inputs * self.units)
@@ -207,7 +211,7 @@ class TritonLayer:
         return gradients
 
     def _projected_states(self, phase: int) -> Tensor:
-        """Return the operand of a phase's products at all steps, (time * batch, units)."""
+        """Return what the products of a phase multiply with their matrices, at all steps: (time * batch, units)."""
         if phase == 0:
             return self.y[:-1].flatten(0, 1)
         block = self.cell.operand + (self.cell.tape * phase if self.cell.tape_per_phase else 0)

@@ -1,4 +1,4 @@
-"""Code that the pointwise parts of all cells in Triton share: activation functions, and the row of a table of cells."""
+"""Code that the pointwise parts of all cells in Triton share: activation functions, and Pointwise, by which they are listed."""
 
 # mypy: ignore-errors
 # Triton compiles the functions below; their annotations are its own.
@@ -36,10 +36,10 @@ def relu_gradient(y, g):
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A cell's pointwise functions, and the size of its tape.
+    """A cell's pointwise functions, and the size of its tape in tiles. A tile is (sequences, units).
 
     tape: the number of tiles that a step writes or, with `tape_per_phase`, that a phase writes. operand: the index of the
-    tile that later phases project.
+    tile that later phases multiply with matrices.
     """
 
     forward: Any

@@ -77,14 +77,14 @@ def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
 def scan(
     layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. The arguments are those of Direction.scan."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
     one = TritonScan([layer], x, _run_dtype(layer, x), lengths, truncate, chunk=len(x))
     outputs, (end,) = _run(one, None, x, [state])
     return outputs, end
 
 
 class StackScan:
-    """A scan of several layers together, cut into chunks of time. CUDA graphs of it live as long as the layer `owner`."""
+    """A scan of several layers together, cut into chunks of time. Its CUDA graphs are kept while the layer `owner` exists."""
 
     def __init__(self, stack: Sequence[PlannedLayer], owner: Layer):
         self.stack, self.owner = stack, owner
@@ -99,7 +99,7 @@ class StackScan:
     ) -> tuple[Tensor, tuple[State, ...]]:
         """Return the top layer's outputs, (time, batch, units), and all final states.
 
-        chunk: the number of steps in a chunk; None for an estimate of the fastest.
+        truncate: gradients are cut every this many steps. chunk: the number of steps in a chunk; None to estimate the fastest.
         """
         if chunk is None:  # n chunks take n + depth - 1 of their times, and a launch takes as long as 5 steps
             chunk = max(MIN_CHUNK, isqrt(5 * len(x) // (len(self.stack) - 1)))
@@ -115,7 +115,10 @@ def _run_dtype(layer: PlannedLayer, x: Tensor) -> torch.dtype:
 def _run(
     run: TritonScan, recordings: graph.Recordings | None, x: Tensor, state: Sequence[State]
 ) -> tuple[Tensor, tuple[State, ...]]:
-    """Return the outputs and the final states, recorded by autograd if a gradient is needed."""
+    """Return the outputs and the final states of all layers, recorded by autograd if a gradient is needed.
+
+    recordings: the CUDA graphs that may be replayed; None to launch the kernels instead.
+    """
     inputs: list[Tensor | None] = [x, *(s for layer_state in state for s in layer_state)]
     inputs += [p for layer in run.stack for p in layer.operands]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs):
@@ -131,7 +134,10 @@ def _run(
 def _forward(
     run: TritonScan, recordings: graph.Recordings | None, inputs: Sequence[Tensor | None], wanted: Sequence[bool]
 ) -> tuple[list[Tensor], list[Tensor], graph.Recording | None]:
-    """Return outputs and final states, what to save for the backward pass, and the recording that was played."""
+    """Return outputs and final states, what to save for the backward pass, and the recording that was replayed, if any.
+
+    recordings: as for `_run`. wanted: for each input, whether it gets a gradient.
+    """
     with run.context():
         recording = None if recordings is None else recordings.take(run, inputs, wanted)
         if recording is not None:

@@ -17,10 +17,10 @@ from .triton_layer import TritonLayer, multiplication
 
 
 class TritonScan:
-    """One scan of a stack. Its `inputs` are x, the initial states, and the operands, layer after layer.
+    """One scan of a stack. `inputs` in its methods are x, the initial states of all layers, and the operands of all layers.
 
-    dtype: the precision of the run. truncate: the number of steps after which gradients are cut. chunk: the number of steps
-    in a chunk.
+    dtype: the precision of the scan. truncate: gradients are cut every this many steps; None for never. chunk: the number of
+    steps in a chunk.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TritonScan:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Everything that a recording depends on, apart from its inputs."""
+        """Everything but its inputs on which a recording (see graph.py) depends."""
         cells = [(layer.plan.name, layer.plan.option) for layer in self.stack]
         return self.dtype, multiplication(self.dtype, 16, 1), self.truncate, self.chunk, self.lengths is None, *cells
 
@@ -63,9 +63,10 @@ class TritonScan:
     def layers(
         self, inputs: Sequence[Tensor | None], saved: Sequence[Tensor] | None = None, train: bool = True
     ) -> list[TritonLayer]:
-        """Return the layers with their buffers. Each layer reads the output of the layer below.
+        """Return the layers with their buffers, each reading the output of the layer below.
 
-        saved: the outputs and the tape of every layer, which the forward pass has left for the backward pass.
+        saved: the outputs and the tape of every layer, which the forward pass left for the backward pass. train: whether to
+        write a tape.
         """
         x, operands, layers = inputs[0], iter(inputs[self.weights_begin :]), []
         assert x is not None
@@ -78,7 +79,7 @@ class TritonScan:
         return layers
 
     def forward(self, layers: Sequence[TritonLayer], inputs: Sequence[Tensor | None], lanes: Lanes) -> list[Tensor]:
-        """Run all layers, each on its own lane (see Lanes).
+        """Run all layers, each on its own lane, a CUDA stream for its launches (see Lanes).
 
         Return one list: the top layer's output, (time, batch, units), then the final states of every layer from the first up.
         """

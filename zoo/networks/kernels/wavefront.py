@@ -20,7 +20,7 @@ from .shared import customised, overridden
 
 Module = TypeVar("Module", bound=nn.Module)
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))
-"""Attributes that every module has."""
+"""Names of the attributes that every module has."""
 
 
 def supports(layers: Sequence[Layer]) -> bool:
@@ -51,13 +51,13 @@ def _is_dense_equations(direction: Direction) -> bool:
 
 
 def _are_alike(modules: Sequence[nn.Module]) -> bool:
-    """Return whether modules differ only in their parameters' values, so that a copy of the first can compute them all."""
+    """Return whether modules differ only in their parameters' values, so that one copy of the first can compute them all."""
     first = _signature(modules[0])
     return all(_signature(m) == first for m in modules[1:])
 
 
 def _signature(module: nn.Module) -> tuple[object, ...]:
-    """Return a module's class, its parameters' shapes, its other attributes, and the same of its submodules."""
+    """Return a module's class, its parameters' shapes, its other attributes, and the signatures of its submodules."""
     shapes = {name: p.shape for name, p in torch_internals.parameters(module).items() if p is not None}
     attributes = {
         name: _comparable(value)
@@ -69,7 +69,7 @@ def _signature(module: nn.Module) -> tuple[object, ...]:
 
 
 def _comparable(value: object) -> object:
-    """Return a value that is equal for attributes of the same meaning. A tensor equals nothing, because nothing here stacks it."""
+    """Return an object that is equal for attributes of the same meaning. A tensor equals nothing: nothing here stacks it."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     return object() if isinstance(value, Tensor) else value
