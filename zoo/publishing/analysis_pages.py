@@ -289,7 +289,7 @@ def _page(key: str) -> str:
 
 
 def random_networks(results: Results) -> str:
-    """Return a sentence with the number of random networks behind each result, or "" unless all results have the same number."""
+    """Return a sentence with the number of random networks of each result, or "" unless all results have the same number."""
     counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
     return f" Computed on {counts.pop():,} random networks." if len(counts) == 1 else ""
 

@@ -61,7 +61,7 @@ def lstm_through_time(results: Results) -> Verdict:
 
 
 def mitigated(results: Results) -> Verdict:
-    """Return whether the ratio (see `ratio`) of the GRU and that of the LSTM with only a forget gate exceed twice the LSTM's."""
+    """Return whether both the GRU and the LSTM with only a forget gate have over twice the LSTM's ratio (see `ratio`)."""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
     return f"bottom left over top right: {_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
@@ -239,7 +239,7 @@ def lower_vanish(sigmoid: Result) -> Verdict:
 
 
 def little(sigmoid: Result) -> Verdict:
-    """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its fall to its minimum."""
+    """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its whole fall."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     curves = {"loss": loss, "accuracy": accuracy}
     text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())

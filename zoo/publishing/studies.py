@@ -121,7 +121,7 @@ def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **opti
 
 
 def _star_training(folder: Path | None) -> Parts:
-    """Yield each layer's gradient norms in the first updates of 12 layers on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
+    """Yield gradient norms of 12 layers in the first updates on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
 
     Recipe and initialisation are the paper's, not the registry's. Batches are smaller and updates fewer than the paper's.
     """
