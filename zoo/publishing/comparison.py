@@ -28,7 +28,7 @@ class Row:
 
     model: str
     kind: str
-    """The curve that the row belongs to: the cell, with `bi` or `conv` before it and a tag after it, if any."""
+    """Name of the row's curve in a plot: the cell, with `bi` or `conv` before it and a tag after it, if any."""
     layers: int
     units: int
     task: str
@@ -255,7 +255,7 @@ def in_folder(folder: Path) -> ResultsOf:
 
 
 def documents() -> list[str]:
-    """Return the keys of the papers that report a figure of a model, sorted."""
+    """Return the keys of the papers that report a figure of a registered model, sorted."""
     return sorted({figure.paper for model in registry.models().values() for figure in model.reported})
 
 

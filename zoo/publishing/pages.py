@@ -15,7 +15,7 @@ from .starters import STARTERS
 MEASURED, DEPTHS = ("docs", "measured.md"), ("docs", "measured.svg")
 
 ModelRow = tuple[Entry, Results, Counts]
-"""A model with its recorded results and its size."""
+"""A model with its recorded results and its numbers of parameters and multiply-adds."""
 
 
 def models_table(rows: Sequence[ModelRow], root: str) -> str:

@@ -49,7 +49,10 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
 
 
 def standing(cell: str) -> list[str]:
-    """Return a sentence on a cell for each task of the leaderboard where it was measured: its place, and LSTM's figures."""
+    """Return a sentence for each task of the leaderboard on which `cell` was measured.
+
+    It has the cell's rank among the cells, the cell's figure and time of a step, and those of the LSTM.
+    """
     sentences = []
     for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
         rows = {row.cell: row for row in group}

@@ -20,7 +20,7 @@ STIFFNESS = 8.0
 
 @dataclass(frozen=True)
 class Placed:
-    """Positions in a drawing: each node's centre `x` in pixels, its `layer` counted from 0 at the top, and the arrows' paths."""
+    """Positions in a drawing: each node's centre `x` in pixels and its `layer`, from 0 at the top, and the arrows' paths."""
 
     x: Mapping[Any, float]
     layer: Mapping[Any, int]

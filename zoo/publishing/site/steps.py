@@ -156,7 +156,7 @@ class Trace(TorchFunctionMode):
             start = end
 
     def one(self, value: Any) -> Node:
-        """Return the node that computes `value`; if several nodes compute its channels, return a new node that concatenates them.
+        """Return the node that computes `value`; if several do, return a new node that concatenates their channels.
 
         A constant gets a node with its text.
         """
@@ -207,7 +207,7 @@ class Trace(TorchFunctionMode):
         self.each(label, "operation", both[0] if both else [], result)
 
     def unary(self, name: str, arguments: list[Any], results: list[Tensor]) -> None:
-        """Record `results` of the function `name`. arguments: its arguments, of which those that are not constants are drawn."""
+        """Record `results` of the function `name`. arguments: its arguments; constants among them are not drawn."""
         label = FUNCTIONS.get(name, name)
         sources = [a for a in arguments if self.known(a) is not None]
         if len(sources) > 1:
@@ -220,7 +220,7 @@ class Trace(TorchFunctionMode):
             self.each(label, kind, self.known(sources[0]) or [], r)
 
     def each(self, label: str, kind: str, parts: list[Part], result: Tensor) -> None:
-        """Record `result` of an elementwise function of one tensor: a node, of this label and kind, for each block in `parts`."""
+        """Record `result` of an elementwise function of one tensor: a node, of this label and kind, for each of `parts`."""
         made: dict[tuple[int, str], Node] = {}
         new = []
         for part in parts:
