@@ -87,8 +87,8 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
     """Compute histograms of the outputs, and how often gates saturate, over all steps of all sequences, in eval mode.
 
     outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is the bin's left edge.
-    saturated: (layer, function), the share of the values of each sigmoid and tanh that are within 5 % of the range from
-    either end of it. Functions are numbered in the order of their calls in a step, such as `1 sigmoid`; the names of
+    saturated: (layer, function), the share of the values of each sigmoid and tanh whose distance to an end of the function's
+    range is at most 5 % of that range. Functions are numbered in the order of their calls in a step, such as `1 sigmoid`; the
     functions of the input alone begin with x. Padding is left out.
 
     In a bidirectional network, the functions are those of the forward direction, the outputs those of both directions.

@@ -128,7 +128,7 @@ class Compiler:
         return {name: model for name, model in ready.items() if model is not None}
 
     def _kept(self, name: str, kind: str, key: str) -> LiveModel | None:
-        """Return the model `name` as an earlier build compiled it, or None if there is none with the digest `key` (see `_key`)."""
+        """Return the model `name` as an earlier build compiled it, or None if no build did with the digest `key` of `_key`."""
         try:
             script = (self.out / "live" / f"{name}.js").read_bytes()
             header = None if kind == "story" else (self.out / header_path(name)).read_bytes()
