@@ -222,7 +222,7 @@ def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
 
 
 def _curve_panels(result: Result) -> list[Panel]:
-    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if there are others."""
+    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if others have more."""
     arrays = {name: array for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"}
     lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1} or arrays
     single = Axis.counted("layer", 1)

@@ -81,7 +81,9 @@ def history(folder: Path) -> Result:
 def noh(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, probe: Probe = "ones", points: int = POINTS
 ) -> Result:
-    """Compute Noh's indicator for every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
+    """Compute Noh's indicator of every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
+
+    The memory is the cell's state c or, in a cell without c, the state h.
 
     probe: the vector v. "ones" is the choice of Chen 2022: the gradient of the sum of s_t, in which derivatives of opposite
     signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
@@ -154,7 +156,7 @@ def _random_signs(shape: torch.Size) -> Tensor:
 
 @requires_recurrent
 def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points: int = GATE_POINTS) -> Result:
-    """Compute how much the memory depends on each gate's weights, at up to `points` steps: section 5.2, eq. 5.1-5.9.
+    """Compute how much the memory s_t (see `noh`) depends on each gate's weights, at up to `points` steps: Chen 2022, eq. 5.1-5.9.
 
     norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is the block of
     one gate in the input or the recurrent weights, such as "input z". v has random signs and norm 1. Steps beyond the end

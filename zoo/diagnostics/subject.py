@@ -200,7 +200,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
 
 
 def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
-    """Return time + 1 states: `state`, before the first step, and the states after every step of x, (time, batch, channels, ...)."""
+    """Return time + 1 states: `state` and those after each step of x, (time, batch, channels, ...), the layer's input."""
     prepared = [part.unbind(0) for part in direction.prepare(x)]
     states = [state]
     with direction.hold_projections(x[0]):

@@ -28,7 +28,7 @@ class Claim:
     """Arguments that `check` takes after the results."""
 
     def cells(self, results: Mapping[str, Any]) -> tuple[str, str, str]:
-        """Return a row of a table: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
+        """Return the cells of a table's row: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
         numbers, agrees = self.check(results, *self.arguments)
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]
 

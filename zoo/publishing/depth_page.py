@@ -48,7 +48,7 @@ Depths = Mapping[str, Mapping[int, Runs]]
 
 
 def stored() -> Depths:
-    """Return the recorded runs of the study."""
+    """Return the recorded runs of the networks that the page compares."""
     depths: dict[str, dict[int, Runs]] = {}
     for name, model in registry.models().items():
         if model.recipe == STUDY:
@@ -61,7 +61,7 @@ def stored() -> Depths:
 
 
 def rows() -> list[comparison.Row]:
-    """Return the measured figures of the study as rows of zoo.publishing.comparison."""
+    """Return the measured figures of the networks that the page compares, as rows of zoo.publishing.comparison."""
     return [row for row in comparison.rows(task=TASK, measured=True) if row.recipe == STUDY]
 
 

@@ -46,7 +46,7 @@ def _cells(row: rows.Row) -> tuple[str, ...]:
 
 
 def _steps(data: dict[str, Any]) -> list[str]:
-    """Return [introduction, table]: times of one step of the first network of benchmarks/export_steps.json."""
+    """Return [introduction, table]: times of one step of the first network in `data`, from benchmarks/export_steps.json."""
     network = data["rows"][0]["network"]
     table = [
         (
@@ -65,7 +65,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
 
 
 def _equality(measured: Sequence[rows.Row]) -> list[str]:
-    """Return [text, table] of the largest difference of a logit in float32: models with weights by formats."""
+    """Return [text, table] of the largest difference of a logit from torch's in float32: models (rows) by formats (columns)."""
     by_model = {(row.model, row.format): row for row in measured}
     formats = [format for format in FORMATS if any(row.format == format for row in measured)]
     models = registry.list_models(pretrained=True)
