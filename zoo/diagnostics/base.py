@@ -65,7 +65,7 @@ class Array:
         return Array(values, tuple(axes), self.unit, self.log)
 
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
-        """Return (title, slice) for every slice that keeps the last `dimensions` axes. Its title has the ticks of the others."""
+        """Return (title, slice) for every slice that keeps the last `dimensions` axes. The title has the others' ticks."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
         names, places = [axis.name for axis in outer], product(*(axis.ticks for axis in outer))
         chosen = [dict(zip(names, ticks, strict=True)) for ticks in places]

@@ -1,7 +1,7 @@
 """Measures how much the memory depends on its initial value, on each gate's weights, and on the ends of the sequence.
 
 All are from Chen 2022. Noh's indicator: sections 4.2.2 and 5.1. Gradients of gates: section 5.2, after Rehmer & Kroll 2020.
-The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c if it has one, else h.
+The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c or the corresponding state.
 """
 
 from collections import defaultdict
@@ -83,7 +83,7 @@ def noh(
 ) -> Result:
     """Compute Noh's indicator of every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
 
-    The memory is the cell's state c or, in a cell without c, the state h.
+    The memory is the cell's state c or, in a cell without c, the corresponding state, such as h.
 
     probe: the vector v. "ones" is the choice of Chen 2022: the gradient of the sum of s_t, in which derivatives of opposite
     signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
@@ -156,7 +156,9 @@ def _random_signs(shape: torch.Size) -> Tensor:
 
 @requires_recurrent
 def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points: int = GATE_POINTS) -> Result:
-    """Compute how much the memory s_t (see `noh`) depends on each gate's weights, at up to `points` steps: Chen 2022, eq. 5.1-5.9.
+    """Compute how much the memory s_t (see `noh`) depends on each gate's weights, at up to `points` steps.
+
+    The source is Chen 2022, section 5.2, eq. 5.1-5.9.
 
     norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is the block of
     one gate in the input or the recurrent weights, such as "input z". v has random signs and norm 1. Steps beyond the end

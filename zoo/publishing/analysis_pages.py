@@ -27,7 +27,7 @@ class Figure:
 
     paper: str
     name: str
-    """The last part of the picture's file name, PAPER-NAME."""
+    """The end of the picture's file name, `{paper}-{name}.svg`."""
     title: str
     study: str
     """Key of zoo.publishing.studies.STUDIES."""

@@ -105,10 +105,10 @@ def _drift(result: Result) -> np.ndarray:
 
 
 def explodes(results: Results, cell: str) -> Verdict:
-    """Return whether the gradient norm of some layer of `cell` is over ten times larger in the last ten updates than at first.
+    """Return whether some layer's gradient norm in `cell` grows more than tenfold from the first ten updates to the last ten.
 
-    It is compared with the first ten updates, both as geometric means. If it is not, the verdict is None, because the norm
-    may explode later.
+    Norms are averaged geometrically over ten updates. If no norm grows so much, the verdict is None, because a norm may
+    explode later.
     """
     growth = 10 ** float(_drift(results[cell]).max())
     return f"last ten updates over first ten: {growth:.3g}", True if growth > 10 else None
@@ -138,8 +138,8 @@ def early_loss(results: Results) -> Verdict:
 def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> Verdict:
     """Return whether the largest |mean| of a difference of outputs is below half the largest standard deviation.
 
-    against: the difference: "last" for h_t - h_T, "previous" for h_t - h_{t-1}. Step 1 is left out. parts: titles of the
-    results to check, each by itself; empty for all.
+    Both are the largest over layers and steps, without step 1. against: the difference: "last" for h_t - h_T, "previous" for
+    h_t - h_{t-1}. parts: titles of the results to check, each by itself; empty for all.
     """
     sizes, spreads = {}, {}
     for part in parts or results:
@@ -239,7 +239,7 @@ def lower_vanish(sigmoid: Result) -> Verdict:
 
 
 def little(sigmoid: Result) -> Verdict:
-    """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its whole fall."""
+    """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its greatest fall."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     curves = {"loss": loss, "accuracy": accuracy}
     text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())
@@ -247,7 +247,7 @@ def little(sigmoid: Result) -> Verdict:
 
 
 def saturated(sigmoid: Result) -> Verdict:
-    """Return whether over 30 % of the last outputs of sigmoid layer 1, and of 2, are within 0.1 of 0 or 1, and fewer of 3."""
+    """Return whether over 30 % of the outputs of layer 1, and of layer 2, are within 0.1 of 0 or 1, and fewer of layer 3."""
     last = sigmoid.last
     edges = np.array(last.axes[-1].ticks, dtype=float)
     ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]

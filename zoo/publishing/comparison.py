@@ -162,7 +162,10 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
-    """Return a copy of the row with the mean figure of its model's runs, and with recipe and epochs of the first run."""
+    """Return a copy of `row` with the mean figure of its model's runs, and with the recipe and the epochs of the first run.
+
+    entry: of the model. recorded: the results of each run.
+    """
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
     if not measured:

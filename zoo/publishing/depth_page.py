@@ -48,7 +48,7 @@ Depths = Mapping[str, Mapping[int, Runs]]
 
 
 def stored() -> Depths:
-    """Return the recorded runs of the networks that the page compares."""
+    """Return {cell: {number of layers: its recorded runs}} for the networks that the page compares."""
     depths: dict[str, dict[int, Runs]] = {}
     for name, model in registry.models().items():
         if model.recipe == STUDY:

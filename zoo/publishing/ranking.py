@@ -51,7 +51,7 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
 def standing(cell: str) -> list[str]:
     """Return a sentence for each task of the leaderboard on which `cell` was measured.
 
-    It has the cell's rank among the cells, the cell's figure and time of a step, and those of the LSTM.
+    The sentence has the rank of `cell` among the cells, its figure, the time of one step, and the same of the LSTM.
     """
     sentences = []
     for task, group in groupby(leaderboard.read(), key=lambda row: row.task):

@@ -59,7 +59,10 @@ def stack_tables(data: dict[str, Any]) -> str:
 
 
 def linear_tables(data: dict[str, Any]) -> str:
-    """Return tables of `data`, the content of benchmarks/linear.json: the time of a training step, and its growth with length."""
+    """Return tables of `data`, the content of benchmarks/linear.json: the time of a training step, and its growth.
+
+    The growth is with the length of the sequences.
+    """
     task = [row for row in data["rows"] if row["series"] == "task"]
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]

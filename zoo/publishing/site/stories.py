@@ -13,7 +13,7 @@ from ...registry.schema.networks import NO_TASK
 def parts(reader: StoryReader) -> dict[str, RecurrentNetwork]:
     """Return the networks of a story reader by name: "story", "question" and "decoder".
 
-    The first two read words. After each word, the decoder reads the first state of their top layer instead of their heads.
+    The first two read words. After each word, the decoder reads the first state of their top layer, not their logits.
     """
     interface = reader.interface
     words = Interface(vocabulary=interface.vocabulary, steps=interface.steps, outputs=1, readout="last")
