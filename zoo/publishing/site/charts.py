@@ -104,7 +104,11 @@ def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[flo
 def lines(
     series: Sequence[Series], x_title: str, y_title: str, *, log: bool = False, summary: str, ticks: Sequence[float] | None = None,
 ) -> Markup:  # fmt: skip
-    """Return a chart of curves. summary: description for readers who cannot see it. ticks: of the horizontal axis."""
+    """Return a chart of curves.
+
+    log: True for a logarithmic vertical axis. summary: description for readers who cannot see the chart. ticks: values to
+    mark on the horizontal axis.
+    """
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
     x = _scale(xs, LEFT + 8, WIDTH - RIGHT - 8, False)
@@ -165,7 +169,10 @@ class Point:
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, summary: str) -> Markup:
-    """Return a scatter plot whose points are links, with titles as tooltips."""
+    """Return a scatter plot whose points are links, with their texts as tooltips.
+
+    log: True for a logarithmic horizontal axis. summary: as in `lines`.
+    """
     x = _scale((p.x for p in points), LEFT + 10, WIDTH - RIGHT - 10, log)
     y = _scale((p.y for p in points), HEIGHT - BOTTOM - 6, TOP + 6, False)
     dots = "".join(
