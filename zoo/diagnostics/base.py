@@ -17,7 +17,7 @@ Tick = str | int | float
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension of an array: its name, and the label of each position along it."""
+    """One dimension of an array: its name, and the label of each index (tick)."""
 
     name: str
     ticks: tuple[Tick, ...]
@@ -65,7 +65,7 @@ class Array:
         return Array(values, tuple(axes), self.unit, self.log)
 
     def parts(self, dimensions: int) -> "list[tuple[str, Array]]":
-        """Return (title, slice) for every slice along the last `dimensions` axes. The title has the ticks of the other axes."""
+        """Return (title, slice) for every slice that keeps the last `dimensions` axes. The title has the others' ticks."""
         outer = self.axes[: max(0, len(self.axes) - dimensions)]
         names, places = [axis.name for axis in outer], product(*(axis.ticks for axis in outer))
         chosen = [dict(zip(names, ticks, strict=True)) for ticks in places]
@@ -81,7 +81,7 @@ class Array:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the array that `to_json` described, with NaN for null."""
+        """Return the array for which `to_json` returned `data`, with NaN for null."""
         axes = tuple(Axis(name, tuple(ticks)) for name, ticks in data["axes"].items())
         values = np.array(data["values"], dtype=np.float64)
         return cls(values.reshape([len(axis.ticks) for axis in axes]), axes, data["unit"], data["log"])
@@ -129,7 +129,7 @@ class Result:
         return "; ".join(f"{key} {value}" for key, value in self.setting.items())
 
     def only(self, *names: str) -> Self:
-        """Return the result without the arrays that are not in `names`."""
+        """Return a copy of the result with only the arrays called `names`."""
         return replace(self, arrays={name: self.arrays[name] for name in names})
 
     def to_json(self) -> dict[str, Any]:
@@ -139,13 +139,13 @@ class Result:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the result that `to_json` described."""
+        """Return the result for which `to_json` returned `data`."""
         arrays = {key: Array.from_json(value) for key, value in data.items() if key not in ("setting", "lines")}
         return cls(data["setting"], arrays, tuple(data["lines"]))
 
 
 def read_results(path: Path) -> dict[str, Result]:
-    """Return {title: result} for a JSON file: of its list "shown", or, without such a list, its only result, titled "".
+    """Return {title: result} of a JSON file: the results in its list "shown" or, without that list, its only result, titled "".
 
     Raises StorageError if the file cannot be read or does not contain results.
     """

@@ -75,7 +75,10 @@ def is_stale(path: Path, results: TitledResults) -> bool:
 
 
 def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
-    """Return a panel for every slice along the last `dimensions` axes: its title (array's name, ticks of other axes), array."""
+    """Return a panel for every slice of `arrays` that keeps the last `dimensions` axes.
+
+    A panel's title has the name of the array, if there are several, and the ticks of the other axes.
+    """
     return [
         (", ".join(filter(None, [name if len(arrays) > 1 or not place else "", TITLES.get(place, place)])), part)
         for name, array in arrays.items()
@@ -84,7 +87,7 @@ def _panels(arrays: dict[str, Array], dimensions: int) -> list[Panel]:
 
 
 def _side_by_side(results: TitledResults, columns: Sequence[Sequence[Panel]]) -> list[list[Panel | None]]:
-    """Return rows of panels, with a column for each result. None fills short columns.
+    """Return rows of panels, with a column for each result. columns: the panels of each result. None fills short columns.
 
     If there are several results, the first panel of each column also has the result's title.
     """
@@ -102,7 +105,10 @@ def _in_pairs(panels: Sequence[T]) -> list[Sequence[T]]:
 def _figure(
     rows: Sequence[Sequence[T | None]], width: float, height: float, **options: Any
 ) -> tuple["Figure", list[list[tuple["Axes", T]]]]:
-    """Return (figure, rows): each row is a list of (axes, panel). Axes are `width` x `height` inches."""
+    """Return (a new figure, its axes beside their panels: a list of (axes, panel) for each row).
+
+    rows: the panels of each row; None leaves a gap. width, height: of one panel, in inches. options: of Figure.subplots.
+    """
     from matplotlib.figure import Figure
 
     columns = max(map(len, rows))
@@ -182,7 +188,7 @@ def curves(results: TitledResults) -> "Figure":
 
 
 def _curve_rows(results: TitledResults) -> tuple[Sequence[Sequence[LinePanel | None]], bool]:
-    """Return (rows of panels, True if each result has its own column)."""
+    """Return (rows of panels, True if each result has its own column) for `curves`, which says how they are arranged."""
     columns = [_curve_panels(result) for _, result in results]
     titles = [title for title, _ in results]
     if len(results) == 1:
@@ -194,13 +200,16 @@ def _curve_rows(results: TitledResults) -> tuple[Sequence[Sequence[LinePanel | N
 
 
 def _shared_panel(panels: Sequence[Panel], titles: Sequence[str]) -> LinePanel:
-    """Return one panel with a line for each result."""
+    """Return one panel with a line for each result. panels: one of each result, with an array of one dimension."""
     arrays = [array for _, array in panels]
     return panels[0][0], None, list(zip(titles, arrays, _looks(titles), strict=True))
 
 
 def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
-    """Draw the lines of a panel. The scale is logarithmic if the first array has log=True and every value is positive."""
+    """Draw the lines of a panel, on a logarithmic scale if the first array has log=True and every value is positive.
+
+    label_unit: True to label the vertical axis with the unit.
+    """
     title, _, lines = panel
     for label, array, look in lines:
         _plot_line(axes, array, label, look)
@@ -213,7 +222,7 @@ def _draw_panel(axes: "Axes", panel: LinePanel, label_unit: bool) -> None:
 
 
 def _curve_panels(result: Result) -> list[Panel]:
-    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if there are others."""
+    """Return panels of one or two dimensions. Arrays whose last axis has only one tick are left out if others have more."""
     arrays = {name: array for name, array in result.arrays.items() if array.axes and array.axes[-1].name != "from"}
     lines = {name: array for name, array in arrays.items() if len(array.axes[-1].ticks) > 1} or arrays
     single = Axis.counted("layer", 1)
@@ -223,7 +232,7 @@ def _curve_panels(result: Result) -> list[Panel]:
 def _line_panel(panel: Panel, owner: str) -> LinePanel:
     """Return a panel's lines: one line for an array of one dimension, else a line for each tick of the first of two axes.
 
-    owner: the result's title, whose cell decides the colour of a single line.
+    owner: title of the panel's result. The cell in this title decides the colour of a single line.
     """
     title, array = panel
     if len(array.axes) == 1:

@@ -49,7 +49,7 @@ class Ensemble:
     """Gradient of the loss with respect to every output of the top layer, (runs, time, channels, ...), of Euclidean norm 1."""
 
     def zero_state(self, node: Node) -> State:
-        """Return the initial states of a layer, zeros, each (runs, 1, channels, ...)."""
+        """Return the initial states of the layer `node`, zeros, each (runs, 1, channels, ...)."""
         like = torch.empty(1, *self.x.shape[2:], device="meta")
         return tuple(
             self.x.new_zeros(len(self.x), *s.shape, dtype=torch.promote_types(s.dtype, self.x.dtype))
@@ -117,7 +117,7 @@ def start_values(config: Config) -> str:
 def random_inputs(
     shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype = torch.float32, correlation: float = 0.5
 ) -> Tensor:
-    """Return x_t = a x_{t-1} + (1 - a) N(0, 1) from x_0 = 0, (runs, time, ...), with the correlation a."""
+    """Return random inputs x_t = a x_{t-1} + (1 - a) N(0, 1), x_0 = 0, where a is `correlation`. shape: (runs, time, ...)."""
     noise = (1 - correlation) * torch.randn(shape, generator=generator, dtype=dtype)
     x = [noise[:, 0]]
     for noise_t in noise.unbind(1)[1:]:
@@ -128,7 +128,11 @@ def random_inputs(
 def _draw_weights(
     node: Node, roles: dict[str, str], runs: int, steps: int, generator: torch.Generator, dtype: torch.dtype
 ) -> Weights:
-    """Return random parameters of one layer by name, each (runs, ...)."""
+    """Return random parameters of one layer by name, each (runs, ...).
+
+    roles: names of initialisers, as `_initialisers` returns them. steps: the length of the sequences, on which some
+    initialisers depend.
+    """
     node = copy.deepcopy(node)
     for module in node.modules():
         for name, p in list(module.named_parameters(recurse=False)):

@@ -54,7 +54,10 @@ def compare_ends(norms: Sequence[float]) -> str:
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float]:
-    """Return the gradient norm of each layer, bottom to top, including frozen parameters. The network is not changed."""
+    """Return the norm of each layer's gradient of the mean loss of a batch, bottom to top, including frozen parameters.
+
+    x, y, lengths: the batch, as in `gradients`. The network is not changed.
+    """
     parameters = [list(layer.parameters()) for layer in network.layers]
     every = [p for group in parameters for p in group]
     with torch.enable_grad(), unfrozen(every):
@@ -86,7 +89,9 @@ def evolution(
     network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
-    """Train a network, and record gradient norms and loss in every `every`-th update and the last: Fig. 3 (b) and (c).
+    """Train a network, and record gradient norms and loss in every `every`-th update and the last one.
+
+    The source is "Gating revisited", Fig. 3 (b) and (c).
 
     This changes the network. Optimizer, batch size and clipping are the recipe's; the learning rate is constant at the
     recipe's full rate. The recipe's seed decides the order of the examples. report(updates done, all updates) is called.

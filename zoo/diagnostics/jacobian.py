@@ -70,7 +70,10 @@ def jacobian_at(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, s
 
 
 def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> list[Tensor]:
-    """Return [singular values of J, singular values of H], (index,) each, means over the batch. x: (batch, channels, ...)."""
+    """Return [singular values of J, singular values of H], (index,) each, averaged over the batch. J and H: see `jacobian`.
+
+    x: (batch, channels, ...).
+    """
 
     def output(x: Tensor, h: Tensor, other_states: State) -> Tensor:
         state = (h.unsqueeze(0), *(s.unsqueeze(0) for s in other_states))
@@ -85,7 +88,7 @@ def _singular_values(node: Node, weights: Weights, x: Tensor, state: State) -> l
 
 
 def _result(setting: Mapping[str, Any], layers: list[list[Tensor]]) -> Result:
-    """Return the result of `jacobian`. layers: for each layer, the singular values of J and of H."""
+    """Return the result of `jacobian`. setting: Result.setting. layers: for each layer, the singular values of J and of H."""
     longest = max(len(values) for pair in layers for values in pair)
     padded = [[np.pad(v.numpy(), (0, longest - len(v)), constant_values=np.nan) for v in pair] for pair in layers]
     axes = (Axis("which", ("input", "state")), Axis.counted("layer", len(layers)), Axis.counted("index", longest))
@@ -162,7 +165,7 @@ def _why_none(cell: Cell) -> str:
 
 
 def _verdict(norm: float, linear: bool) -> str:
-    """Return whether gradients must vanish for a norm of the matrix, in words.
+    """Return whether gradients must vanish through a recurrent matrix whose largest singular value is `norm`, in words.
 
     linear: True if the state passes through no activation function.
     """
@@ -175,7 +178,11 @@ def _verdict(norm: float, linear: bool) -> str:
 
 
 def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:
-    """Return diag(diagonal). If the state is complex, return the real matrix for its real parts followed by its imaginary."""
+    """Return diag(diagonal), a real matrix.
+
+    complex_state: True if `diagonal` has the real parts, then the imaginary parts, of complex numbers. The matrix then
+    multiplies the real parts, followed by the imaginary parts, of a state.
+    """
     if not complex_state:
         return torch.diag(diagonal)
     re, im = (torch.diag(part) for part in diagonal.chunk(2))
@@ -183,7 +190,10 @@ def _as_matrix(diagonal: Tensor, complex_state: bool) -> Tensor:
 
 
 def _square_blocks(direction: Direction, prefix: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield (label, matrix), float64, for every square block of every dense or diagonal recurrent weight."""
+    """Yield (label, matrix), float64, for every square block of every dense or diagonal recurrent weight.
+
+    prefix: the text with which each label begins.
+    """
     cell = direction.cell
     if isinstance(cell, LinearRecurrence):
         if cell.axis == -1:

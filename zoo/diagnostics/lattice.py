@@ -22,7 +22,10 @@ from .ensemble import Ensemble, Node, Weights, draw, layers_of, start_values
 from .subject import describe, without_task
 
 BYTES = 30_000_000
-"""Memory in bytes for the parameters drawn at a time. More is no faster, and another value changes the random numbers."""
+"""Most memory, in bytes, of the parameters of the runs computed at once.
+
+More is no faster, and another value changes the random numbers.
+"""
 LOSSES = ("last", "all")
 """The loss on the output at the last step, and on the outputs at all steps."""
 
@@ -77,7 +80,10 @@ def lattice(
 
 
 def summarise(arrays: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return, for each loss, a sentence that compares the gradient at layer 1 with that at the last layer and step."""
+    """Return, for each loss, a sentence that compares the gradient at layer 1 with that at the last layer and step.
+
+    arrays: those of the result of `lattice`.
+    """
     layers, steps = (len(arrays["mean"].axis(name).ticks) for name in ("layer", "step"))
     lines = []
     for loss, text in zip(LOSSES, ("on the last output", "on all outputs"), strict=True):
@@ -101,7 +107,7 @@ def _times(ratio: float) -> str:
 
 
 def node_gradients(ensemble: Ensemble, layers_inside: bool = False, biases: bool = True) -> Tensor:
-    """Return |dL/dw| for every node's own copy of the parameters w, (runs, loss, layer, step), float64.
+    """Return |dL/dw| for every node's own copy of the parameters w, (runs, loss, layer, step), float64. Losses: as in LOSSES.
 
     layers_inside: True for a cell that contains all layers. The number in a parameter's name is then its layer.
     biases: True to include biases in the parameters.
@@ -128,8 +134,9 @@ def _unroll_layer(
 ) -> list[Tensor]:  # fmt: skip
     """Return a layer's outputs, (runs, 1, channels, ...) at every step, and make `norms` record each step's gradients.
 
-    Each step has its own copy of the parameters, so that each copy has its own gradient. A linear map with a Tap needs no
-    copy. layer_of: the layer of each parameter by name.
+    inputs, state: of the layer, with the same leading dimensions. Each step has its own copy of the parameters, so that each
+    copy has its own gradient. A linear map with a Tap needs no copy. layer_of: the layer of each parameter by name.
+    biases: True to include the gradients of biases.
     """
     node = copy.deepcopy(node)  # the taps stay on the copy
     taps = _add_taps(node)
@@ -162,7 +169,7 @@ def _unroll_layer(
 
 
 class Tap:
-    """A forward hook of a dense linear map. It keeps the input of the last call, and adds `offset`, zeros, to the output.
+    """A forward hook of a dense linear map. It stores the map's last `input`, and adds `offset`, which is zeros, to the output.
 
     The gradient of the map's matrix is the outer product of the gradient at the output and the input. Its norm is the
     product of their norms, so it need not be formed. The gradient at the output is the gradient of `offset`.
@@ -177,7 +184,10 @@ class Tap:
 
 
 def _add_taps(node: Node) -> dict[str, Tap]:
-    """Put a Tap on every plain dense linear map that a step calls once. Return {name of the map: tap}."""
+    """Hook a Tap to every dense linear map with plain weights, neither normalised nor parametrised, that a step calls once.
+
+    Returns {name of the map: its Tap}.
+    """
     if node.direction.cell.axis != -1:  # convolutional
         return {}
     dense = {name: module for name, module in node.named_modules() if isinstance(module, Dense)}
@@ -201,7 +211,10 @@ class NormRecorder:
         self.squares = torch.zeros(runs, layers, steps, dtype=torch.float64)
 
     def record(self, parameter: Tensor, layer: int, step: int, factor: Tensor | float = 1.0) -> None:
-        """Make every later backward pass add factor * |gradient of parameter|^2 at (layer, step). parameter: (runs, ...)."""
+        """Make every later backward pass add factor * |gradient of parameter|^2 to the sums of `layer` and `step`.
+
+        parameter: (runs, ...). factor: a number for all runs, or (runs,).
+        """
 
         def add(parameter: Tensor) -> None:
             assert parameter.grad is not None
@@ -212,7 +225,10 @@ class NormRecorder:
         parameter.register_post_accumulate_grad_hook(add)
 
     def backward(self, outputs: Sequence[Tensor], errors: Sequence[Tensor], retain_graph: bool = False) -> Tensor:
-        """Run a backward pass from `outputs`, whose gradients are `errors`; return the squared norms, (runs, layers, steps)."""
+        """Run a backward pass from `outputs`; return the sums of squared gradient norms, (runs, layers, steps).
+
+        errors: the gradients of the loss with respect to `outputs`.
+        """
         self.squares.zero_()
         torch.autograd.backward(outputs, errors, retain_graph=retain_graph)
         return self.squares.clone()

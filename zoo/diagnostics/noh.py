@@ -1,7 +1,7 @@
 """Measures how much the memory depends on its initial value, on each gate's weights, and on the ends of the sequence.
 
 All are from Chen 2022. Noh's indicator: sections 4.2.2 and 5.1. Gradients of gates: section 5.2, after Rehmer & Kroll 2020.
-The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c if it has one, else h.
+The long-term dependency test: sections 4.2.1 and 4.4.1. The memory s of a cell is its state c or the corresponding state.
 """
 
 from collections import defaultdict
@@ -53,8 +53,8 @@ def _power(logarithm: float) -> str:
 def history(folder: Path) -> Result:
     """Return the result that `rnnzoo train --diagnose noh` recorded in the folder of a training run.
 
-    indicator: (layer, epoch), `end` of `noh` after each epoch. metric: (epoch,), the metric on the validation data; an
-    accuracy is a fraction. Raises RequestError if the run did not record noh in every epoch.
+    indicator: (layer, epoch), the array `end` of the result of `noh`, after each epoch. metric: (epoch,), the metric on the
+    validation data; an accuracy is a fraction. Raises RequestError if the run did not record noh in every epoch.
     """
     training = results.read(folder).training
     if training is None or not training.history or not all("noh" in epoch.diagnostics for epoch in training.history):
@@ -81,7 +81,9 @@ def history(folder: Path) -> Result:
 def noh(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, probe: Probe = "ones", points: int = POINTS
 ) -> Result:
-    """Compute Noh's indicator for every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
+    """Compute Noh's indicator of every layer at up to `points` steps: how much the memory s_t depends on s_0, in eval mode.
+
+    The memory is the cell's state c or, in a cell without c, the corresponding state, such as h.
 
     probe: the vector v. "ones" is the choice of Chen 2022: the gradient of the sum of s_t, in which derivatives of opposite
     signs cancel. "signs" are random signs from a fixed seed. Raises RequestError for bidirectional networks.
@@ -106,7 +108,10 @@ def noh(
 
 @requires_recurrent
 def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths, target: Target) -> list[float | None]:
-    """Return `end` of `noh`, a number for each layer, None if every derivative is zero. y and target are not used."""
+    """Return Noh's indicator at each sequence's last step, `end` of `noh`, for each layer; y and target are not used.
+
+    None stands for a layer in which every derivative is zero.
+    """
     logs = [layer[-1] for layer in _log_derivatives(network, x, lengths, "ones", [None])]
     return [value if np.isfinite(value) else None for value in logs]
 
@@ -114,7 +119,10 @@ def per_epoch(network: RecurrentNetwork, x: Inputs, y: Targets, lengths: Lengths
 def _log_derivatives(
     network: RecurrentNetwork, x: Inputs, lengths: Lengths, probe: Probe, steps: Sequence[int | None]
 ) -> list[list[float]]:
-    """Return log10 of the mean |v^T ds_t/ds_0|, [layer][step], for each t of `steps`; None is each sequence's last step."""
+    """Return log10 of the mean |v^T ds_t/ds_0|, [layer][step], for each t of `steps`, where None is each sequence's last step.
+
+    s_t is the memory after step t, and v the vector that `probe` names (see `noh`).
+    """
     require_one_direction(network.config)
     ends = sequence_lengths(x, lengths)
     pairs = zip(network.layers, layer_inputs(network, x, lengths), strict=True)
@@ -125,9 +133,9 @@ def _log_derivatives(
 def _derivatives(
     layer: Layer, inputs: Tensor, ends: Tensor, probe: Probe, steps: Sequence[int | None]
 ) -> Iterator[float]:
-    """Yield the mean |v^T ds_t/ds_0| of a layer for each t of `steps`; None stands for the last steps, `ends`, (batch,).
+    """Yield the mean |v^T ds_t/ds_0| of a layer (see `_log_derivatives`) for each t of `steps`.
 
-    inputs: (time, batch, ...).
+    Where t is None, each sequence's t is its length in `ends`, (batch,). inputs: of the layer, (time, batch, ...).
     """
     direction = layer.forward_direction
     index = memory_index(direction)
@@ -148,7 +156,9 @@ def _random_signs(shape: torch.Size) -> Tensor:
 
 @requires_recurrent
 def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points: int = GATE_POINTS) -> Result:
-    """Compute how much the memory depends on each gate's weights, at up to `points` steps: section 5.2, eq. 5.1-5.9.
+    """Compute how much the memory s_t (see `noh`) depends on each gate's weights, at up to `points` steps.
+
+    The source is Chen 2022, section 5.2, eq. 5.1-5.9.
 
     norm: (layer, weights, step), the mean over sequences of |d(v^T s_t)/dW|, in units of s per unit of W. W is the block of
     one gate in the input or the recurrent weights, such as "input z". v has random signs and norm 1. Steps beyond the end
@@ -176,7 +186,9 @@ def gates(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, points:
 
 
 def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> dict[str, list[float]]:
-    """Return {block of weights: its gradient norms at `steps`}, means over the batch. inputs: (time, batch, channels, ...).
+    """Return {label of a block of weights: its gradient norms at `steps`, averaged over the batch}. See `gates`.
+
+    inputs: of the layer, (time, batch, channels, ...). start: the initial states.
 
     Every sequence has its own copy of the weights, so that one backward pass computes each sequence's gradient.
     """
@@ -209,7 +221,10 @@ def _gate_norms(node: Node, inputs: Tensor, start: State, steps: set[int]) -> di
 
 
 def _blocks(node: Node, name: str, gradient: Tensor) -> list[tuple[str, Tensor]]:
-    """Return (label, block) for each gate's block of the gradient of one weight, (batch, gates * units, in, ...)."""
+    """Return (label, block) for each gate's block of `gradient`, (batch, gates * units, in, ...).
+
+    name: of the weight in `node` of which this is the gradient.
+    """
     projection = name.removeprefix("direction.").removeprefix("cell.").removesuffix(".weight")
     gates, rows = node.direction.cell.inputs, node.direction.input_channels
     blocks = gradient.split(list(rows) if gradient.shape[1] == sum(rows) else node.direction.units, 1)

@@ -87,9 +87,9 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
     """Compute histograms of the outputs, and how often gates saturate, over all steps of all sequences, in eval mode.
 
     outputs: (layer, from), the share of hidden outputs in each bin of equal width; `from` is the bin's left edge.
-    saturated: (layer, function), the share of the values of each sigmoid and tanh that are within 5 % of the range from
-    either end of it. Functions are numbered in the order of their calls in a step, such as `1 sigmoid`; the names of
-    functions of the input alone begin with x. Padding is left out.
+    saturated: (layer, function), the share of the values of each sigmoid and tanh whose distance to an end of the function's
+    range is at most 5 % of that range. Functions are numbered in the order of their calls in a step, such as `1 sigmoid`; the
+    names of functions of the input alone begin with x. Padding is left out.
 
     In a bidirectional network, the functions are those of the forward direction, the outputs those of both directions.
     """
@@ -117,7 +117,7 @@ def saturation(network: RecurrentNetwork, x: Inputs, lengths: Lengths = None, bi
 
 
 def _function_shares(direction: Direction, inputs: Tensor, state: State, valid: Tensor) -> dict[str, float]:
-    """Return {name of a function: its saturated share}: `1 sigmoid`, `2 tanh`, ..., and `x1 tanh` of the input alone.
+    """Return {name of a function: share of its values that are saturated}. The names are those of `saturation`.
 
     inputs: (time, batch, channels, ...). state: of one direction or both, of which the first is used. valid: (batch, time).
     """

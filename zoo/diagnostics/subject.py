@@ -179,6 +179,8 @@ def _require_recurrent(config: Config) -> None:
 def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | None = None) -> list[Any]:
     """Return the arguments of an analysis that trains: [new network, training split, recipe, kind of target].
 
+    name: a registered model. config: of the network to build. epochs: number of epochs; None for the recipe's number.
+
     Raises RequestError for a name that is not in the registry and for networks that read a story and a question, and
     DataError if the data are missing.
     """
@@ -198,7 +200,7 @@ def training_arguments(name: str, config: Config, seed: int = 0, epochs: int | N
 
 
 def unroll(direction: Direction, x: Tensor, state: State) -> list[State]:
-    """Return time + 1 states: before the first step and after every step of x, (time, batch, channels, ...)."""
+    """Return time + 1 states: `state` and those after each step of x, (time, batch, channels, ...), the layer's input."""
     prepared = [part.unbind(0) for part in direction.prepare(x)]
     states = [state]
     with direction.hold_projections(x[0]):

@@ -27,7 +27,7 @@ class Figure:
 
     paper: str
     name: str
-    """The picture's file name after the paper's key."""
+    """The end of the picture's file name, `{paper}-{name}.svg`."""
     title: str
     study: str
     """Key of zoo.publishing.studies.STUDIES."""
@@ -37,7 +37,7 @@ class Figure:
     """Key of zoo.diagnostics.drawing.PLOTS."""
     claims: tuple[Claim, ...]
     parts: tuple[str, ...] | None = None
-    """Titles of the study's parts to show; None for all."""
+    """Titles of the study's results to show; None for all."""
     arrays: tuple[str, ...] | None = None
     """Names of the arrays to show; None for all arrays that have an axis."""
 
@@ -240,7 +240,7 @@ _read = cache(read_results)
 
 
 def study(name: str) -> dict[str, Result] | None:
-    """Return {title: result} for the stored parts of the study `name`, or None if the study was not computed."""
+    """Return {title: result} for the stored results of the study `name`, or None if the study was not computed."""
     path = paths.path(*FOLDER, f"{name}.json")
     return _read(path) if path.exists() else None
 
@@ -257,7 +257,7 @@ def pictures() -> dict[Path, tuple[TitledResults, str]]:
 
 
 def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
-    """Return a result with only the arrays to draw: those named in `arrays`, or all that have an axis."""
+    """Return a copy of `result` with only the arrays to draw: those named in `arrays`; for None, all that have an axis."""
     return result.only(*(arrays or [name for name, array in result.arrays.items() if array.axes]))
 
 
@@ -289,7 +289,7 @@ def _page(key: str) -> str:
 
 
 def random_networks(results: Results) -> str:
-    """Return a sentence with the number of random networks in each part, or "" unless all parts have the same number."""
+    """Return a sentence with the number of random networks of each result, or "" unless all results have the same number."""
     counts = {result.setting["runs"] for result in results.values() if "runs" in result.setting}
     return f" Computed on {counts.pop():,} random networks." if len(counts) == 1 else ""
 

@@ -28,7 +28,7 @@ class CellFacts:
     cell: str
     title: str
     equations: str
-    """The docstring of its class."""
+    """The docstring of the cell's class, which has its equations."""
     inputs: tuple[str, ...]
     states: tuple[str, ...]
     options: dict[str, str]
@@ -41,7 +41,7 @@ class CellFacts:
     models: int
     with_weights: list[str]
     standing: list[str]
-    """What it reached beside other cells, a sentence for each task of the leaderboard."""
+    """A sentence for each task of the leaderboard: the cell's rank and figures, and the LSTM's figures."""
 
 
 def facts(cell: str) -> CellFacts:
@@ -109,7 +109,7 @@ def _term(factor: Fraction, name: str) -> str:
 def scan(cell: str) -> str:
     """Return the names of the scans that can run a dense layer of a cell in float32, fastest first, as text.
 
-    The plain scan runs every cell.
+    A scan is a method of running a layer over a whole sequence. The plain scan, step by step, runs every cell.
     """
     from ..cells.linear import LinearRecurrence
     from ..networks.kernels import plans

@@ -40,7 +40,7 @@ def counts(name: str) -> Counts:
 
 
 def render(entry: Entry) -> str:
-    """Return the text of a registered model's card, composed from its recorded results, counts and gradients."""
+    """Return the text of a registered model's card: its recorded figures, its size and its gradients."""
     from . import lattices  # imports numpy, which `summary` does not need
 
     return compose(entry, results.for_model(entry.name), counts(entry.name), lattices.section(entry.name))
@@ -49,7 +49,8 @@ def render(entry: Entry) -> str:
 def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "") -> str:
     """Return the text of README.md in a model's repository on the Hub.
 
-    gradients: the section about gradients, from `lattices.section`; "" for none.
+    recorded: the measured figures. count: the numbers of parameters and multiply-adds. gradients: the section about
+    gradients, from `lattices.section`; "" for none.
     """
     parts = [
         f"---\n{_front_matter(entry, recorded)}---",
@@ -245,7 +246,11 @@ def _figures(entry: Entry, recorded: Results) -> str:
 
 
 def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weights: bool) -> tuple[str, str, str]:
-    """Return the table's row for the runs of all seeds: their mean and standard deviation."""
+    """Return (name, value, source) of a card's figure, as text: the mean and standard deviation over the runs of all seeds.
+
+    published: the figure of the run whose results the card shows. others: the figures of the other seeds. with_weights:
+    True if the weights of that run are published.
+    """
     measure, runs = METRICS[published.metric], [published, *others]
     values = [run.value for run in runs]
     spread = f"{measure.scale * stdev(values):{measure.digits}}"
@@ -259,13 +264,16 @@ def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weight
 
 
 def runtime_text(evaluation: RuntimeEvaluation) -> str:
-    """Return the runtime of an evaluation and the rounding of its weights, as text."""
+    """Return the runtime of an evaluation, unless it is torch, and the rounding of the weights, if any, as text."""
     words = [*([] if evaluation.runtime == "torch" else [evaluation.runtime]), *filter(None, [evaluation.quantize])]
     return ", ".join(words)
 
 
 def _beside(evaluation: RuntimeEvaluation, full: Evaluation) -> str:
-    """Return a text on how a value was measured, with a warning if it is much worse than `full` (see LOSS and GROWTH)."""
+    """Return the command, the number of examples and the date of a measurement in another runtime or with rounded weights.
+
+    full: the figure of the same weights in float32 in torch. If the value is much worse (see LOSS and GROWTH), the text warns.
+    """
     warning = ""
     if not METRICS[full.metric].higher_is_better:
         if evaluation.value > GROWTH * full.value:

@@ -1,4 +1,4 @@
-"""Checks of the papers' claims. Each check takes the parts of a study and returns a Verdict.
+"""Checks of the papers' claims. Each check takes the results of a study, by title, and returns a Verdict.
 
 A check's docstring says when the verdict is True. Where a paper prints no number, we chose the threshold.
 """
@@ -13,7 +13,7 @@ from ..checkpoints import results as recorded
 from ..diagnostics.base import Result
 
 Results = Mapping[str, Result]
-"""The parts of a study by title."""
+"""By title: the results that a study stores (see zoo.publishing.studies)."""
 Verdict = tuple[str, bool | None]
 """(Text with our numbers, True if they agree with the paper). None in place of True or False: the numbers cannot decide."""
 
@@ -28,7 +28,7 @@ class Claim:
     """Arguments that `check` takes after the results."""
 
     def cells(self, results: Mapping[str, Any]) -> tuple[str, str, str]:
-        """Return a row of a table: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
+        """Return the cells of a table's row: the paper's claim, our numbers, and "yes", "**no**" or "cannot tell"."""
         numbers, agrees = self.check(results, *self.arguments)
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]
 
@@ -42,9 +42,10 @@ def _corner(results: Results, cell: str, loss: str) -> float:
 
 
 def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
-    """Return whether a ratio of gradients lies between `low` and `high` for both losses.
+    """Return whether a ratio of gradient norms in untrained networks lies between `low` and `high` for both losses.
 
-    The ratio is the gradient of layer 1 at step 1 divided by that of the last layer at the last step.
+    The ratio is the mean norm of layer 1 at step 1, divided by that of the last layer at the last step. One loss is on the
+    last output, the other on all outputs. results: {cell: its result of the analysis `lattice`}.
     """
     pair = [_corner(results, cell, loss) for loss in ("last", "all")]
     text = "bottom left over top right: {:.3g} (loss on the last output), {:.3g} (on all)".format(*pair)
@@ -52,7 +53,7 @@ def ratio(results: Results, cell: str, low: float, high: float) -> Verdict:
 
 
 def lstm_through_time(results: Results) -> Verdict:
-    """Return whether the LSTM's gradient in the top layer at step 1 is over 100 times that in layer 1 at the last step."""
+    """Return whether the LSTM's gradient norm in the top layer at step 1 is over 100 times that in layer 1 at the last step."""
     mean = results["lstm"].mean.at(loss="last").values
     back, down = mean[-1, 0] / mean[-1, -1], mean[0, -1] / mean[-1, -1]
     text = f"top layer, step 1 over step 10: {back:.3g}; last step, layer 1 over layer 12: {down:.3g}"
@@ -60,25 +61,29 @@ def lstm_through_time(results: Results) -> Verdict:
 
 
 def mitigated(results: Results) -> Verdict:
-    """Return whether the ratios (see `ratio`) of GRU and of LSTM w/f are both over twice the LSTM's."""
+    """Return whether both the GRU and the LSTM with only a forget gate have over twice the LSTM's ratio (see `ratio`)."""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
     return f"bottom left over top right: {_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
 
 def much_spread(results: Results) -> Verdict:
-    """Return whether the largest spreads of GRU and of LSTM w/f are both over one and a half times STAR's."""
+    """Return whether the GRU and the LSTM with only a forget gate both have over one and a half times STAR's largest spread.
+
+    The spread is the standard deviation of a gradient norm over random networks, divided by its mean. The largest is taken
+    over all layers, steps and losses.
+    """
     values = {c: float(results[c].spread.values.max()) for c in ("lstm-f", "gru", "star")}
     return f"largest spread: {_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
 def singular(results: Results, cell: str, expected: float) -> Verdict:
-    """Return whether all singular values of `cell` are within 1e-6 of `expected`."""
+    """Return whether all singular values of the two Jacobians of `cell` at x = h = 0 are within 1e-6 of `expected`."""
     v = results[cell].values.values
     return f"{np.nanmin(v):.6g} to {np.nanmax(v):.6g}", bool(np.nanmax(np.abs(v - expected)) < 1e-6)
 
 
 def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict:
-    """Return whether a ratio of gradient norms in the first update lies between `low` and `high`.
+    """Return whether a ratio of gradient norms of `cell` in the first update lies between `low` and `high`.
 
     The ratio is the norm of layer 1 divided by that of the last layer.
     """
@@ -87,29 +92,33 @@ def first_norms(results: Results, cell: str, low: float, high: float) -> Verdict
 
 
 def between(results: Results) -> Verdict:
-    """Return whether STAR's ratio (see `first_norms`) lies between the LSTM's and the vRNN's."""
+    """Return whether STAR's ratio (see `first_norms`) lies between the LSTM's and the plain RNN's."""
     norms = {c: r.norm.values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
     return f"layer 1 over the last: {_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
 def _drift(result: Result) -> np.ndarray:
-    """Return how much each layer's log10 norm grows from the first ten updates to the last ten, (layers,)."""
+    """Return the mean log10 of each layer's gradient norm in the last ten updates minus that in the first ten, (layers,)."""
     logs = np.log10(result.norm.values)
     return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
 
 
 def explodes(results: Results, cell: str) -> Verdict:
-    """Return whether some layer's norm is over ten times larger in the last ten updates than in the first ten.
+    """Return whether some layer's gradient norm in `cell` grows more than tenfold from the first ten updates to the last ten.
 
-    If not, the verdict is None, because the norm may explode later.
+    Norms are averaged geometrically over ten updates. If no norm grows so much, the verdict is None, because a norm may
+    explode later.
     """
     growth = 10 ** float(_drift(results[cell]).max())
     return f"last ten updates over first ten: {growth:.3g}", True if growth > 10 else None
 
 
 def stable_norms(results: Results) -> Verdict:
-    """Return whether STAR's norms change by the smallest factor from the first ten updates to the last ten."""
+    """Return whether STAR's gradient norms change less than every other cell's from the first ten updates to the last ten.
+
+    The change is the factor by which a norm grows or shrinks, as a geometric mean over the layers.
+    """
     changes = {cell: 10 ** float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
     text = f"change of the norms, mean factor over the layers: {_text(changes)}"
     return text, min(changes, key=changes.__getitem__) == "star"
@@ -118,7 +127,7 @@ def stable_norms(results: Results) -> Verdict:
 def early_loss(results: Results) -> Verdict:
     """Return whether STAR has the lowest mean loss over the last ten updates.
 
-    The verdict is None unless some cell's loss is a tenth below chance.
+    The verdict is None unless the lowest loss is below nine tenths of ln 10, the loss of guessing one of ten classes.
     """
     last = {c: float(r.loss.values[-10:].mean()) for c, r in results.items()}
     best = min(last, key=last.__getitem__)
@@ -127,9 +136,10 @@ def early_loss(results: Results) -> Verdict:
 
 
 def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> Verdict:
-    """Return whether, after step 1, the means of all differences are below half of their standard deviations.
+    """Return whether the largest |mean| of a difference of outputs is below half the largest standard deviation.
 
-    parts: titles of the parts to check; empty for all.
+    Both are the largest over layers and steps, without step 1. against: the difference: "last" for h_t - h_T, "previous" for
+    h_t - h_{t-1}. parts: titles of the results to check, each by itself; empty for all.
     """
     sizes, spreads = {}, {}
     for part in parts or results:
@@ -140,9 +150,10 @@ def close_to_zero(results: Results, against: str, parts: Sequence[str] = ()) -> 
 
 
 def learnt(results: Results, name: str, chance: float, check: Callable[..., Verdict], *arguments: Any) -> Verdict:
-    """Return the verdict of `check`; None (cannot tell) unless the model `name` has learnt its task.
+    """Return the verdict of `check`, but with None (cannot tell) for its truth unless the model `name` has learnt its task.
 
-    The model has learnt if its recorded test error is a tenth below `chance`, the mean squared error of a constant answer.
+    The model has learnt if its recorded test error is below nine tenths of `chance`, the mean squared error of a constant
+    answer. arguments: those that `check` takes after `results`.
     """
     (text, agrees), evaluation = check(results, *arguments), recorded.for_model(name).measured()
     if evaluation is None:
@@ -154,7 +165,7 @@ def learnt(results: Results, name: str, chance: float, check: Callable[..., Verd
 
 
 def late_variance(results: Results) -> Verdict:
-    """Return whether RIN's variance of h_t - h_(t-1) is over 1.5 times as large in the last third of the steps as before."""
+    """Return whether RIN's variance of h_t - h_(t-1) is over 1.5 times as large in the last third of the steps as earlier."""
     v = results["rin-1x100-mnist-rows"].variance.at(against="previous").values[0]
     third = len(v) // 3
     early, late = float(v[1:-third].mean()), float(v[-third:].mean())
@@ -162,16 +173,19 @@ def late_variance(results: Results) -> Verdict:
 
 
 def larger(results: Results, suffix: str) -> Verdict:
-    """Return whether the plain RNN's indicator (see zoo.diagnostics.noh) at the last step is above the LSTM's and the GRU's.
+    """Return whether the plain RNN's Noh indicator (see zoo.diagnostics.noh) at the last step exceeds the LSTM's and the GRU's.
 
-    suffix: the text after the cell's name in the titles of the parts to compare.
+    suffix: the text that follows the cell's name in the titles of the three results to compare.
     """
     values = {c: float(results[f"{c}{suffix}"].indicator.values[0, -1]) for c in ("rnn", "lstm", "gru")}
     return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
 def throughout(results: Results) -> Verdict:
-    """Return whether the RNN's indicator is the largest, and the GRU's the smallest, each at over 90 % of the steps."""
+    """Return whether, trained, the plain RNN's Noh indicator is the largest, and the GRU's the smallest.
+
+    Each must be so at over 90 % of the steps at which the indicator was computed.
+    """
     rnn, lstm, gru = (results[f"{c}, trained"].indicator.values[0] for c in ("rnn", "lstm", "gru"))
     above, least = np.mean(rnn > np.maximum(lstm, gru)), np.mean(gru < np.minimum(lstm, rnn))
     text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
@@ -179,9 +193,9 @@ def throughout(results: Results) -> Verdict:
 
 
 def over_epochs(results: Results) -> Verdict:
-    """Return whether the median of the RNN's indicator over the epochs is above the LSTM's and the GRU's.
+    """Return whether the plain RNN's Noh indicator, as a median over the epochs, is above the LSTM's and the GRU's.
 
-    The verdict is None if a network's accuracy is at most 0.55, which is near chance.
+    The verdict is None if a network's validation accuracy after the last epoch is at most 0.55, which is near chance.
     """
     medians = {c: np.nanmedian(results[c].indicator.values[0]) for c in ("rnn", "lstm", "gru")}
     accuracies = {c: float(results[c].metric.values[-1]) for c in medians}
@@ -191,9 +205,11 @@ def over_epochs(results: Results) -> Verdict:
 
 
 def gates(results: Results, other: str, below: bool) -> Verdict:
-    """Return whether the norms of the cell `other` are all at most the RNN's; with below=False, whether they are not.
+    """Return whether every gradient norm of the cell `other` is at most the plain RNN's; with below=False, the opposite.
 
-    Norms of input weights are compared with the RNN's input weights, those of recurrent weights with its recurrent weights.
+    There is a norm for each gate's input weights and each gate's recurrent weights (see zoo.diagnostics.noh.gates), here of
+    layer 1 at the last step. A norm of input weights is compared with that of the RNN's input weights, a norm of recurrent
+    weights with that of its recurrent weights.
     """
     norms = {cell: results[cell].norm for cell in ("rnn", other)}
     ticks = {c: map(str, norm.axis("weights").ticks) for c, norm in norms.items()}
@@ -204,23 +220,26 @@ def gates(results: Results, other: str, below: bool) -> Verdict:
 
 
 def inputs(results: Results, tag: str, check: Callable[[Result], Verdict]) -> Verdict:
-    """Return whether `check` holds on unscaled features.
+    """Return whether `check` holds for the result titled `tag`, of a network that was trained on unscaled features.
 
-    The verdict's text also gives the result of `check` on standardised features.
+    The verdict's text also says whether `check` holds for the same network trained on standardised features.
     """
     (raw, agrees), (other, other_agrees) = (check(results[f"{tag}{kind}"]) for kind in ("", ", standardised"))
     return f"{raw}. Standardised: {other} ({'yes' if other_agrees else 'no'})", agrees
 
 
 def lower_vanish(sigmoid: Result) -> Verdict:
-    """Return whether the median gradient of layer 1 over the epochs is less than a tenth of the output layer's."""
+    """Return whether layer 1's mean |dy/dW|, as a median over the epochs, is less than a tenth of the output layer's.
+
+    sigmoid: the result of the analysis `feedforward` for the network of sigmoids.
+    """
     medians = np.median(sigmoid.gradient.values, axis=1)
     text = ", ".join(f"{v:.2g}" for v in medians)
     return f"median |dy/dW|, layers 1 to 3 and output: {text}", bool(medians[0] < 0.1 * medians[-1])
 
 
 def little(sigmoid: Result) -> Verdict:
-    """Return whether the loss falls in the first 60 epochs by less than a quarter of its whole fall, plus 0.02."""
+    """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its greatest fall."""
     loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
     curves = {"loss": loss, "accuracy": accuracy}
     text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())
@@ -228,7 +247,7 @@ def little(sigmoid: Result) -> Verdict:
 
 
 def saturated(sigmoid: Result) -> Verdict:
-    """Return whether over 30 % of the outputs of layers 1 and 2 are within 0.1 of 0 or 1, and more than in layer 3."""
+    """Return whether over 30 % of the outputs of layer 1, and of layer 2, are within 0.1 of 0 or 1, and fewer of layer 3."""
     last = sigmoid.last
     edges = np.array(last.axes[-1].ticks, dtype=float)
     ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
@@ -237,26 +256,26 @@ def saturated(sigmoid: Result) -> Verdict:
 
 
 def means(results: Results) -> Verdict:
-    """Return whether the mean outputs of layers 1 and 2 both exceed 10 in absolute value."""
+    """Return whether the mean outputs of layers 1 and 2 of the PReLU network both exceed 10 in absolute value."""
     values = results["prelu-tuned"].means.values
     return "means of layers 1 to 3: " + ", ".join(f"{v:.3g}" for v in values), bool(np.abs(values[:2]).min() > 10)
 
 
 def significant(results: Results) -> Verdict:
-    """Return whether the median gradient of layer 1 is over three times larger in the PReLU than in the sigmoid network."""
+    """Return whether layer 1's median |dy/dW| over the epochs is over three times larger with PReLUs than with sigmoids."""
     values = {tag: np.median(results[tag].gradient.values[0]) for tag in ("sigmoid", "prelu-tuned")}
     return f"layer 1, median: {_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
 def quick(prelu: Result) -> Verdict:
-    """Return whether the loss falls in the first 20 epochs by more than half of its fall in all 150."""
+    """Return whether the PReLU network's loss falls in the first 20 epochs by more than half of its fall in all 150."""
     loss = prelu.loss.values
     share = (loss[0] - loss[19]) / (loss[0] - loss[-1])
     return f"loss {loss[0]:.3f}, {loss[19]:.3f} after 20 epochs, {loss[-1]:.3f} after 150", bool(share > 0.5)
 
 
 def stable(prelu: Result) -> Verdict:
-    """Return whether every layer's mean |output| changes by less than a quarter after epoch 20."""
+    """Return whether, in the PReLU network, every layer's mean |output| changes by less than a quarter after epoch 20."""
     h = prelu.outputs.values
     drift = np.abs(h[:, -1] / h[:, 19] - 1)
     text = "change of mean |h| after epoch 20: " + ", ".join(f"{100 * v:.0f} %" for v in drift)
@@ -266,7 +285,7 @@ def stable(prelu: Result) -> Verdict:
 def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: float = 0.05) -> Verdict:
     """Return whether the recorded test accuracy of every model in `higher` exceeds that of every model in `lower`.
 
-    margin: the accuracy by which it must exceed. The verdict is None if a model was not measured.
+    margin: by how much it must exceed, as a fraction. The verdict is None if the accuracy of a model was not measured.
     """
     evaluations = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
     values = {name: e.value for name, e in evaluations.items() if e is not None}
@@ -285,13 +304,20 @@ def _lengths(stored: Result) -> str:
 
 
 def grows(results: Results, part: str, up: bool) -> Verdict:
-    """Return whether a random vector grows in each of the last ten products with the matrix; with up=False, shrinks."""
+    """Return whether random vectors h_0 become longer, on average, in each of the last nine steps of h_t = W^T h_{t-1}.
+
+    part: title of the result of the analysis `eigenvalues` whose first matrix is W. up: False to ask whether the vectors
+    become shorter.
+    """
     steps = np.diff(results[part].powers.values[0, -10:])
     return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
 
 
 def never_grows(results: Results, *parts: str) -> Verdict:
-    """Return whether every eigenvalue is below 1 in absolute value, and no product makes a random vector longer."""
+    """Return whether all eigenvalues are below 1 in absolute value, and no step makes random vectors longer on average.
+
+    A step is h_t = W^T h_{t-1}. parts: titles of the results of the analysis `eigenvalues` whose matrices W are checked.
+    """
     radii = {part: float(results[part].modulus.values.max()) for part in parts}
     powers = [results[part].powers.values for part in parts]
     shrinks = all((np.diff(p, axis=1) <= 0).all() for p in powers)
@@ -299,16 +325,22 @@ def never_grows(results: Results, *parts: str) -> Verdict:
 
 
 def outlives(results: Results, near: str, far: str) -> Verdict:
-    """Return whether a random vector's relative length after the last step is over ten times larger in `near` than in `far`."""
+    """Return whether random vectors keep over ten times more of their length with one recurrent matrix than with another.
+
+    The vectors h_0 are multiplied by the matrix W at every step, h_t = W^T h_{t-1}. The length kept is the mean of
+    |h_T| / |h_0|, where T is the last step. near: title of the result of the analysis `eigenvalues` for the matrix that
+    should keep more, since its eigenvalues are nearer to the unit circle. far: title of the result for the other matrix.
+    """
     left = {part: float(results[part].powers.values[0, -1]) for part in (near, far)}
     steps = results[near].powers.values.shape[1]
     return f"left after {steps} steps: {_text(left)}", left[near] > 10 * left[far]
 
 
 def bounded(results: Results) -> Verdict:
-    """Return whether every product with the matrix of norm 0.9 shrinks a vector by that factor or more.
+    """Return whether every step h_t = W^T h_{t-1} reduces the mean length of random vectors to 0.9 or less of its value.
 
-    The verdict's text also gives the norm of a trained network. It is above 1, so its errors may grow or shrink.
+    W is a random matrix of norm 0.9. The verdict's text also gives the norm of a trained network's recurrent matrix. That
+    norm is above 1, so that errors in the trained network may grow or shrink.
     """
     part = results["norm 0.9"]
     powers = np.concatenate([[1.0], part.powers.values[0]])

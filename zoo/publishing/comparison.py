@@ -28,7 +28,7 @@ class Row:
 
     model: str
     kind: str
-    """The curve that the row belongs to: the cell, with `bi` or `conv` before it and a tag after it, if any."""
+    """Name of the row's curve in a plot: the cell, with `bi` or `conv` before it and a tag after it, if any."""
     layers: int
     units: int
     task: str
@@ -162,7 +162,10 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
-    """Return a copy of the row with the mean figure of its model's runs, and with recipe and epochs of the first run."""
+    """Return a copy of `row` with the mean figure of its model's runs, and with the recipe and the epochs of the first run.
+
+    entry: of the model. recorded: the results of each run.
+    """
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
     if not measured:
@@ -255,7 +258,7 @@ def in_folder(folder: Path) -> ResultsOf:
 
 
 def documents() -> list[str]:
-    """Return the keys of the papers that report a figure of a model, sorted."""
+    """Return the keys of the papers that report a figure of a registered model, sorted."""
     return sorted({figure.paper for model in registry.models().values() for figure in model.reported})
 
 

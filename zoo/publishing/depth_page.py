@@ -48,7 +48,7 @@ Depths = Mapping[str, Mapping[int, Runs]]
 
 
 def stored() -> Depths:
-    """Return the recorded runs of the study."""
+    """Return {cell: {number of layers: its recorded runs}} for the networks that the page compares."""
     depths: dict[str, dict[int, Runs]] = {}
     for name, model in registry.models().items():
         if model.recipe == STUDY:
@@ -61,7 +61,7 @@ def stored() -> Depths:
 
 
 def rows() -> list[comparison.Row]:
-    """Return the measured figures of the study as rows of zoo.publishing.comparison."""
+    """Return the measured figures of the networks that the page compares, as rows of zoo.publishing.comparison."""
     return [row for row in comparison.rows(task=TASK, measured=True) if row.recipe == STUDY]
 
 
@@ -104,7 +104,7 @@ def _percent(values: Mapping[str, float]) -> str:
 
 
 def _failures(depths: Depths, cells: Sequence[str], chosen: Callable[[int], bool]) -> dict[str, tuple[int, int]]:
-    """Return {cell: (failed runs, all runs)}, over the depths for which `chosen(depth)` is True."""
+    """Return {cell: (number of failed runs, number of runs)}, over the depths in layers for which `chosen(depth)` is True."""
     return {
         cell: (
             sum(runs.failed for n, runs in depths[cell].items() if chosen(n)),
@@ -119,7 +119,7 @@ def _counted(failures: Mapping[str, tuple[int, int]]) -> str:
 
 
 def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
-    """Return whether at a depth of `layers` the mean accuracy of `cell` exceeds every other cell's by more than CLOSE."""
+    """Return whether `cell` with `layers` layers has a mean accuracy that exceeds every other cell's by more than CLOSE."""
     means = {name: of_cell[layers].mean for name, of_cell in depths.items() if layers in of_cell}
     others = [mean for name, mean in means.items() if name != cell]
     if len(means) < len(depths):
@@ -128,7 +128,7 @@ def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
 
 
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
-    """Return whether a cell's best mean accuracy with several layers exceeds that of one layer by more than CLOSE.
+    """Return whether the mean accuracy of `cell` at its best depth exceeds that of its single layer by more than CLOSE.
 
     does: False to return the opposite.
     """
@@ -139,7 +139,7 @@ def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
 
 
 def riskier(depths: Depths, *cells: str) -> Verdict:
-    """Return whether these cells have a larger share of failed runs at 12 or more layers than at 4 or fewer."""
+    """Return whether a larger share of the runs of `cells`, taken together, failed at 12 or more layers than at 4 or fewer."""
     deep, shallow = (_failures(depths, cells, chosen) for chosen in (lambda n: n >= 12, lambda n: n <= 4))
     shares = [sum(f for f, _ in each.values()) / max(1, sum(n for _, n in each.values())) for each in (deep, shallow)]
     return f"failed runs, 12 and 16 layers: {_counted(deep)}; 1 to 4 layers: {_counted(shallow)}", shares[0] > shares[1]
@@ -153,7 +153,7 @@ def most_robust(depths: Depths, cell: str) -> Verdict:
 
 
 def trains_deep(depths: Depths, cell: str) -> Verdict:
-    """Return whether every run at a cell's greatest depth is as accurate as the mean at its best depth, within CLOSE."""
+    """Return whether every run of `cell` at its greatest depth is as accurate, within CLOSE, as the mean at its best depth."""
     best, deepest = max(runs.mean for runs in depths[cell].values()), max(depths[cell])
     accuracies = depths[cell][deepest].accuracies
     text = f"{deepest} layers: {', '.join(f'{100 * a:.1f}' for a in accuracies)} %; mean of the best depth: {100 * best:.1f} %"
@@ -161,13 +161,13 @@ def trains_deep(depths: Depths, cell: str) -> Verdict:
 
 
 def comparable(depths: Depths, cell: str, other: str) -> Verdict:
-    """Return whether two cells have equal mean accuracies (see CLOSE), each at its best depth."""
+    """Return whether `cell` and `other` differ by less than CLOSE in mean accuracy, each at its best depth."""
     best = {name: max(runs.mean for runs in depths[name].values()) for name in (cell, other)}
     return f"the best depth: {_percent(best)}", abs(best[cell] - best[other]) < CLOSE
 
 
 def often_fails(depths: Depths, cell: str, least: int, most: int) -> Verdict:
-    """Return whether at least one run of a cell failed at a depth of `least` to `most` layers."""
+    """Return whether at least one run of `cell` failed at a depth of `least` to `most` layers."""
     failures = _failures(depths, [cell], lambda n: least <= n <= most)
     return f"failed runs, {least} to {most} layers: {_counted(failures)}", failures[cell][0] > 0
 

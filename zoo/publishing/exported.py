@@ -15,7 +15,7 @@ from ..utils.text import markdown
 from .speed import measurements, provenance, significant
 
 Measured = Mapping[tuple[str, str], rows.Row]
-"""The rows of float32, by model and format."""
+"""By (model, format): the measurement of the model's file in that format, with float32 weights."""
 
 
 def section() -> str | None:
@@ -37,7 +37,7 @@ def _machines(measured: Sequence[rows.Row]) -> str:
 
 
 def _cells(row: rows.Row) -> tuple[str, ...]:
-    """Return the table's cells for one kind of exported file."""
+    """Return the cells of a line of the table. row: the measurement of one exported file."""
     kind = f"{row.format}, {row.quantize}" if row.quantize else row.format
     times = ("-" if value is None else significant(value) for value in (row.step_us, row.sequence_ms))
     return (
@@ -46,7 +46,7 @@ def _cells(row: rows.Row) -> tuple[str, ...]:
 
 
 def _steps(data: dict[str, Any]) -> list[str]:
-    """Return [introduction, table]: times of one step of the first network of benchmarks/export_steps.json."""
+    """Return [introduction, table]: times of one step of the first network in `data`, from benchmarks/export_steps.json."""
     network = data["rows"][0]["network"]
     table = [
         (
@@ -65,7 +65,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
 
 
 def _equality(measured: Sequence[rows.Row]) -> list[str]:
-    """Return [text, table] of the largest difference of a logit in float32: models with weights by formats."""
+    """Return [text, table] of the largest difference of a logit from torch's in float32: models (rows) by formats (columns)."""
     by_model = {(row.model, row.format): row for row in measured}
     formats = [format for format in FORMATS if any(row.format == format for row in measured)]
     models = registry.list_models(pretrained=True)
@@ -86,7 +86,11 @@ def _test_set(name: str) -> tuple[str, str]:
 
 
 def _difference(name: str, format: str, measured: Measured) -> str:
-    """Return the table's cell for a model and a format."""
+    """Return the largest difference between the logits of an exported float32 model and torch's, as text.
+
+    name: of the model. If some answers differ, the text has their number. It is "" for a file that was not measured, and "-"
+    if the format cannot hold the model.
+    """
     row = measured.get((name, format))
     if row is not None:
         answers = f", {row.answers} differ" if row.answers and row.different else ""

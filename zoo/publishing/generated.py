@@ -93,7 +93,10 @@ def _is_repository() -> bool:
 
 
 def _filled(text: str, parts: dict[str, str | None]) -> str:
-    """Return `text` with new content in every marked part. A part that is None, or whose mark is missing, changes nothing."""
+    """Return `text` with each content of `parts`, {NAME: content}, between the mark `<!-- generated: NAME -->` and END.
+
+    A content that is None, or whose mark is not in `text`, changes nothing.
+    """
     for name, content in parts.items():
         if content is not None:
             text = _replaced(text, MARK.format(name), content)

@@ -15,11 +15,11 @@ from ..utils import files, paths
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
-"""The number of random networks, and of time steps (or the task's, if fewer), in a card's lattice."""
+"""The number of random networks in a card's lattice, and the number of time steps (at most the number of the task's)."""
 
 
 def write(entry: Entry, folder: Path) -> None:
-    """Compute the lattice of an entry's architecture and write its numbers to `folder`.
+    """Compute the lattice of an entry's architecture and write its numbers to the file FILE in `folder`.
 
     Write nothing for a network that has no lattice: a feed-forward or a bidirectional one, or one with residual blocks.
     """
@@ -33,7 +33,7 @@ def write(entry: Entry, folder: Path) -> None:
 
 
 def stored(name: str) -> Result | None:
-    """Return the lattice on the card of a registered model, or None if the card has no lattice."""
+    """Return the gradient norms by layer and time step (the lattice) on a registered model's card, or None if it has none."""
     path = paths.path("cards", name, FILE)
     return _read(path)[""] if path.exists() else None
 
@@ -42,13 +42,16 @@ _read = cache(read_results)
 
 
 def picture(name: str) -> TitledResults | None:
-    """Return what a card's picture shows, the mean gradients for both losses; None if the card has no lattice."""
+    """Return the content of a card's picture: the model's name, with the mean gradient norms for both losses.
+
+    Return None if the card has no lattice.
+    """
     lattice = stored(name)
     return None if lattice is None else [(name, lattice.only("mean"))]
 
 
 def section(name: str) -> str:
-    """Return a card's section about the gradients of the model's architecture, or "" if the card has no lattice."""
+    """Return the section about gradients of the model's card, or "" if the card has no lattice."""
     lattice = stored(name)
     if lattice is None:
         return ""

@@ -14,9 +14,10 @@ PAGE = ("docs", "literature.md")
 
 
 def rows(task: str | None = None, paper: str | None = None) -> list[Row]:
-    """Return a row for each figure in the registry's `literature`, in its order; only of a task or of a paper, if given.
+    """Return a row for each figure in the registry's `literature`, in the registry's order.
 
-    `model` is the name of the network in the paper, `kind` is "literature", `layers` and `units` are 0.
+    task, paper: return only the figures of this task and of this paper (default: of all). In each row, `model` is the name
+    of the network in the paper, `kind` is "literature", and `layers` and `units` are 0.
     """
     known = load_registry()
     return [
@@ -50,7 +51,7 @@ class Place:
 
 
 def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
-    """Return {task: networks, the most accurate first}: those of the literature, and those of `models` with weights."""
+    """Return {task: places, the most accurate first} for the networks of the literature and those of `models` with weights."""
     unit, papers = METRICS["accuracy"], load_registry().papers
     ranking: dict[str, list[Place]] = {}
     for row in rows():

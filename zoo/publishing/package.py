@@ -59,7 +59,7 @@ def pack(entry: Entry) -> Package:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise CheckpointError if a folder, or anything in it, is a symbolic link."""
+    """Raise CheckpointError if `folder`, or a file or folder in it at any depth, is a symbolic link."""
     inside = [Path(at) / name for at, folders, names in os.walk(folder) for name in (*folders, *names)]
     for path in [folder, *inside]:
         if path.is_symlink():
@@ -69,9 +69,9 @@ def refuse_links(folder: Path) -> None:
 
 
 def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
-    """Return the path of a pinned file: in the card's folder or, if it is not there, in the cache.
+    """Return the path of the file `name` of a model: in the card's folder or, if it is not there, in the cache.
 
-    Raises CheckpointError if the file is in neither, or if it differs from the pin.
+    Raises CheckpointError if the file is in neither, or if its digest differs from that in `pin`.
     """
     copies = sources.copies(model, pin, name)
     if not copies:
@@ -85,7 +85,10 @@ def _pinned_copy(model: str, pin: Weights, name: str) -> Path:
 
 
 def _card_and_results(entry: Entry) -> dict[str, bytes]:
-    """Return {file name: content} of the card, its pictures and the results. Raises CheckpointError if one is stale."""
+    """Return {file name: content} of the card, its pictures and the results.
+
+    Raises CheckpointError if one of the files cannot be read or is out of date.
+    """
     from . import lattices
 
     pictures = () if lattices.stored(entry.name) is None else (lattices.FILE, lattices.PICTURE)
@@ -100,7 +103,7 @@ def _card_and_results(entry: Entry) -> dict[str, bytes]:
 
 
 def stale(entry: Entry) -> str | None:
-    """Return a text on what is stale in a model's results or card, or None if nothing is.
+    """Return what is out of date in a model's results or card, as text, or None if nothing is.
 
     All recorded figures must be of the pinned weights, and the card must equal the rendered card byte for byte.
     """

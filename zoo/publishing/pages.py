@@ -15,7 +15,7 @@ from .starters import STARTERS
 MEASURED, DEPTHS = ("docs", "measured.md"), ("docs", "measured.svg")
 
 ModelRow = tuple[Entry, Results, Counts]
-"""A model with its recorded results and its size."""
+"""A model with its recorded results and its numbers of parameters and multiply-adds."""
 
 
 def models_table(rows: Sequence[ModelRow], root: str) -> str:
@@ -123,12 +123,12 @@ def measured_page(rows: Sequence[Row]) -> str:
 
 
 def at_depths(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of each task and width for which some cell was measured at three or more depths."""
+    """Return the rows of each task and number of units for which some cell was measured at three or more depths."""
     return [r for section in _sections(rows) if len({r.layers for r in section}) > 2 for r in section]
 
 
 def _sections(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows grouped by task and width: a list for each group."""
+    """Return the rows grouped by task and number of units: a list for each group."""
     return [list(group) for _, group in groupby(sorted(rows, key=_task_and_units), key=_task_and_units)]
 
 

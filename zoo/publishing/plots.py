@@ -98,7 +98,7 @@ def _panels(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def _has_curve(rows: Sequence[Row]) -> bool:
-    """Return True if a cell with one width has two or more depths, which makes a curve."""
+    """Return True if all rows have one width (number of units) and some cell has two or more depths, which makes a curve."""
     return len({r.units for r in rows}) == 1 and len({(r.kind, r.layers) for r in rows}) > len({r.kind for r in rows})
 
 

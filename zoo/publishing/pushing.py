@@ -97,9 +97,9 @@ def _repo(package: Package, options: PushOptions) -> str:
 
 
 def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteState, options: PushOptions) -> bool:
-    """Return whether the repository already has these files.
+    """Return whether the last commit of the repository `repo`, in its present `state`, has the files of `package`.
 
-    Raises ChangedError if it has a commit after the pinned one, or `options.tag` at another commit.
+    Raises ChangedError if the repository has a commit after the pinned one, or `options.tag` at another commit.
     """
     pin, files = package.pin, package.files
     same = state.head is not None and has_files(hub, repo, state.head, files)
@@ -119,7 +119,7 @@ def _has_same_files(hub: Connection, package: Package, repo: str, state: RemoteS
 
 
 def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
-    """Push one model, tag the commit and pin it."""
+    """Push one model, tag the commit and pin it; with `options.dry_run`, only return what a push would do."""
     package, repo, state = target.package, target.repo, target.state
     name, pin, files = package.entry.name, package.pin, package.files
     url = f"{hub.endpoint}/{repo}"
@@ -142,7 +142,10 @@ def _push(hub: Connection, target: _Target, options: PushOptions) -> Pushed:
 
 
 def _pin(name: str, weights: Weights, options: PushOptions) -> bool:
-    """Write a pin to cards/lock.json and return True. If the file cannot be written, log the pin and return False."""
+    """Write `weights`, the new pin of the model `name`, to cards/lock.json.
+
+    Returns True if the file was changed. If the file cannot be written, log the pin and return False.
+    """
     try:
         if not paths.PACKAGED:
             return lock.pin(name, weights)

@@ -49,7 +49,10 @@ def _cells(row: leaderboard.Row) -> tuple[str, ...]:
 
 
 def standing(cell: str) -> list[str]:
-    """Return a sentence on a cell for each task of the leaderboard where it was measured: its place, and LSTM's figures."""
+    """Return a sentence for each task of the leaderboard on which `cell` was measured.
+
+    The sentence has the rank of `cell` among the cells, its figure, the time of one step, and the same of the LSTM.
+    """
     sentences = []
     for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
         rows = {row.cell: row for row in group}

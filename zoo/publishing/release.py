@@ -26,11 +26,12 @@ NAMESPACE = "rnnzoo"
 def release(folder: Path) -> str:
     """Copy the checkpoint in `folder` into cards/NAME, complete and pin it, and return its model's NAME.
 
-    The function adds golden outputs and a card to cards/NAME, and writes the digests of the files (the pin) and the counts
-    of parameters and multiply-adds to cards/lock.json. Afterwards `verify` and `push` accept the model. If the model was
-    pinned already, the new pin replaces the old one, and the next push adds its commit on top of the pinned one. Without
-    matplotlib the card has no picture. If `folder` is one of several folders seed-N, as `rnnzoo train --seeds` makes them,
-    the card reports the figures of all measured ones.
+    The function adds a card and golden outputs (the network's outputs for stored inputs, by which `verify` checks it on other
+    machines) to cards/NAME, and writes the digests of the files (the pin) and the counts of parameters and multiply-adds to
+    cards/lock.json. Afterwards `verify` and `push` accept the model. If the model was pinned already, the new pin replaces
+    the old one, and the next push adds its commit on top of the pinned one. Without matplotlib the card has no picture. If
+    `folder` is one of several folders seed-N, as `rnnzoo train --seeds` makes them, the card reports the figures of all
+    measured ones.
 
     Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME, or if `folder` has
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
@@ -171,7 +172,7 @@ def lock_dataset(name: str) -> dict[str, str]:
 
 
 def _results(folder: Path) -> results.Results:
-    """Return the results in a folder. Raises CheckpointError unless they describe the training of the weights there."""
+    """Return the results in `folder`. Raises CheckpointError unless they describe the training of the weights in `folder`."""
     recorded, weights_sha256 = results.read_current(folder)
     if weights_sha256 is None:
         raise CheckpointError(f"{folder} has no {tensors.FILE}. Give the folder of a finished training run.")
@@ -189,7 +190,7 @@ def _results(folder: Path) -> results.Results:
 
 
 def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Results:
-    """Return `recorded` with the outcomes of the other seeds' runs beside `folder`: their figures, or that they diverged."""
+    """Return `recorded` with the other seeds' runs beside `folder`: their figures, and which of them collapsed or diverged."""
 
     def settings(training: results.Training) -> dict[str, Any]:
         return {**training.recipe.settings, "seed": None, "model": training.model}
@@ -217,9 +218,9 @@ def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Result
 
 
 def _entry(folder: Path) -> Entry:
-    """Return the registry's entry of the model in a folder.
+    """Return the registry's entry of the model in `folder`.
 
-    Raises CheckpointError if its config.json disagrees with the entry, and RequestError in an installed package.
+    Raises CheckpointError if the folder's config.json disagrees with the entry, and RequestError in an installed package.
     """
     paths.writable()
     config = configs.read(folder / configs.FILE)

@@ -49,7 +49,7 @@ def measurements(program: str) -> Any:
 
 
 def stack_tables(data: dict[str, Any]) -> str:
-    """Return the tables of benchmarks/stacks.json, one for each size of stack; ratios are to the table's first row."""
+    """Return a table for each size of stack in `data`, the content of benchmarks/stacks.json; ratios are to its first row."""
     parts = []
     for size in dict.fromkeys((row["layers"], row["units"]) for row in data["contenders"]):
         rows = [row for row in data["contenders"] if (row["layers"], row["units"]) == size]
@@ -59,7 +59,10 @@ def stack_tables(data: dict[str, Any]) -> str:
 
 
 def linear_tables(data: dict[str, Any]) -> str:
-    """Return the tables of benchmarks/linear.json: the time of one training step, and its growth with the sequence length."""
+    """Return tables of `data`, the content of benchmarks/linear.json: the time of a training step, and its growth.
+
+    The growth is with the length of the sequences.
+    """
     task = [row for row in data["rows"] if row["series"] == "task"]
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]
@@ -85,7 +88,7 @@ def linear_tables(data: dict[str, Any]) -> str:
 
 
 def stream_table(data: dict[str, Any]) -> str:
-    """Return the table of benchmarks/streams.json: microseconds a step, by pass (rows) and network (columns)."""
+    """Return the table of `data`, the content of benchmarks/streams.json: microseconds a step, by pass (rows) and network."""
     networks = list(dict.fromkeys(row["network"] for row in data["rows"]))
     seconds = {(row["pass"], row["network"]): row["seconds"] for row in data["rows"]}
     ours = "`"  # the names of our passes are code
@@ -98,7 +101,10 @@ def stream_table(data: dict[str, Any]) -> str:
 
 
 def provenance(program: str, data: dict[str, Any]) -> str:
-    """Return the machine, date and rounds of a program's numbers, and the command that measures them again."""
+    """Return text with the machine, date and rounds of a benchmark's numbers, and the command that measures them again.
+
+    program: the benchmark's name. data: the content of its JSON file.
+    """
     machine, rounds = data["machine"], data["rounds"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     repeats = f"{data['statistic']} of {rounds}" if rounds > 1 else "once"
@@ -107,7 +113,7 @@ def provenance(program: str, data: dict[str, Any]) -> str:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Return (header, rows) of a table of times, with ratios to the first row.
+    """Return (header, rows) of a table of times, with ratios to the first row. rows: measurements, as JSON data.
 
     The header does not include the title of the first column.
     """
@@ -128,7 +134,7 @@ def _mebibytes(count: int | None) -> str:
 
 
 def _ratios_to_products(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a sentence with the time of each of rnnzoo's cells divided by that of its matrix products alone."""
+    """Return a sentence with the time of each of rnnzoo's networks in `rows` divided by that of its matrix products alone."""
     products = {row["cell"]: row["seconds"] for row in rows if row["library"] == "products"}
     texts = []
     for row in rows:

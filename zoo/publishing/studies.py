@@ -29,7 +29,7 @@ from . import lattices
 from .analysis_pages import FOLDER
 
 Parts = Iterator[tuple[str, str, Result]]
-"""Yields (title, key of ANALYSES, result) for each part of a study."""
+"""The content of a study: yields (title, key of ANALYSES, result) for each analysis of a network."""
 Study = Callable[[Path | None], Parts]
 """A function that computes a study. Its argument is the folder with the runs of models without published weights."""
 CELLS = ("rnn", "lstm", "gru")
@@ -43,7 +43,10 @@ DIGITS = 16
 
 
 def write(name: str, parts: Parts) -> Path:
-    """Compute the parts of a study, write them with the date and the libraries' versions, and return the file's path."""
+    """Compute the results of the study `name`, and write them to a file with the date and the libraries' versions.
+
+    parts: yields the results. Returns the path of the file, docs/diagnostics/NAME.json.
+    """
     shown = [{"title": title, "what": what, "result": result.to_json()} for title, what, result in parts]
     origin = {"date": provenance.today(), "versions": provenance.versions()}
     path = paths.path(*FOLDER, f"{name}.json")
@@ -52,7 +55,7 @@ def write(name: str, parts: Parts) -> Path:
 
 
 def _compact(value: Any, depth: int = 0) -> str:
-    """Return JSON text in which each row of numbers is one line."""
+    """Return `value` as JSON text, with each innermost list on a single line. depth: number of dictionaries around it."""
     if isinstance(value, dict) and depth < 6:
         rows = (f"{json.dumps(k)}: {_compact(v, depth + 1)}" for k, v in value.items())
         return "{\n" + ",\n".join(rows) + "\n}"
@@ -64,7 +67,11 @@ def _compact(value: Any, depth: int = 0) -> str:
 def _analyse(
     name: str, what: str, folder: Path | None, *, examples: int = 128, untrained: bool = False, **options: Any
 ) -> Result:
-    """Return the result of the analysis `what` of the model `name`. folder: with the runs that are not published."""
+    """Return the result of the analysis `what` of the model `name`.
+
+    folder: a folder with the training runs of models whose weights are not published. examples, untrained: as in
+    zoo.diagnostics.subject.sample. options: for the analysis.
+    """
     row, config = ANALYSES[what], subject.config_of(name)
     if row.needs == "architecture":
         return row.function(config, **options)
@@ -76,7 +83,7 @@ def _analyse(
 
 
 def _run_without_pin(folder: Path | None, name: str) -> Path | None:
-    """Return the folder of a model's run, or None if its weights are published.
+    """Return the training run of the model `name` in `folder`, or None if the model's weights are published.
 
     Raises RequestError if the weights are not published and `folder` has no run of the model.
     """
@@ -90,14 +97,21 @@ def _run_without_pin(folder: Path | None, name: str) -> Path | None:
 
 
 def _digest(run: Path | None, name: str) -> str:
-    """Return the first digits of the analysed weights' SHA-256, by which a test recognises numbers of replaced weights."""
+    """Return the first DIGITS hexadecimal digits of the SHA-256 of a model's weights.
+
+    A test recognises by them the numbers of weights that were replaced. run: folder of the training run; it is read only if
+    the weights of the model `name` are not published.
+    """
     pin = registry.find(name).weights
     sha256 = pin.files[tensors.FILE].sha256 if pin else files.sha256((run or Path()) / tensors.FILE)
     return sha256[:DIGITS]
 
 
 def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
-    """Return a study that runs the analysis `what` on several models. In `model` and `title`, `{}` becomes each of `cells`."""
+    """Return a study that runs the analysis `what` on several models, with the arguments `options`.
+
+    In `model`, a model's name, and in `title`, `{}` becomes each of `cells`.
+    """
 
     def compute(folder: Path | None) -> Parts:
         for cell in cells:
@@ -107,7 +121,7 @@ def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **opti
 
 
 def _star_training(folder: Path | None) -> Parts:
-    """Yield the gradients of 12 layers through the first updates on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
+    """Yield gradient norms of 12 layers in the first updates on pixel-by-pixel MNIST: Turkoglu et al. 2019, Fig. 3.
 
     Recipe and initialisation are the paper's, not the registry's. Batches are smaller and updates fewer than the paper's.
     """
@@ -134,7 +148,10 @@ def _chen_feedforward(folder: Path | None) -> Parts:
 
 
 def _eigenvalues(folder: Path | None) -> Parts:
-    """Yield the spectra of one Gaussian matrix, scaled to a spectral radius or a norm, and of a trained matrix."""
+    """Yield the eigenvalues of a Gaussian matrix and of a trained recurrent matrix.
+
+    The Gaussian matrix is scaled to a spectral radius of 0.9, to one of 1.1, and to a norm of 0.9.
+    """
     name = "rnn-1x128-mnist-rows"
     units = registry.find(name).config.architecture.units
     random = torch.randn(units, units, generator=torch.Generator().manual_seed(0))
@@ -147,7 +164,10 @@ def _eigenvalues(folder: Path | None) -> Parts:
 
 
 def _linear_eigenvalues(folder: Path | None) -> Parts:
-    """Yield spectra, untrained and trained, and their effect on an error over the 784 steps of pixel-by-pixel MNIST."""
+    """Yield the eigenvalues of linear recurrences, untrained and trained, with powers of their matrices up to the 784th.
+
+    Pixel-by-pixel MNIST has 784 steps.
+    """
     trained = registry.find(f"{SMNIST[-1]}-smnist").config.architecture.options
     near_one = {key: trained[key] for key in ("min_radius", "max_radius")}
     for cell, options in (("mingru", {}), ("rg-lru", {}), ("lru", {}), ("lru", near_one)):
@@ -159,7 +179,7 @@ def _linear_eigenvalues(folder: Path | None) -> Parts:
 
 
 def _with(config: Config, **changes: Any) -> Config:
-    """Return a copy of a config with these changes to its architecture."""
+    """Return a copy of `config` with `changes` to the fields of its architecture."""
     return config.model_copy(update={"architecture": config.architecture.model_copy(update=changes)})
 
 

@@ -80,7 +80,7 @@ def _forecast(name: str, task: Task) -> str:
 
 
 def _stream(data: dict[str, Any]) -> list[str]:
-    """Return the tables of benchmarks/listening.json: a stream of digits, and hours of noise without any digits."""
+    """Return the tables of `data`, from benchmarks/listening.json: a stream of digits, and hours of noise without digits."""
     rows, hours = [], []
     for row in data["rows"]:
         answers = f"after {row['pause']} frames" + (f", early after {row['early']}" if row["early"] else "")

@@ -29,7 +29,10 @@ def recipe_text(recipe: Recipe) -> str:
 
 
 def _later_stages(recipe: Recipe) -> str:
-    """Return a text about the recipe's later stages: those after the first that begin before its last epoch."""
+    """Return a text about the later stages of `recipe`: those after the first that begin before its last epoch.
+
+    A stage is a range of epochs with its settings, such as the learning rate.
+    """
     texts = []
     for stage, _ in recipe.timeline[1:]:
         warmup = f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
@@ -98,16 +101,17 @@ def _run_text(training: Training) -> str:
 
 
 def base_recipe(entry: Entry, training: Training) -> tuple[str, Recipe | None]:
-    """Return (name, recipe) of the registry's recipe that a run's recipe is based on, or of the run's if it has no base.
+    """Return (name, recipe) of the recipe in the registry that the recipe of a training run is based on.
 
-    The recipe is None if the registry does not have that name.
+    If it is based on no other, these are the name of the run's recipe and the registry's recipe of that name. The recipe is
+    None if the registry has none of that name.
     """
     name = entry.with_reasons(training.recipe).based_on or training.recipe_name
     return name, registry.load_registry().recipes.get(name)
 
 
 def _duration(training: Training) -> str:
-    """Return " in" and the time that a run took, or "" if its history has no times."""
+    """Return " in " and the time that a run took, such as " in 1.5 h"; "" if its history has no times."""
     seconds = training.history[-1].seconds if training.history else 0.0
     scale, unit = next((s, u) for s, u in ((3600, "h"), (60, "min"), (1, "s")) if seconds >= 2 * s or s == 1)
     return f" in {seconds / scale:.{int(unit == 'h')}f} {unit}" if seconds >= 1 else ""

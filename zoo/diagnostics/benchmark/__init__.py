@@ -53,7 +53,10 @@ Report = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Measurement:
-    """Median seconds of every pass, and peak memory in bytes. None: the contender lacks the pass, or memory is unknown."""
+    """The result of timing one contender.
+
+    seconds: by name of the pass, the median; None if the contender lacks the pass. memory: peak in bytes; None if unknown.
+    """
 
     contender: Contender
     work: Workload

@@ -62,7 +62,7 @@ def stack(cell: str, layers: int, units: int, steps: int) -> Config:
 
 
 def ours(config: Config) -> list[Contender]:
-    """Return rnnzoo's network twice: with the fastest scan, then with the plain scan."""
+    """Return rnnzoo's network twice: with the fastest scan, a method of running over time, and with the step-by-step one."""
     return [Contender("rnnzoo", config), Contender("rnnzoo", config, "plain")]
 
 

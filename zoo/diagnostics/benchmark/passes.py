@@ -20,7 +20,10 @@ FORWARD, TRAINING, STREAMING = PASSES = ("forward", "forward + backward", "strea
 STREAM_STEPS = 1000
 """Number of time steps in one streaming pass; its time is the mean over them."""
 Passes = dict[str, Callable[[], int]]
-"""By name of a pass: a function that runs the pass and returns how often it repeated it; the time is divided by that."""
+"""By name of a pass: a function that runs the pass once or several times, and returns how many times it ran.
+
+The measured time is divided by that number.
+"""
 
 
 def passes_of(contender: Contender, work: Workload) -> Passes:

@@ -31,9 +31,9 @@ class Picture:
 
 
 def lattice(array: Array, name: str) -> list[Picture]:
-    """Return a heat map of gradient norms, relative to the last layer at the last step, for each loss.
+    """Return a heat map for each loss: gradient norms relative to the norm of the last layer at the last step.
 
-    array: (loss, layer, step).
+    array: norms, (loss, layer, step). name: text before each title; "" for none.
     """
     pictures = []
     for loss in array.axes[0].ticks if array.axes[0].name == "loss" else ():
@@ -56,7 +56,7 @@ def _map(values: np.ndarray, title: str, unit: str, reference: float) -> Picture
 
 
 def pictures(results: Mapping[str, Result], plot: str, arrays: Sequence[str] | None) -> list[Picture]:
-    """Return the charts of the parts of a study.
+    """Return the charts of a study. results: its results by title.
 
     plot: the kind of drawing, a key of zoo.diagnostics.drawing.PLOTS. arrays: the names of the arrays to show; None for all.
     """
@@ -85,9 +85,9 @@ def _spreads(array: Array, part: str) -> list[Picture]:
 
 
 def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
-    """Return charts of curves along the last axis. arrays: the array of each part of a study, by the part's title.
+    """Return charts of curves along the last axis of arrays. arrays: by title of a result, its array called `name`.
 
-    If the parts have at most two curves each, a chart compares the parts; otherwise each part has its own chart.
+    If every array has at most two curves, each chart compares the results; otherwise each result has its own chart.
     """
     slices = {part: array.parts(1) for part, array in arrays.items()}
     if max(map(len, slices.values())) <= 2:
@@ -108,7 +108,7 @@ def _curves(arrays: Mapping[str, Array], name: str) -> list[Picture]:
 
 
 def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
-    """Return the chart of some curves. rows: (label, array of one axis, colour); the ticks may differ between rows."""
+    """Return a chart of curves. rows: (label, array of one axis, colour) of each; their ticks may differ."""
     axis, unit, log = rows[0][1].axes[-1].name, rows[0][1].unit, rows[0][1].log
     ticks = list(dict.fromkeys(tick for _, array, _ in rows for tick in array.axes[-1].ticks))
     if all(isinstance(tick, int | float) for tick in ticks):
@@ -132,7 +132,7 @@ def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
 
 
 def _short(where: str) -> str:
-    """Return the title of a slice, without an axis that has only one layer or matrix."""
+    """Return `where`, the title of a slice of an array, without "layer 1" and "matrix 1"."""
     return ", ".join(part for part in where.split(", ") if part not in ("layer 1", "matrix 1"))
 
 

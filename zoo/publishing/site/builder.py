@@ -92,7 +92,7 @@ def _earlier(out: Path) -> set[str]:
 
 
 def _write(out: Path, contents: Mapping[str, bytes], earlier: set[str]) -> None:
-    """Write the files that differ, and remove files that only an earlier build has.
+    """Write those files of `contents`, {path: content}, that differ from the files in `out`; remove the others of `earlier`.
 
     Until both are done, the manifest also lists the earlier build's files, so that the next build can remove them if this
     one is interrupted.

@@ -32,7 +32,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to pixels, linearly or by their logarithm."""
+    """Maps values from `low` to `high` linearly, or by their logarithm, to pixels from `start` to `end`."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Scale:
         return self.start + (self.end - self.start) * (value - low) / ((high - low) or 1.0)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return round values between the ends."""
+        """Return about `most` round values from `low` to `high`, or powers of ten on a logarithmic scale."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             decades = [10.0**power for power in range(first, last + 1, max(1, math.ceil((last - first + 1) / most)))]
@@ -104,7 +104,11 @@ def _frame(x: Scale, y: Scale, x_title: str, y_title: str, x_ticks: Sequence[flo
 def lines(
     series: Sequence[Series], x_title: str, y_title: str, *, log: bool = False, summary: str, ticks: Sequence[float] | None = None,
 ) -> Markup:  # fmt: skip
-    """Return a chart of curves. summary: description for readers who cannot see it. ticks: of the horizontal axis."""
+    """Return a chart of curves.
+
+    log: True for a logarithmic vertical axis. summary: description for readers who cannot see the chart. ticks: values to
+    mark on the horizontal axis.
+    """
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
     x = _scale(xs, LEFT + 8, WIDTH - RIGHT - 8, False)
@@ -165,7 +169,10 @@ class Point:
 
 
 def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, summary: str) -> Markup:
-    """Return a scatter plot whose points are links, with titles as tooltips."""
+    """Return a scatter plot whose points are links, with their texts as tooltips.
+
+    log: True for a logarithmic horizontal axis. summary: as in `lines`.
+    """
     x = _scale((p.x for p in points), LEFT + 10, WIDTH - RIGHT - 10, log)
     y = _scale((p.y for p in points), HEIGHT - BOTTOM - 6, TOP + 6, False)
     dots = "".join(
@@ -186,7 +193,7 @@ def shade(value: float, reference: float) -> int:
 
 
 def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: str, *, summary: str) -> Markup:
-    """Return a heat map of values, (rows from the bottom, columns): blue below the reference, red above it.
+    """Return a heat map of values, (rows, columns), the first row at the bottom: blue below `reference`, red above it.
 
     A shade is a third of a decade. The numbers are in the attribute data-v, row by row, for a script that shows them under
     the pointer.
@@ -224,7 +231,7 @@ def heat(values: NDArray[np.float64], reference: float, x_title: str, y_title: s
 
 
 def _places(count: int, step: int) -> list[int]:
-    """Return the positions of ticks among `count`: the first, the last, and every `step`-th between them."""
+    """Return indices from 0 to count - 1 at which to draw ticks: the first, the last, and every `step`-th between them."""
     inner = [place for place in range(step - 1, count, step) if place > 0 and count - 1 - place >= (step + 1) // 2]
     return sorted({0, *inner, count - 1})
 

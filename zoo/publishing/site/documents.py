@@ -74,7 +74,7 @@ def size(picture: bytes) -> tuple[int, int]:
 
 
 def add(site: Site, library: Documents) -> None:
-    """Add the pages of documents, and the pictures in them, to the site."""
+    """Add the pages of the documents in `library`, and the pictures in these documents, to the site."""
     titles, link = library.titles, library.link("../")
     for name, text in library.texts.items():
         address = library.addresses[name]

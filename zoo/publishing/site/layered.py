@@ -1,7 +1,7 @@
 """Computes a layered layout of a graph: every arrow leads down, boxes do not overlap, long arrows pass between boxes.
 
 The method is that of Sugiyama, Tagawa & Toda 1981: the layer of a node is its longest path from a source; nodes of a layer
-are ordered by the mean position of their neighbours, and then placed as near to it as that order allows.
+are ordered by the mean position of their neighbours, and then placed as near to that position as the order allows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ GAP = 14.0
 LANE = 6.0
 """Width, in pixels, that is kept free for an arrow that passes a layer."""
 STIFFNESS = 8.0
-"""Weight of a point of a long arrow, relative to a box, when places are computed."""
+"""Weight of a point where an arrow crosses a layer, relative to the weight of a box, when positions are computed."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Places in a drawing: x of each node's centre, its layer counted from the top, and the points that arrows pass."""
+    """Positions in a drawing: each node's centre `x` in pixels and its `layer`, from 0 at the top, and the arrows' paths."""
 
     x: Mapping[Any, float]
     layer: Mapping[Any, int]
@@ -33,7 +33,11 @@ class Placed:
 def place(
     nodes: Sequence[Any], sources: Callable[[Any], Sequence[Any]], width: Callable[[Any], float], last: Sequence[Any]
 ) -> Placed:
-    """Return places for `nodes`, in which every node comes after its sources. The nodes of `last` go into the last layer."""
+    """Return the positions of `nodes` in a drawing.
+
+    nodes: each comes after its sources. sources: returns the nodes from which arrows lead to a node. width: returns the
+    width of a node's box in pixels. last: nodes to put into the lowest layer.
+    """
     layer: dict[Any, int] = {}
     for node in nodes:
         layer[node] = 1 + max((layer[s] for s in sources(node)), default=-1)
@@ -68,7 +72,11 @@ def place(
 
 
 def _ordered(rows: list[list[Any]], above: Mapping[Any, list[Any]], below: Mapping[Any, list[Any]]) -> list[list[Any]]:
-    """Return the rows, reordered by sweeps up and down; of all orders seen, the one with the fewest crossings."""
+    """Return the layers of `rows`, each reordered by sweeps up and down; of all orders tried, those with fewest crossings.
+
+    A point is a node, or a place where an arrow crosses a layer. rows: the points of each layer, from left to right.
+    above, below: the points of the next layer, up or down, to which an arrow joins a point.
+    """
     best, fewest = [list(row) for row in rows], _crossings(rows, above)
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -101,9 +109,10 @@ def _crossings(rows: list[list[Any]], above: Mapping[Any, list[Any]]) -> int:
 def _spread(
     rows: list[list[Any]], above: Mapping[Any, list[Any]], below: Mapping[Any, list[Any]], sizes: Mapping[Any, float]
 ) -> dict[Any, float]:
-    """Return {point: x}, each as near to the mean x of its neighbours as the order and the widths of its row allow.
+    """Return {point: x}, x as near to the mean x of the point's neighbours as the order and the widths in its layer allow.
 
-    Points of long arrows have the largest weight, so that long arrows run straight.
+    rows, above, below: as in `_ordered`. sizes: widths in pixels, by point. The points of arrows that cross layers have the
+    largest weight, so that long arrows run straight.
     """
     x: dict[Any, float] = {}
     for row in rows:
@@ -128,7 +137,9 @@ def _spread(
 
 
 def _separated(wanted: Sequence[float], sizes: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return positions of boxes with these sizes that do not overlap, by least weighted squares nearest to `wanted`.
+    """Return the centres of boxes, from left to right, that do not overlap and are nearest to `wanted` by weighted squares.
+
+    sizes: the boxes' widths. wanted: their desired centres. weights: of the squared distances between the two.
 
     With the minimum distances subtracted, this is isotonic regression, solved by pooling adjacent violators.
     """

@@ -40,7 +40,10 @@ from .stories import parts
 FLOAT_BYTES = 850_000
 """Weights up to this size stay float32; larger ones are rounded to 8 bits, so that a page stays small."""
 KINDS = {"mnist": "digit", "adding": "adding", "babi": "story", "fsdd": "speech", "music": "music"}
-"""What a visitor does with the models of a family of tasks; networks that read text are of the kind `text` or `writing`."""
+"""By family of tasks: the kind of its models, which says what a visitor does with them, such as drawing a digit.
+
+Networks that read text are of the kind `text` or `writing`.
+"""
 HEAD = "zoo.load("
 WORKERS = 4
 
@@ -86,7 +89,7 @@ def kind_of(entry: Entry) -> str | None:
 
 
 class Compiler:
-    """Compiles steps to WebAssembly, on several processors, and keeps what an earlier build of the same folder compiled."""
+    """Compiles models to WebAssembly, in several processes. It reuses what an earlier build compiled to the same folder."""
 
     def __init__(
         self,
@@ -99,7 +102,10 @@ class Compiler:
         self.problem: str | None = None
 
     def compile(self, models: Sequence[ModelFacts]) -> dict[str, LiveModel]:
-        """Return the models that run in a page by name; none, with a `problem`, if a program is missing."""
+        """Return {name: model} for those of `models` that run in a page.
+
+        If a program is missing, such as clang, there are none, and `problem` says which program.
+        """
         try:
             FORMATS["wasm"].check_packages()
         except ZooError as error:
@@ -122,7 +128,7 @@ class Compiler:
         return {name: model for name, model in ready.items() if model is not None}
 
     def _kept(self, name: str, kind: str, key: str) -> LiveModel | None:
-        """Return a model whose script an earlier build wrote from the same weights and sources."""
+        """Return the model `name` as an earlier build compiled it, or None if no build did with the digest `key` of `_key`."""
         try:
             script = (self.out / "live" / f"{name}.js").read_bytes()
             header = None if kind == "story" else (self.out / header_path(name)).read_bytes()
@@ -134,7 +140,7 @@ class Compiler:
 
 
 def header_path(name: str) -> str:
-    """Return where in the site the C header of a model lies."""
+    """Return the path, in the site, of the C header of the model `name`."""
     return f"files/{name}/{name}.h"
 
 
@@ -145,7 +151,7 @@ def _read(name: str, kind: str, script: bytes, header: bytes | None) -> LiveMode
 
 
 def _key(name: str, entry: Entry) -> str:
-    """Return a digest of all that decides a script: the weights, the task, torch, the sources and the compiler."""
+    """Return a digest of all that a model's script depends on: weights, task, versions of rnnzoo, torch and clang, sources."""
     assert entry.weights is not None
     parts = [
         name,
@@ -160,12 +166,12 @@ def _key(name: str, entry: Entry) -> str:
 
 
 SOURCES = ("cells", "exports", "networks", "publishing/site/live.py", "publishing/site/stories.py")
-"""Files and folders of the package that decide what a script is."""
+"""Files and folders of the package on which the scripts depend."""
 
 
 @cache
 def _sources() -> str:
-    """Return a digest of the sources that decide what a script is."""
+    """Return a digest of the content of SOURCES."""
     package, digest = Path(str(resources("zoo"))), hashlib.sha256()
     for name in SOURCES:
         place = package / name
@@ -177,13 +183,16 @@ def _sources() -> str:
 
 @cache
 def _compiler() -> str:
-    """Return the first line of what clang says of its version."""
+    """Return the first line that `clang --version` prints."""
     shown = subprocess.run(["clang", "--version"], capture_output=True, text=True).stdout
     return shown.partition("\n")[0]
 
 
 def _compiled(jobs: Sequence[tuple[str, str, str]]) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the script of every job, name, kind and key, and its header. Several run at once if there are many."""
+    """Yield (script, C header) of every job, in order, as `_script` returns them. Several run at once if there are many.
+
+    jobs: (name of the model, kind, digest `_key`) of each.
+    """
     if len(jobs) < 4:
         yield from map(_script, jobs)
         return
@@ -197,7 +206,10 @@ def _one_thread() -> None:
 
 @torch.no_grad()
 def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
-    """Compile a model and return its script, and the C header that it is compiled from. Raises ExportError."""
+    """Compile a model, and return its script and the C header that it is compiled from; no header for a story reader.
+
+    job: as in `_compiled`. Raises ExportError.
+    """
     name, kind, key = job
     checkpoint = resolve(Reference.parse(name))
     network = assemble(checkpoint, device="cpu")
@@ -248,13 +260,16 @@ def _layout(task: str) -> str:
 
 
 def _packed(module: bytes) -> str:
-    """Return a module, compressed (deflate), as base64."""
+    """Return a WebAssembly module, compressed by deflate, as base64."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     return base64.b64encode(compressor.compress(module) + compressor.flush()).decode()
 
 
 def _states(network: Any) -> list[dict[str, Any]]:
-    """Return where the states of each layer lie in the array of the exported step: layer, name, offset and size."""
+    """Return the position of every state in the array of states of the exported step.
+
+    Each state is a dictionary: "layer", counted from 1; "name"; "offset", its first index; "size", its number of values.
+    """
     found, offset = [], 0
     for layer, (states, module) in enumerate(zip(network.initial_state(1), network.layers, strict=False)):
         names = module.directions[0].states

@@ -29,7 +29,7 @@ _ENDS = {"with", "for", "where", "gates", "and", "gate", "is", "layers", "within
 
 
 def equations(text: str) -> list[str]:
-    """Return the equations in a docstring, as they are written there: parts with `=`, without the prose around them."""
+    """Return the equations in a docstring, as they are written there, without the prose around them."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.;])\s|\n\n", text.replace("\n", " ")):
         found += _equations_of(sentence)
@@ -51,7 +51,10 @@ def _equations_of(sentence: str) -> Iterator[str]:
 
 
 def _is_symbol(token: re.Match[str], rest: str, depth: int) -> bool:
-    """Return whether a token may belong to an equation. rest: the text after it. depth: number of parentheses open there."""
+    """Return whether `token` may belong to an equation.
+
+    rest: the text after the token. depth: number of parentheses that are open before it.
+    """
     if token["name"]:
         return len(token["name"].rstrip("0123456789")) == 1 or token["name"] in _WORDS
     if token["op"] == "(":  # a remark in parentheses begins with a word of prose

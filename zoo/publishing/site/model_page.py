@@ -44,8 +44,8 @@ def add(
 ) -> None:  # fmt: skip
     """Add the page of every model, and the files of those with weights.
 
-    link: see markup.LinkMap. recordings: the spoken words of the recordings in assets/recordings.js. onnx: True to also
-    export networks with weights as ONNX.
+    live: the models that run in their pages, by name. link: see markup.LinkMap. recordings: the spoken words of the
+    recordings in assets/recordings.js. onnx: True to also export networks with weights as ONNX.
     """
     datasets = registry.load_registry().datasets
     for name, each in live.items():

@@ -28,7 +28,10 @@ LATTICE_STUDIES = ("star-lattice", "lru-lattice")
 
 
 def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None:
-    """Add every page to the site. onnx: True to offer ONNX files on the pages of models."""
+    """Add every page to the site.
+
+    compiler: None for pages in which no model runs. onnx: True to offer ONNX files on the pages of models.
+    """
     figures = comparison.rows()
     models = facts.every_model(figures)
     live = compiler.compile(models) if compiler else {}
@@ -247,7 +250,7 @@ def _plain(text: str) -> str:
 
 
 def _stored_lattices() -> list[dict[str, Any]]:
-    """Return the stored lattices of random networks as JSON data: one for each cell, number of layers and of steps."""
+    """Return the stored gradient norms of random networks as JSON data: one item for each cell, depth and number of steps."""
     stored: list[tuple[str, Result]] = []
     for study in LATTICE_STUDIES:
         stored += (analysis_pages.study(study) or {}).items()

@@ -54,7 +54,10 @@ def tables(figures: Sequence[Row]) -> list[TableOfPaper]:
 
 
 def _depth_figure(rows: Sequence[Row]) -> Picture | None:
-    """Return a chart of the metric against depth (reported: dashed, measured: solid), or None as for TableOfPaper.depth."""
+    """Return a chart of the metric against depth; None unless some cell has three or more depths.
+
+    Curves of reported figures are dashed, those of measured ones solid.
+    """
     by_kind: dict[str, set[int]] = {}
     for row in rows:
         by_kind.setdefault(row.kind, set()).add(row.layers)

@@ -37,7 +37,10 @@ def step_drawing(cell: str) -> Markup:
 
 
 def _ordered(outputs: list[Node]) -> Iterator[Node]:
-    """Yield all nodes, each after its sources. Nested sums are merged into one sum, nested products into one product."""
+    """Yield `outputs` and every node that they are computed from, each after its sources.
+
+    Nested sums are merged into one sum, nested products into one product.
+    """
     seen: set[int] = set()
     uses: dict[int, int] = {}
 
@@ -80,7 +83,10 @@ def _box(node: Node, places: Placed, shift: float) -> str:
 
 
 def _arrow(points: Sequence[tuple[float, int]], shift: float) -> str:
-    """Return an SVG arrow through `points`, one for each layer: straight within a layer, curved between layers."""
+    """Return an SVG arrow through `points`, (x in pixels, layer): straight within a layer, curved between layers.
+
+    shift: pixels to add to each x.
+    """
     ends = [(x + shift, layer * ROW + 4.0, layer * ROW + 4.0 + HEIGHT) for x, layer in points]
     path = f"M{ends[0][0]:.0f} {ends[0][2]:.0f}"
     for (x, _, bottom), (to_x, top, past) in pairwise(ends):

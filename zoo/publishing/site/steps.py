@@ -18,7 +18,7 @@ from ...networks.recurrent import RecurrentNetwork
 
 UNITS, FEATURES = 16, 4
 ONCE = {"unfolds": 1}
-"""Options that set how often a step repeats a part, with the value for the drawing: the part is drawn once."""
+"""Options that set how often a step repeats a computation, with their value for the drawing, which shows it once."""
 FUNCTIONS = {
     "sigmoid": "σ", "relu": "ReLU", "silu": "SiLU", "square": "( )²", "neg": "−", "reciprocal": "1/x", "sum": "Σ",
     "amax": "max", "maximum": "max", "minimum": "min", "gt": ">", "lt": "<", "__eq__": "=", "log_sigmoid": "log σ", "logsigmoid": "log σ",
@@ -51,7 +51,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Part:
-    """A block of `size` channels, with the name of its input projection if it has one."""
+    """A block of `size` consecutive channels of a tensor, all computed by `node`.
+
+    name: the input projection's name for the block, such as a gate; "" if it has none.
+    """
 
     node: Node
     name: str
@@ -61,7 +64,7 @@ class Part:
 class Trace(TorchFunctionMode):
     """A context manager that records every tensor operation as nodes. A Projection is one node.
 
-    `parts` maps id(tensor) to the blocks of channels that the tensor consists of.
+    `parts` maps id(tensor) to the blocks of channels (Part) that the tensor consists of, in order.
     """
 
     def __init__(self) -> None:
@@ -72,16 +75,16 @@ class Trace(TorchFunctionMode):
         self.inside = 0
 
     def put(self, tensor: Tensor, parts: Sequence[Part]) -> None:
-        """Say what a tensor consists of."""
+        """Record that `tensor` consists of the blocks of channels `parts`."""
         self.parts[id(tensor)] = list(parts)
         self.alive.append(tensor)
 
     def known(self, value: Any) -> list[Part] | None:
-        """Return what a value consists of, or None if it depends on neither input nor state."""
+        """Return the blocks of channels of the tensor `value`, or None for a value that depends on neither input nor state."""
         return self.parts.get(id(value)) if isinstance(value, Tensor) else None
 
     def text(self, value: Any) -> str:
-        """Return the text of a constant: a number, or the name of the parameter that the tensor was computed from."""
+        """Return the label of a constant: its number, the name of the parameter that it was computed from, or "const"."""
         if isinstance(value, Tensor):
             return self.constants.get(
                 id(value), f"{value.item():.3g}" if value.numel() == 1 and not value.is_meta else "const"
@@ -111,7 +114,11 @@ class Trace(TorchFunctionMode):
         return result
 
     def record(self, name: str, arguments: list[Any], results: list[Tensor], args: tuple[Any, ...]) -> None:
-        """Record the parts of an operation's results. arguments: all its arguments, flattened; args: the positional ones."""
+        """Record the blocks of channels of an operation's `results`.
+
+        name: of torch's function. arguments: the values of all its arguments, with lists and tuples flattened. args: its
+        positional arguments as they were passed.
+        """
         values = [parts for a in arguments if (parts := self.known(a)) is not None]
         name = name.rstrip("_") if not name.startswith("_") else name
         if name in ("cat", "stack", "concat"):
@@ -132,7 +139,10 @@ class Trace(TorchFunctionMode):
             self.unary(name, arguments, results)
 
     def cut(self, parts: list[Part], results: list[Tensor], whole: Tensor) -> None:
-        """Assign the parts of the tensor `whole` to the results of splitting it along its channels."""
+        """Record the blocks of `results`, into which the tensor `whole` was split along its channels.
+
+        parts: the blocks of `whole`. After a split along another dimension, each result has all of them.
+        """
         start = 0
         along_channels = (
             all(r.shape[:-1] == whole.shape[:-1] for r in results) and sum(p.size for p in parts) == whole.shape[-1]
@@ -147,7 +157,10 @@ class Trace(TorchFunctionMode):
             start = end
 
     def one(self, value: Any) -> Node:
-        """Return the node of a value; if the value has several parts, return a new node that joins them."""
+        """Return the node that computes `value`; if several do, return a new node that concatenates their channels.
+
+        A constant gets a node with its text.
+        """
         parts = self.known(value)
         if parts is None:
             return Node("operation", self.text(value))
@@ -155,11 +168,11 @@ class Trace(TorchFunctionMode):
         return nodes[0] if len(nodes) == 1 else Node("operation", "concat", nodes)
 
     def join(self, label: str, sources: list[Node]) -> Node:
-        """Return an operation on several values."""
+        """Return a new node of the kind "operation", labelled `label`, that is computed from `sources`."""
         return Node("operation", label, sources)
 
     def mixed(self, a: Any, b: Any, weight: Any) -> list[Part]:
-        """Return the parts of (1 - weight) a + weight b."""
+        """Return the blocks of channels of (1 - weight) a + weight b, and create the nodes that compute it."""
         if self.known(weight) is None:
             text = self.text(weight)
             if text == "1":
@@ -173,7 +186,10 @@ class Trace(TorchFunctionMode):
         return [Part(self.join("+", [left, right]), "", UNITS)]
 
     def binary(self, name: str, operands: list[Any], result: Tensor) -> None:
-        """Record an operation on two values, or on one and a constant."""
+        """Record `result`, computed from two operands by the operation `name`, a key of BINARY or REVERSED.
+
+        At most one operand is a constant; it then stands in the node's label.
+        """
         symbol, known = BINARY.get(name) or REVERSED[name], [self.known(a) for a in operands[:2]]
         if name in REVERSED:
             operands, known = operands[1::-1], known[::-1]
@@ -192,7 +208,7 @@ class Trace(TorchFunctionMode):
         self.each(label, "operation", both[0] if both else [], result)
 
     def unary(self, name: str, arguments: list[Any], results: list[Tensor]) -> None:
-        """Record any other function, of one value or of several."""
+        """Record `results` of the function `name`. arguments: its arguments; constants among them are not drawn."""
         label = FUNCTIONS.get(name, name)
         sources = [a for a in arguments if self.known(a) is not None]
         if len(sources) > 1:
@@ -205,7 +221,7 @@ class Trace(TorchFunctionMode):
             self.each(label, kind, self.known(sources[0]) or [], r)
 
     def each(self, label: str, kind: str, parts: list[Part], result: Tensor) -> None:
-        """Record an elementwise function: one node for each part."""
+        """Record `result` of an elementwise function of one tensor: a node, of this label and kind, for each of `parts`."""
         made: dict[tuple[int, str], Node] = {}
         new = []
         for part in parts:
@@ -216,7 +232,10 @@ class Trace(TorchFunctionMode):
         self.put(result, new)
 
     def watch(self, direction: Direction) -> list[Any]:
-        """Add hooks that record every projection of the cell as one node; return the handles that remove them."""
+        """Add hooks to the cell of `direction` that record each call of a Projection, a linear map, as one node.
+
+        Returns the handles that remove the hooks.
+        """
         handles = []
         for name, module in direction.cell.named_modules():
             if isinstance(module, Projection):
@@ -270,9 +289,9 @@ def _whole(node: Node, tensor: Tensor) -> list[Part]:
 
 @torch.no_grad()
 def traced(cell: str) -> list[Node]:
-    """Return the output nodes of one step of a cell with the default values of its options.
+    """Return a node for each new state of one step of `cell`, with the default values of the cell's options.
 
-    Their sources lead back to the input and the old states.
+    The `sources` of these nodes lead back to the input and the old states.
     """
     options = {
         key: value for key, value in ONCE.items() if key in inspect.signature(cell_class(cell).__init__).parameters
@@ -309,7 +328,10 @@ def _trace(direction: Direction) -> list[Node]:
 
 
 def _blocks(direction: Direction, read: Tensor) -> list[tuple[str, int]]:
-    """Return (name, size) of each block of a projected input. A block before those of the cell has the name ""."""
+    """Return (name, number of channels) of each block of `read`, the projected input of `direction`, in order.
+
+    The names are those of `cell.inputs`; "" if there is only one. Channels before the cell's are a block named "".
+    """
     names, sizes = direction.cell.inputs, direction.input_channels
     before = read.shape[-1] - sum(sizes)
     named = list(zip(names, sizes, strict=True)) if len(names) > 1 else [("", sum(sizes))]

@@ -11,9 +11,9 @@ from ...registry.schema.networks import NO_TASK
 
 @torch.no_grad()
 def parts(reader: StoryReader) -> dict[str, RecurrentNetwork]:
-    """Return {"story": ..., "question": ..., "decoder": ...}. The first two read words; the decoder reads their top states.
+    """Return the networks of a story reader by name: "story", "question" and "decoder".
 
-    The heads of the first two are not used: the decoder reads the first state of their top layer after each word.
+    The first two read words. After each word, the decoder reads the first state of their top layer, not their logits.
     """
     interface = reader.interface
     words = Interface(vocabulary=interface.vocabulary, steps=interface.steps, outputs=1, readout="last")

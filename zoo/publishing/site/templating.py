@@ -26,7 +26,10 @@ class Site:
     """Pages that this site has, but that the site of another zoo may lack, such as the leaderboard."""
 
     def page(self, path: str, template: str, **content: Any) -> None:
-        """Render a template and add it as the page `path`. The template's `root` is the path from the page to the site."""
+        """Render `template`, the name of a file, with the variables `content`, and add it to the site as the page `path`.
+
+        The template's variable `root` is the path from the page to the site.
+        """
         root = "../" * path.count("/")
         text = (
             environment()
