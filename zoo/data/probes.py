@@ -26,7 +26,7 @@ Symbols = NDArray[numpy.uint8]
 
 
 class Probes(TaskData):
-    """Layouts `copying`, `selective-copying`, `parity` and `recall`. For each, the accuracies of guessing and at best are known.
+    """Layouts `copying`, `selective-copying`, `parity` and `recall`. The best accuracy and that of guessing are known.
 
     `copying`: ten symbols, blanks, the symbol GO, and ten steps in which the network repeats the ten symbols in order
     (Hochreiter & Schmidhuber 1997; lengths as in Arjovsky et al. 2016, section 5.1, who also count the blank answers).

@@ -70,7 +70,7 @@ def read(path: Path) -> Registry:
 
 
 def _merged(parts: Sequence[_File]) -> dict[str, Any]:
-    """Return the sections of all files, by name. Raises RegistryError for a file without sections, or a section in two files."""
+    """Return the sections of all files by name. Raises RegistryError for a file without any, or a section in two files."""
     sections: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part.document.content, dict):
