@@ -159,7 +159,7 @@ def _fetch_missing(
     """Download the files `missing` of a model's pinned commit, and return their paths by name.
 
     damaged: a text, for the messages, on each damaged copy that is on this machine. config.json is downloaded along with the
-    others if the cache lacks it. Raises CheckpointError for a model that is not on the Hub, and HubError for failures of it.
+    others if the cache lacks it. Raises CheckpointError for a model that is not on the Hub, and HubError if the Hub fails.
     """
     failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
     if pin.revision is None:

@@ -45,8 +45,9 @@ def levels(
 class Listener:
     """Detects words in a recording that arrives in parts: call it with each part in turn, then call `finish`.
 
-    A word begins with a frame that is not quiet, where the network starts from zero states, and ends with the last such
-    frame before a pause. Up to rounding, the answer is `network(log_mel(recording)[None, first:last + 1])`.
+    A word begins with a frame that is not quiet, number `first` of the recording, where the network starts from zero states.
+    It ends with the last such frame before a pause, number `last`. Up to rounding, the answer is
+    `network(log_mel(recording)[None, first:last + 1])`.
     """
 
     def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
@@ -81,7 +82,7 @@ class Listener:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> list[Word]:
-        """Return the words after which a pause ends with these samples, and early answers; often an empty list."""
+        """Return the words whose pause becomes complete with these samples, and early answers; often an empty list."""
         frames = self.log_mel(samples)
         loud = (levels(frames) >= self.quiet).tolist()
         return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]

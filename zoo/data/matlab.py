@@ -57,9 +57,10 @@ def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list[tuple[int, bytes]]]:
-    """Return (class, sizes, name, data) of a matrix: its class number, its shape, and the elements after the name.
+    """Return (class number, shape, name, elements after the name) of a matrix.
 
-    element: the (type number, content) of the matrix; raises ValueError if it is no matrix. data has elements, too.
+    element: the (type number, content) of the matrix, like each of the elements returned. Raises ValueError if it is not a
+    matrix.
     """
     kind, content = element
     parts = list(_elements(content)) if kind == MATRIX else []

@@ -70,7 +70,7 @@ def fault(message: str) -> PydanticCustomError:
 
 
 def refusal(title: str, faults: Iterable[Fault]) -> ValidationError:
-    """Return the error with which a validator refuses keys or items inside the value under validation. title: its class."""
+    """Return the error with which a validator reports several faults at once. title: name of the refused value's class."""
     rows = [InitErrorDetails(type=fault(message), loc=loc, input=None) for loc, message in faults]
     return ValidationError.from_exception_data(title, rows, hide_input=True)
 
