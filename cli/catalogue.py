@@ -90,7 +90,10 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
 
 
 def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool | None) -> dict[str, index.Summary]:
-    """Return the summaries of the models that registry.list_models names, without reading registry.yaml if there is an index."""
+    """Return, by name, the summaries of the models that registry.list_models returns for the same arguments.
+
+    registry.yaml is read only if the index in cards/lock.json is missing or out of date.
+    """
     models = index.read() or registry.summaries()
     tasks, cells = ({getattr(model, field) for model in models.values()} for field in ("task", "cell"))
     if task not in (None, *tasks) or cell not in (None, *cells):
@@ -106,7 +109,7 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
 
 
 def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, index.Summary]]:
-    """Return (name, summary) pairs in the order `sort`: the best, smallest or fastest first, those without a number last."""
+    """Return (name, summary) pairs sorted by `sort`: the best, smallest or fastest first, those without a number last."""
     if sort == Sorting.name:
         return list(models.items())
     counts = registry.load_lock().counts
@@ -124,7 +127,10 @@ def _sorted(models: dict[str, index.Summary], sort: Sorting) -> list[tuple[str, 
 
 
 def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
-    """Return a (name, summary) pair for each model that matches a name or pattern. Raises UnknownNameError if none does."""
+    """Return a (name, summary) pair for each model that matches one of the patterns, which may be names.
+
+    Raises UnknownNameError for a pattern that matches no model.
+    """
     models = index.read() or registry.summaries()
     names: dict[str, None] = {}
     for pattern in patterns:

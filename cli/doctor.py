@@ -31,7 +31,11 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check. status: "missing" if an optional or faster part is absent, "broken" if a part fails."""
+    """The result of a check of `what`, such as "torch"; `found` says in words what was found there.
+
+    status: "missing" if something optional or faster is absent, "broken" if something fails. fix: a command or advice that
+    repairs it; "" if there is nothing to repair.
+    """
 
     what: str
     found: str
@@ -73,7 +77,7 @@ def examine() -> list[Finding]:
 
 
 def _import(name: str) -> Any:
-    """Return the module, or the exception that its import raises."""
+    """Return the module called `name`, or the exception that its import raises."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:  # absent; lacks a shared library; incompatible
@@ -109,7 +113,7 @@ def _registry() -> Finding:
 
 
 def _gpus(torch: Any) -> Iterator[Finding]:
-    """Check the accelerators that torch can use, or why torch cannot use one that is present."""
+    """Yield a finding for each CUDA device; else one for all accelerators of another type, or for why there is none."""
     with warnings.catch_warnings(record=True) as warned:  # torch warns if a driver is too old
         warnings.simplefilter("always")
         try:
@@ -132,7 +136,7 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 
 def _compiled(torch: Any) -> Finding:
-    """Check which compiled scans (the C++ loops over time steps) were built for CPUs, and which one is used."""
+    """Return which compiled scans (C++ loops over time steps) were built, each for other CPUs, and which one is used."""
     from zoo.networks.kernels import interface
 
     what, reinstall = "CPU scans", _reinstall_command()
@@ -168,7 +172,7 @@ def _reinstall_command() -> str:
 
 
 def _triton(torch: Any) -> Finding:
-    """Check triton and the CUDA device, which the Triton scans need."""
+    """Return whether triton and a CUDA device are present, which the Triton scans (loops over time steps) need."""
     what, triton = "Triton scans", _import("triton")
     device = "a CUDA device" if torch.cuda.is_available() else "no CUDA device"
     if not isinstance(triton, Exception):
@@ -195,7 +199,10 @@ def _extras() -> Iterator[Finding]:
 
 
 def _requirements_of(extra: str, requirements: list[Requirement]) -> list[Requirement]:
-    """Return the requirements of an extra on this machine, including those of the extras that it requires."""
+    """Return those of `requirements` that the extra adds on this machine, including those of the extras that it requires.
+
+    requirements: all requirements of the installed package.
+    """
     required = []
     for r in requirements:
         if r.marker is None or r.marker.evaluate({"extra": ""}) or not r.marker.evaluate({"extra": extra}):
@@ -208,7 +215,7 @@ def _requirements_of(extra: str, requirements: list[Requirement]) -> list[Requir
 
 
 def _suitable_version(requirement: Requirement) -> str | None:
-    """Return the installed version of a distribution; None if it is absent or does not satisfy the requirement."""
+    """Return the installed version of the required distribution; None if it is absent or the requirement excludes it."""
     try:
         installed = version(requirement.name)
     except PackageNotFoundError:

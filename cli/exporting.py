@@ -105,5 +105,8 @@ def matrix(pattern: str) -> list[dict[str, Any]]:
 
 
 def _lengths(lengths: tuple[int, ...]) -> str:
-    """Return the lengths of the sequences that checked a file, as text; without time steps, two batch sizes checked it."""
+    """Return with what inputs an exported file was checked, as text such as "5, 12 steps" or "two batch sizes".
+
+    lengths: the number of time steps of each input; empty for networks without time steps.
+    """
     return f"{', '.join(map(str, lengths))} steps" if lengths else "two batch sizes"

@@ -62,7 +62,10 @@ def bench(
 
 
 def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Contender]":
-    """Return the contenders in bfloat16, without the peers that cannot run in bfloat16 on `device`, whose names are printed."""
+    """Return the contenders in bfloat16, without those of other libraries that cannot run in bfloat16 on `device`.
+
+    Prints on stderr the name of each contender that is left out, and why.
+    """
     from zoo.diagnostics import benchmark
 
     runnable = []
@@ -75,7 +78,10 @@ def reduced(contenders: "Sequence[Contender]", device: str = "cpu") -> "list[Con
 
 
 def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title: str) -> "list[Measurement]":
-    """Return the measurements of the contenders, and print on stderr how long measuring will take."""
+    """Measure the contenders on the workload, and return their measurements.
+
+    rounds: number of repetitions after a warm-up. Prints on stderr, with `title`, how long measuring will take.
+    """
     from zoo.diagnostics import benchmark
 
     place = f"threads: {work.threads}" if work.device == "cpu" else work.device
@@ -97,7 +103,10 @@ def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title
 
 
 def table(measurements: "Sequence[Measurement]") -> str:
-    """Return a table of the seconds of every pass, each with its ratio to the first row in brackets, and of peak memory."""
+    """Return a table with a row for each contender: the seconds of every pass, and the peak memory.
+
+    Behind the seconds, in brackets, is their ratio to those of the first row.
+    """
     from zoo.publishing import speed
 
     header, rows = speed.speed_rows([row.to_json() for row in measurements])

@@ -51,7 +51,9 @@ def train(
     pattern: str, out: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None, resources: Resources,
     as_json: bool, seeds: Sequence[int] = (),
 ) -> None:  # fmt: skip
-    """Train every matching model in out/NAME or, once for each seed, in out/NAME/seed-N. Finished runs are skipped.
+    """Train every matching model in out/NAME or, once for each of `seeds`, in out/NAME/seed-N. Finished runs are skipped.
+
+    overrides: new values of the recipe's fields. stop_after: the epoch after which each run stops; None for no early stop.
 
     Raises TrainingError at the end if a run failed.
     """
@@ -101,7 +103,10 @@ def _cores() -> int:
 
 
 def _summarise(states: dict[str, jobs.JobState], out: Path, as_json: bool) -> None:
-    """Print one row per run. Raises KeyboardInterrupt if a run was stopped, else TrainingError if one failed."""
+    """Print one row per run. Raises KeyboardInterrupt if a run was stopped, else TrainingError if one failed.
+
+    states: by the folder of a run, relative to `out`: what became of the run.
+    """
     rows = []
     for name, state in states.items():
         training = jobs.stored_training(out / name)

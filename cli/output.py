@@ -23,7 +23,7 @@ _printed = {"json": False}
 
 
 class Bar(Protocol):
-    """Shows the progress of one task. Without `text`, a terminal shows done/total."""
+    """Shows the progress of one operation: `done` of `total` units, and `text`, which by default is done/total."""
 
     def __call__(self, done: int, total: int, text: str | None = None) -> None: ...
 
@@ -42,7 +42,7 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 
 
 def stream(beginning: str, parts: Iterable[str]) -> None:
-    """Print a text on stdout part by part, as the parts arrive."""
+    """Print `beginning` on stdout, then each string of `parts` as soon as it arrives, then a line break."""
     sys.stdout.write(beginning)
     for part in parts:
         sys.stdout.write(part)
@@ -51,13 +51,13 @@ def stream(beginning: str, parts: Iterable[str]) -> None:
 
 
 def emit_error(error: Exception, text: str) -> None:
-    """Print an error as JSON, unless JSON was printed already, because stdout must be a single JSON document."""
+    """Print an error, with the message `text`, as JSON on stdout, unless JSON was printed there already: one document only."""
     if not _printed["json"]:
         emit({"error": {"code": type(error).__name__, "message": text}}, True, "")
 
 
 def _finite(data: Any) -> Any:
-    """Replace every NaN and infinity by None, because JSON has neither."""
+    """Return a copy of nested dicts and lists with None for every NaN and infinity, because JSON has neither."""
     if isinstance(data, Mapping):
         return {key: _finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -82,7 +82,7 @@ def ask(question: str) -> bool:
 def columns(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table of left-aligned columns, two spaces apart. None is shown as a dash.
 
-    A cell stays on its line, whatever it contains: names on the Hub could hold line breaks.
+    Line breaks inside a value, such as a name from the Hub, become spaces, so each row is one line.
     """
     cells = [list(header), *[["-" if cell is None else one_line(str(cell)) for cell in row] for row in rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -96,7 +96,7 @@ def dumped(models: Iterable[Any]) -> list[dict[str, Any]]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Bar]:
-    """Yield a Bar: a progress bar if stderr is a terminal, else messages every MESSAGE_SECONDS."""
+    """Yield a Bar: a progress bar with `title` if stderr is a terminal, else messages, at most one in MESSAGE_SECONDS."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 

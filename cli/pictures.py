@@ -36,7 +36,10 @@ def _is_map(array: Array) -> bool:
 
 
 def _scaled(values: NDArray[np.float64], log: bool) -> NDArray[np.float64]:
-    """Return values scaled to [0, 1], after log10 if `log`. Infinite values and NaN stay, except log(0), which becomes 0."""
+    """Return values, after log10 if `log`, scaled linearly so that the finite ones reach from 0 to 1; all 0 if they are equal.
+
+    NaN and infinities stay or become NaN, except that -inf, such as log10(0), becomes 0 if the finite values differ.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log10(values) if log else values
     finite = values[np.isfinite(values)]
@@ -58,7 +61,11 @@ def _range(array: Array) -> str:
 
 
 def _maps(name: str, array: Array, grey: bool) -> list[Text]:
-    """Return the lines of heat maps, one line per layer, in greys, or in block characters without colours."""
+    """Return the lines of the heat maps of an array called `name`, whose last axes are layers and steps.
+
+    Each slice of the other axes is a map, with one line per layer, the top layer first. grey: draw in shades of grey, for
+    which the terminal must have colours; otherwise in block characters.
+    """
     lines = []
     for where, part in array.parts(2):
         lines.append(Text(f"{name}{f', {where}' if where else ''}: {_range(part)}"))
@@ -74,7 +81,10 @@ def _maps(name: str, array: Array, grey: bool) -> list[Text]:
 
 
 def _shade(value: float, grey: bool) -> tuple[str, str]:
-    """Return (text, style) for a value in [0, 1]: two characters, and how rich shows them."""
+    """Return (text, style) for a value in [0, 1], or for NaN or infinity: two characters, and their style for rich.
+
+    grey: show the value by a shade of grey as background, not by block characters.
+    """
     if not np.isfinite(value):
         return "··", ""
     if grey:
@@ -84,12 +94,15 @@ def _shade(value: float, grey: bool) -> tuple[str, str]:
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return at most WIDTH of the columns of `values`, evenly spaced."""
+    """Return at most WIDTH of the entries of `values` along its last axis, evenly spaced, the first and the last included."""
     return values[..., np.unique(np.linspace(0, values.shape[-1] - 1, WIDTH).round().astype(int))]
 
 
 def _sparks(name: str, array: Array) -> list[Text]:
-    """Return the lines of sparklines, one per row along the last axis; at most FEW numbers are printed as numbers."""
+    """Return the lines that show an array called `name`: one sparkline along the last axis for each slice of the other axes.
+
+    An array with a single axis of at most FEW values is printed as numbers; one without axes as its value.
+    """
     unit = f" {array.unit}" if array.unit else ""
     if not array.axes:
         return [Text(f"{name}: {_range(array)}")]
@@ -111,5 +124,5 @@ def _sparks(name: str, array: Array) -> list[Text]:
 
 
 def _block(value: float) -> str:
-    """Return the block character whose height shows a value in [0, 1]."""
+    """Return the block character whose height shows a value in [0, 1], or a dot for NaN and infinities."""
     return BLOCKS[min(int(value * len(BLOCKS)), len(BLOCKS) - 1)] if np.isfinite(value) else "·"

@@ -162,7 +162,11 @@ def _train_one(
     entry: "registry.Entry", folder: Path, device: str | None, overrides: dict[str, Any], stop_after: int | None,
     diagnostic_names: Sequence[str], as_json: bool,
 ) -> None:  # fmt: skip
-    """Train one model in this process, and print its progress and the result."""
+    """Train one model in this process in `folder`, and print its progress and the result.
+
+    overrides: new values of the recipe's fields. stop_after: the epoch after which to stop; None for no early stop.
+    diagnostic_names: the diagnostics to record after every epoch.
+    """
     from zoo import diagnostics
     from zoo.training import trainer
 

@@ -141,7 +141,10 @@ def _pull_pinned(reference: Reference, entry: Entry, pin: Weights, options: Pull
 
 
 def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
-    """Return the copies of a pinned file, by path, with what is wrong with each; the last one is good if its value is None."""
+    """Return, by path, what is wrong with each copy of the pinned file `name` on this machine; None for a good copy.
+
+    The search ends at the first good copy, so only the last value can be None.
+    """
     problems: dict[Path, str | None] = {}
     for path in copies(model, pin, name):
         problems[path] = mismatch(path, pin.files[name])
@@ -153,7 +156,11 @@ def _problems(model: str, pin: Weights, name: str) -> dict[Path, str | None]:
 def _fetch_missing(
     model: str, pin: Weights, missing: list[str], damaged: list[str], options: PullOptions
 ) -> dict[str, Path]:
-    """Download the missing files of a pinned commit, and return their paths. damaged: the faults of copies."""
+    """Download the files `missing` of a model's pinned commit, and return their paths by name.
+
+    damaged: a text, for the messages, on each damaged copy that is on this machine. config.json is downloaded along with the
+    others if the cache lacks it. Raises CheckpointError for a model that is not on the Hub, and HubError if the Hub fails.
+    """
     failure = f"{model}: no source has the pinned {', '.join(missing)}: {''.join(f'{each}; ' for each in damaged)}"
     if pin.revision is None:
         raise CheckpointError(
@@ -191,7 +198,11 @@ def _download(
     connection: Connection, repo: str, name: str, revision: str, check: Callable[[Path], str | None], options: PullOptions,
     force: bool, size: int | None = None, limit: int = MAX_BYTES,
 ) -> Path:  # fmt: skip
-    """Return the path of a downloaded file. If `check` finds a problem twice, delete the file and raise CheckpointError."""
+    """Return the path in the cache of the file `name`, after downloading it if needed.
+
+    check: takes the path, and returns what is wrong with the file, or None. After a first problem the file is downloaded
+    again; after a second one it is deleted, and CheckpointError is raised. force, size, limit: as for Connection.download.
+    """
     for last_try in (False, True):
         path = connection.download(
             repo, name, revision, size=size, limit=limit, force=force or last_try,
@@ -259,7 +270,7 @@ class _Unpinned:
             return self.from_hub(connection, commit)
 
     def from_cache(self, commit: str | None) -> Checkpoint | None:
-        """Return the checkpoint of a commit in the cache; None unless all its files are there and undamaged."""
+        """Return a commit's checkpoint from the cache; None if a file is missing or damaged, or if `commit` is None."""
 
         def find(name: str) -> Path | None:
             path = cache.find(self.repo, name, commit)
@@ -284,7 +295,10 @@ class _Unpinned:
         return self.checkpoint(commit, config, found, fetched)
 
     def fetch(self, connection: Connection, name: str, revision: str, commit: str) -> Path:
-        """Download a file at `revision`, and return its path. Raises ChangedError if `revision` is not at `commit` any more."""
+        """Return the path of the file `name` at `revision`, after downloading it if needed.
+
+        commit: the commit that the revision had a moment ago; raises ChangedError if the revision has moved since then.
+        """
         options, limit = self.options, LIMITS.get(name, MAX_BYTES)
         path = _download(connection, self.repo, name, revision, damage, options, options.force, limit=limit)
         if commit not in path.parts:  # .../snapshots/COMMIT/config.json

@@ -22,7 +22,7 @@ class Table(Generic[R]):
     """A JSON file of rows with unique keys."""
 
     file: tuple[str, ...]
-    """The parts of the file's path below the zoo's folder."""
+    """Path of the file below the zoo's folder, as a tuple of folder names and the file name."""
     rows: TypeAdapter[list[R]]
     key: Callable[[R], Any]
     """Returns the key of a row, such as its model and format. The file is sorted by the keys."""

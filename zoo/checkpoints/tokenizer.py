@@ -68,13 +68,20 @@ class Tokenizer:
 
     @classmethod
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
-        """Return the tokenizer of a vocabulary.txt. Raises CheckpointError if it is invalid or has not `size` words."""
+        """Return the tokenizer of the vocabulary.txt at `path`.
+
+        size: the number of words that the file must have. max_words: texts are cut off after this many words. Raises
+        CheckpointError if the file cannot be read, is not a vocabulary, or has another number of words.
+        """
         try:
             words = [
                 _UNESCAPED.get(line, line) for line in files.read_regular(path, MAX_BYTES).decode().split("\n")[:-1]
             ]
             if len(words) != size:
-                raise CheckpointError(f"{path} has {len(words):,} words instead of {size:,}. Restore the file.")
+                raise CheckpointError(
+                    f"{path} has {len(words):,} words instead of {size:,}. Restore the original file. For a copy of a "
+                    "published model: rnnzoo pull NAME --force --to FOLDER"
+                )
             return cls(words, max_words)
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -120,8 +127,9 @@ class Tokenizer:
     def ask(self, stories: str | Sequence[str], questions: str | Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return the input of a StoryReader for one story and its question, or several.
 
-        The result is the tokens, (batch, time), of each story followed by its question, and the lengths of the two,
-        (batch, 2). Raises RequestError for different numbers of stories and questions, and the errors of `batch_pairs`.
+        The result is the tokens, (batch, time), of each story followed by its question, and the lengths, (batch, 2), of the
+        story and of the question, in this order. Raises RequestError for different numbers of stories and questions, and the
+        errors of `batch_pairs`.
         """
         stories = [stories] if isinstance(stories, str) else list(stories)
         questions = [questions] if isinstance(questions, str) else list(questions)
@@ -133,7 +141,7 @@ class Tokenizer:
         return self.batch_pairs([(split_words(story), split_words(question)) for story, question in pairs])
 
     def batch_pairs(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Tensor, Tensor]:
-        """Return the same as `ask`, for stories and questions that are lists of words.
+        """Return the same as `ask`, for pairs (story, question), both of them lists of words.
 
         If a pair is longer than `max_words`, the beginning of its story is cut off. Raises RequestError for a question that
         leaves no room for its story.
@@ -149,12 +157,12 @@ class Tokenizer:
         return tokens, torch.tensor([[len(story), len(question)] for story, question in parts])
 
     def decode(self, tokens: Tensor | Sequence[int]) -> str:
-        """Return the words of tokens, (time,), without padding."""
+        """Return the words of tokens, (time,), joined by `separator`; padding is left out."""
         return self.separator.join(self.words[int(token)] for token in tokens if int(token) != PADDING)
 
 
 class StreamTokenizer(Tokenizer):
-    """A Tokenizer for a network that reads one long text. It cuts no text off."""
+    """A Tokenizer for a network that reads one long text. `max_words` is ignored: no text is cut off."""
 
     def __init__(self, words: Sequence[str], max_words: int):
         super().__init__(words, sys.maxsize)
@@ -164,7 +172,7 @@ class StreamTokenizer(Tokenizer):
         return torch.tensor([self.tokens.get(word, self.unknown_token) for word in self.split(text)], dtype=torch.int16)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the parts of a text that the vocabulary lacks, each once, in the order of the text."""
+        """Return the words, characters or bytes of a text that the vocabulary lacks, each once, in the order of the text."""
         return list(dict.fromkeys(word for word in self.split(text) if word not in self.tokens))
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
@@ -194,16 +202,16 @@ class ByteTokenizer(CharacterTokenizer):
 
     @classmethod
     def every_byte(cls) -> "ByteTokenizer":
-        """Return the tokenizer of all 256 bytes, in order."""
+        """Return a tokenizer whose vocabulary is all 256 bytes, in ascending order after RESERVED."""
         return cls([*RESERVED, *map(chr, range(256))], 0)
 
     @staticmethod
     def split(text: str) -> list[str]:
-        """Return the bytes of a text."""
+        """Return the UTF-8 bytes of a text, each byte b as the character of code point b."""
         return list(text.encode().decode("latin-1"))
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield for each byte the character that it completes, or nothing. Bytes that are not UTF-8 become U+FFFD."""
+        """Yield for each byte the character that it completes, or "". Bytes that are not UTF-8 become U+FFFD."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return (decoder.decode(self.words[token].encode("latin-1")) for token in tokens)
 
@@ -219,7 +227,7 @@ class WordTokenizer(StreamTokenizer):
 
     @classmethod
     def split(cls, text: str) -> list[str]:
-        """Return the words of a text."""
+        """Return the words between spaces of a text; the end of a line becomes the word END."""
         return text.replace("\n", f" {cls.END} ").split()
 
     @property
@@ -228,7 +236,7 @@ class WordTokenizer(StreamTokenizer):
         return self.tokens.get(self.UNKNOWN_WORD, UNKNOWN)
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
-        """Yield for each token its word after a space, or the end of a line."""
+        """Yield for each token a space and its word, or a line break if the word is END."""
         return ("\n" if (word := self.words[token]) == self.END else f" {word}" for token in tokens)
 
 

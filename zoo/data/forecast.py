@@ -23,7 +23,7 @@ TAU, DELAYED = 17, 170
 
 
 class Series(NamedTuple):
-    """The mean and the standard deviation of a training series, to four digits, by which all values are standardised."""
+    """The mean and the standard deviation, to four digits, of the training series, with which all splits are standardised."""
 
     mean: float
     std: float
@@ -51,21 +51,27 @@ class Forecast(TaskData):
 
 
 def _prepare(raw: Tensor) -> Tensor:
-    """Turn values, (batch, time), into (batch, time, 1)."""
+    """Turn values, (batch, time), into the input of a network, (batch, time, 1)."""
     return raw[..., None]
 
 
 @cache
 def series(layout: str, seed: int, count: int) -> NDArray[numpy.float32]:
-    """Return `count` samples of a series, (count,), little-endian float32, after TRANSIENT samples."""
+    """Return `count` samples of a series, (count,), little-endian float32. The TRANSIENT samples before them are dropped.
+
+    layout: one of Forecast.layouts. seed: of the initial value.
+    """
     random = numpy.random.RandomState(seed)
     integrate = mackey_glass if layout == "mackey-glass" else lorenz
     return numpy.array(integrate(random, TRANSIENT + count)[TRANSIENT:], "<f4")
 
 
 def mackey_glass(random: numpy.random.RandomState, count: int) -> list[float]:
-    """Return `count` samples after a constant past, drawn from 0.5 to 1.5. The delayed value at the middle of a step is the
-    mean of the delayed values at its two ends."""
+    """Return `count` samples of x of the Mackey-Glass equation (see Forecast), from t = 1 on.
+
+    All values of x up to t = 0 are one number, drawn from 0.5 to 1.5. The delayed value at the middle of an integration step
+    is the mean of the delayed values at the two ends of the step.
+    """
     x = 0.5 + float(random.random_sample())
     past, h, samples = deque([x] * (DELAYED + 1), DELAYED + 1), 0.1, []
     for _ in range(count):
@@ -83,14 +89,14 @@ def mackey_glass(random: numpy.random.RandomState, count: int) -> list[float]:
 
 
 def _growth(delayed: float) -> float:
-    """Return 0.2 v / (1 + v^10) for the delayed value v. The power is a product, since pow may differ in the last bit."""
+    """Return 0.2 v / (1 + v^10) for v = `delayed`. v^10 is computed by products, since pow may differ in the last bit."""
     square = delayed * delayed
     fourth = square * square
     return 0.2 * delayed / (1 + fourth * fourth * square)
 
 
 def lorenz(random: numpy.random.RandomState, count: int) -> list[float]:
-    """Return `count` samples of x. The initial x and y are drawn from -10 to 10, the initial z from 15 to 35."""
+    """Return `count` samples of x of Lorenz's equations. x and y begin with values from -10 to 10, z with one from 15 to 35."""
     x, y, z = ((random.random_sample(3) - 0.5) * 20 + [0, 0, 25]).tolist()
     h, samples = 0.01, []
     for _ in range(count):

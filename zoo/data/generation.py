@@ -98,7 +98,7 @@ def stream_text(
 def _frames(
     network: Network, prompt: str, length: int, temperature: float, top_k: int | None, seed: int
 ) -> Iterator[Tensor]:
-    """Yield the frames, (keys,), with which a network continues a prompt. See `generate`."""
+    """Yield the frames, (keys,), of 0 and 1, with which a network of music continues a prompt. Arguments: see `generate`."""
     _check(length, temperature, top_k, seed)
     task = registry.load_registry().all_tasks.get(network.config.task)
     if not isinstance(network, RecurrentNetwork) or task is None or task.family != "music" or not network.classes:
@@ -122,7 +122,10 @@ def _frames(
 
 
 def _continued(network: Network, prompt: Tensor, length: int, draw: Draw) -> Iterator[Tensor]:
-    """Read a prompt, (steps, *input), in eval mode, and yield `length` further inputs, (*input) on the CPU, as drawn."""
+    """Yield `length` inputs, (*input) on the CPU, with which a network in eval mode continues a prompt, (steps, *input).
+
+    draw: returns the next input, given the logits of the last step. The network then reads this input.
+    """
     state: Any = None
     pending = list(prompt)
     for _ in range(length):
@@ -147,7 +150,10 @@ def _check(length: int, temperature: float, top_k: int | None, seed: int) -> Non
 
 
 def chords(prompt: str, names: tuple[str, ...]) -> Tensor:
-    """Return the frames of a prompt, (frames, keys), of 0 and 1. Raises RequestError for a name that is not one of `names`."""
+    """Return the frames of a prompt such as "C3 E4 | G4", (frames, keys): 1 for the keys that sound, else 0.
+
+    names: the name of each key, in order. Raises RequestError for another name in the prompt.
+    """
     frames = torch.zeros(len(prompt.split(SOUNDS)) if prompt.strip() else 0, len(names))
     for frame, text in zip(frames, prompt.split(SOUNDS), strict=False):
         for name in text.split():

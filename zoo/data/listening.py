@@ -45,8 +45,9 @@ def levels(
 class Listener:
     """Detects words in a recording that arrives in parts: call it with each part in turn, then call `finish`.
 
-    A word begins with a frame that is not quiet, where the network starts from zero states, and ends with the last such
-    frame before a pause. Up to rounding, the answer is `network(log_mel(recording)[None, first:last + 1])`.
+    A word begins with a frame that is not quiet, number `first` of the recording, where the network starts from zero states.
+    It ends with the last such frame before a pause, number `last`. Up to rounding, the answer is
+    `network(log_mel(recording)[None, first:last + 1])`.
     """
 
     def __init__(self, network: Network, quiet: float = QUIET, pause: int = PAUSE, early: int | None = None):
@@ -81,17 +82,20 @@ class Listener:
         self,
         samples: Tensor,  # (samples,), int16, or float with full scale 1
     ) -> list[Word]:
-        """Return the words whose pause is complete within these samples, and early answers; the list may be empty."""
+        """Return the words whose pause becomes complete with these samples, and early answers; often an empty list."""
         frames = self.log_mel(samples)
         loud = (levels(frames) >= self.quiet).tolist()
         return [word for frame, is_loud in zip(frames, loud, strict=True) if (word := self._hear(frame, is_loud))]
 
     def finish(self) -> list[Word]:
-        """Return a list of the word that has not ended in a pause yet; empty if there is no such word."""
+        """Return the last word, in a list, if the recording ends before the pause after it is complete; else []."""
         return [] if self.first is None else [self._answer(self.first)]
 
     def _hear(self, frame: Tensor, is_loud: bool) -> Word | None:
-        """Read one frame, (BANDS,). Return the answer, early or final, that is due with this frame, or None."""
+        """Read one frame, (BANDS,). Return the word whose answer, early or final, is due with this frame; None if none is.
+
+        is_loud: whether the level of the frame is at least `quiet`.
+        """
         at, self.frame = self.frame, self.frame + 1
         if self.first is None and not is_loud:
             return None
@@ -106,7 +110,7 @@ class Listener:
         return self._answer(self.first) if at - self.last == self.pause else None
 
     def _answer(self, first: int, final: bool = True) -> Word:
-        """Return the word that began with frame `first`. If the answer is final, the next frame may begin a new word."""
+        """Return the word that began with the frame of index `first`. If `final`, the next loud frame begins a new word."""
         probability, best = self.logits.softmax(0).max(0)
         if final:
             self.first = self.state = None

@@ -37,7 +37,7 @@ def cell_arrays(content: bytes) -> dict[str, list[NDArray[Any]]]:
 
 
 def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (type, bytes) of each element; of a compressed element, yield the elements inside."""
+    """Yield (type number, content) of each element in `content`. A compressed element yields the elements inside it."""
     at = 0
     while at < len(content):
         kind, size = struct.unpack_from("<II", content, at)
@@ -57,7 +57,11 @@ def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list[tuple[int, bytes]]]:
-    """Return (class, sizes, name, other elements) of a matrix."""
+    """Return (class number, shape, name, elements after the name) of a matrix.
+
+    element: the (type number, content) of the matrix, like each of the elements returned. Raises ValueError if it is not a
+    matrix.
+    """
     kind, content = element
     parts = list(_elements(content)) if kind == MATRIX else []
     if len(parts) < 3:
@@ -67,7 +71,7 @@ def _matrix(element: tuple[int, bytes]) -> tuple[int, tuple[int, ...], str, list
 
 
 def _numbers(element: tuple[int, bytes]) -> NDArray[Any]:
-    """Return the numbers of a matrix as uint8, in the shape that its sizes say."""
+    """Return the numbers of a matrix of unsigned bytes as uint8, in its shape. element: its (type number, content)."""
     _, sizes, _, parts = _matrix(element)
     if len(parts) != 1 or parts[0][0] != UINT8:
         raise ValueError("a cell is not a matrix of unsigned bytes")

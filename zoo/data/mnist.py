@@ -136,11 +136,11 @@ def _from_parquet(path: Path, images: bool) -> bytes:
 
 
 def _header(*sizes: int) -> bytes:
-    """Return the header of an IDX file of unsigned bytes: two zeros, type 8, rank, sizes (big-endian)."""
+    """Return the header of an IDX file of an array of shape `sizes`: two zeros, type 8 (unsigned bytes), rank, sizes."""
     return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes)
 
 
 def _values(content: bytes) -> Tensor:
-    """Return the values of an IDX file of unsigned bytes, whose digest the caller has verified."""
+    """Return the array in an IDX file of unsigned bytes, uint8. content: of the file, whose digest the caller has verified."""
     sizes = [int.from_bytes(content[at : at + 4], "big") for at in range(4, 4 + 4 * content[3], 4)]
     return torch.frombuffer(bytearray(content[-math.prod(sizes) :]), dtype=torch.uint8).reshape(sizes)

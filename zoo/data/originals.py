@@ -23,7 +23,7 @@ ARCHIVE = "archive"
 
 
 class Recording(dict[str, str]):
-    """Digests by file name that take the place of a dataset's locked ones: `is_locked` adds each file's digest to it."""
+    """Stands in for Dataset.sha256 while new digests are made: `is_locked` accepts every file and stores its digest here."""
 
 
 def is_locked(dataset: Dataset, name: str, digest: str) -> bool:
@@ -100,7 +100,10 @@ def read_arrays(dataset: Dataset, *names: str) -> list[NDArray[Any]]:
 
 
 def verify_generated(dataset: Dataset, name: str, numbers: NDArray[Any]) -> dict[str, str]:
-    """Return {name: digest} for generated numbers. Raises DataError if the digest differs from the locked one."""
+    """Return {name: sha256} of the bytes of a generated array. Raises DataError if the digest differs from the locked one.
+
+    name: the key of the digest in cards/lock.json.
+    """
     digest = hashlib.sha256(numbers.tobytes()).hexdigest()
     if not is_locked(dataset, name, digest):
         raise DataError(

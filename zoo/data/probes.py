@@ -26,7 +26,7 @@ Symbols = NDArray[numpy.uint8]
 
 
 class Probes(TaskData):
-    """Layouts `copying`, `selective-copying`, `parity` and `recall`. Accuracies by chance and at best are known.
+    """Layouts `copying`, `selective-copying`, `parity` and `recall`. The best accuracy and that of guessing are known.
 
     `copying`: ten symbols, blanks, the symbol GO, and ten steps in which the network repeats the ten symbols in order
     (Hochreiter & Schmidhuber 1997; lengths as in Arjovsky et al. 2016, section 5.1, who also count the blank answers).
@@ -61,7 +61,7 @@ class Probes(TaskData):
 def _copying(
     random: numpy.random.RandomState, n: int, steps: int, anywhere: bool
 ) -> tuple[Symbols, NDArray[numpy.int64]]:
-    """Return (symbols, targets), each (n, steps); only the last WORD steps have a target.
+    """Return (symbols, targets) of n sequences, each (n, steps). Targets are IGNORED except at the last WORD steps.
 
     anywhere: True for `selective-copying`.
     """
@@ -79,7 +79,7 @@ def _copying(
 def _parity(
     random: numpy.random.RandomState, n: int, steps: int, long: bool
 ) -> tuple[Symbols, NDArray[numpy.int64], NDArray[numpy.int64]]:
-    """Return (bits, lengths, targets): (n, steps), (n,) and (n,). A target is 1 if the number of ones is odd, else 0.
+    """Return (bits, lengths, targets) of n sequences: (n, steps), (n,) and (n,). A target is 1 for an odd number of ones.
 
     Bits beyond the length are 0. long: True for sequences longer than SHORT, as in the test split.
     """
@@ -90,7 +90,10 @@ def _parity(
 
 
 def _recall(random: numpy.random.RandomState, n: int, pairs: int) -> tuple[Symbols, NDArray[numpy.int64]]:
-    """Return (symbols, targets): (n, 2 * pairs + 3), and the digit to answer, (n,)."""
+    """Return (symbols, targets) of n sequences: (n, 2 * pairs + 3), and the digits to answer, (n,).
+
+    A sequence has `pairs` pairs of a letter and a digit, two question marks, and the letter whose digit is the target.
+    """
     letters = random.random_sample((n, LETTERS)).argsort(1, "stable")[:, :pairs]
     digits = (random.random_sample((n, pairs)) * 10).astype("i8")
     asked = (random.random_sample((n, 1)) * pairs).astype("i8")

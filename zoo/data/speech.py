@@ -127,7 +127,7 @@ class FSDD(TaskData):
     layouts = ("official", "speakers")
 
     def recordings(self, name: SplitName) -> tuple[list[Tensor], Tensor]:
-        """Return (samples of each recording of a split, (samples,), int16; their digits, (n,)).
+        """Return (recordings, digits) of a split: the n recordings, each (samples,), int16, and the digit of each, (n,).
 
         Raises DataError if the file is missing, or if it has no recordings of the split or other arrays.
         """

@@ -133,7 +133,7 @@ class Layout(NamedTuple):
 
 
 class Jigsaw(Text):
-    """Kaggle's Toxic Comment Classification, in several files. Classes: not toxic, toxic. Layouts: `by_layout`.
+    """Kaggle's Toxic Comment Classification, in several files. Classes: not toxic, toxic. Layouts: the keys of `by_layout`.
 
     The files were cleaned in different ways and have different shares of toxic comments, so a network could learn which file
     a comment comes from. To prevent that, each file contributes as many toxic as other comments, and only letters are read.

@@ -42,7 +42,10 @@ class NMNIST(TaskData):
         return Split(torch.from_numpy(frames), targets, dict(self.dataset.sha256), _prepare)
 
     def _frames(self, x: numpy.ndarray, y: numpy.ndarray, p: numpy.ndarray, t: numpy.ndarray) -> numpy.ndarray:
-        """Return the counts of a clip's events, (steps, polarities, height, width)."""
+        """Return the number of a clip's events in each cell of the grid, (steps, polarities, height, width), uint8.
+
+        x, y, p, t: column, row, polarity (0 or 1) and time in microseconds of each event, (events,).
+        """
         polarities, height, width = self.task.input
         shape = (self.task.steps, polarities, height, width)
         # a clip ends with its last event
@@ -99,12 +102,12 @@ class Jester(TaskData):
             ) from error
 
     def _prepare(self, raw: Tensor) -> Tensor:
-        """Return the clips with these numbers, (batch,), as (batch, time, 3, height, width)."""
+        """Return the clips whose folders have the numbers `raw`, (batch,), as (batch, time, 3, height, width)."""
         root = data_folder(self.dataset) / "20bn-jester-v1"
         return torch.stack([self._clip(root / str(number)) for number in raw.tolist()]).to(raw.device)
 
     def _clip(self, folder: Path) -> Tensor:
-        """Return the frames of one clip, (time, 3, height, width)."""
+        """Return the frames of the clip in `folder`, (time, 3, height, width). Raises DataError if the folder has none."""
         paths = sorted(folder.glob("*.jpg"))
         if not paths:
             raise DataError(f"{self.dataset.title}: {folder} has no frames (*.jpg). Unpack the dataset again.")
@@ -116,7 +119,7 @@ class Jester(TaskData):
 
 
 def _image(path: os.PathLike[str]) -> Tensor:
-    """Read an image as (3, height, width) in [0, 1]."""
+    """Return the image in a file, RGB, (3, height, width), in [0, 1]. Raises DataError if it cannot be read."""
     try:
         from PIL import Image
     except ImportError as error:

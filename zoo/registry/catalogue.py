@@ -48,7 +48,7 @@ class Entry:
         return self.recipe if recipe.settings == self.recipe.settings else recipe
 
     def recipe_with(self, overrides: dict[str, Any]) -> Recipe:
-        """Return the recipe with `overrides`, new values by field. Raises RequestError for values that a recipe cannot have."""
+        """Return the recipe with new values, by field, from `overrides`. Raises RequestError for values that it cannot have."""
         if not isinstance(overrides, dict):
             raise RequestError(f"The changes to a recipe are a dict of fields; got {shown(overrides)}.")
         try:
@@ -116,7 +116,10 @@ def find(name: str) -> Entry:
 def unknown_model(
     name: str, hint: str = "`rnnzoo list` shows every model.", more: Iterable[str] = ()
 ) -> UnknownNameError:
-    """Return the error for a name or a pattern that no model has. more: names that are valid besides those of models."""
+    """Return the error for a name that no model has, or a pattern that matches none; it suggests similar names.
+
+    hint: ends the message. more: names, besides those of models, that would be valid and may be suggested.
+    """
     return UnknownNameError("model", name, [*summaries(), *more], hint)
 
 
@@ -148,7 +151,7 @@ def list_models(
 
 
 def list_cells(pattern: str = "*", *, properties: Sequence[str] = (), pretrained: bool | None = None) -> list[str]:
-    """Return the names of the cells that match a shell-style pattern, sorted; `mlp`, which has no time, is one of them.
+    """Return the names of the cells that match a shell-style pattern, sorted. `mlp`, which has no time steps, counts as a cell.
 
     properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.

@@ -29,7 +29,7 @@ PRINTED_IN: dict[Metric, str] = {"accuracy": "percent", "nll": "nats", "cross_en
 
 @dataclass(frozen=True)
 class _File:
-    """A file that has sections, which are top-level keys, of the registry."""
+    """registry.yaml or sources.yaml, parsed. Its top-level keys are sections of the registry."""
 
     path: Path
     document: yaml.Document
@@ -70,7 +70,7 @@ def read(path: Path) -> Registry:
 
 
 def _merged(parts: Sequence[_File]) -> dict[str, Any]:
-    """Return the sections of all files. Raises RegistryError for a file without sections, or a section in two files."""
+    """Return the sections of all files by name. Raises RegistryError for a file without any, or a section in two files."""
     sections: dict[str, Any] = {}
     for part in parts:
         if not isinstance(part.document.content, dict):
@@ -99,13 +99,13 @@ def _parse(path: Path) -> yaml.Document:
 
 
 def _packaged_papers(keys: Iterable[str]) -> dict[str, Paper]:
-    """Return the papers in the package's sources.yaml that have these keys."""
+    """Return, by key, those papers of the package's sources.yaml whose key is one of `keys`."""
     packaged = _parse(sources(paths.PACKAGED_ROOT / "registry.yaml")).content["papers"]
     return {key: Paper.model_validate(packaged[key]) for key in sorted(keys) if key in packaged}
 
 
 def _refusal(parts: Sequence[_File], faults: Sequence[Fault]) -> RegistryError:
-    """Return the error that lists faults, each with its place, in the order of the files."""
+    """Return the error that lists faults, each with its `file:line:column`, in the order of `parts`, which are the files."""
     places = {location: next((part for part in parts if part.has(location)), parts[0]) for location, _ in faults}
 
     def order(fault: Fault) -> tuple[int, int, int]:
@@ -122,7 +122,7 @@ def _refusal(parts: Sequence[_File], faults: Sequence[Fault]) -> RegistryError:
 
 
 def _reference_faults(registry: Registry) -> Iterator[Fault]:
-    """Yield faults between entries: a name that is used twice or is not the derived one, a reference to a missing entry."""
+    """Yield a fault for each name declared twice, name of a model other than the derived one, and reference to nothing."""
     seen: set[tuple[str, str]] = set()
     for row in registry.declared:
         place, value = row.location, row.value
@@ -168,7 +168,10 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
 
 
 def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:
-    """Yield a fault at `place` if `table` lacks `name`. kind: what the name is a name of, for the message."""
+    """Yield a fault if `table` lacks the key `name`; None is no reference.
+
+    place: the keys that lead to the reference in the file. kind: what `name` names, such as "task", for the message.
+    """
     if name is not None and name not in table:
         yield place, str(UnknownNameError(kind, name, table))
 

@@ -88,7 +88,7 @@ def parse(text: str) -> Document:
 
 
 def _counted(events: Iterator[Any]) -> Iterator[Any]:
-    """Yield the events. Raises YamlError if there are more than MAX_VALUES."""
+    """Yield PyYAML's events, of which every key and value has one or two. Raises YamlError after MAX_VALUES of them."""
     for event in itertools.islice(events, MAX_VALUES):
         yield event
     raise YamlError(f"the file has more than {MAX_VALUES:,} values", event.start_mark)
@@ -135,7 +135,7 @@ def _key(event: Any) -> str:
 
 
 def _scalar(event: Any) -> Any:
-    """Return the value of a plain scalar by the core schema of YAML 1.2."""
+    """Return the value of an unquoted scalar by the core schema of YAML 1.2: None, a bool, a number or a word."""
     text = event.value
     if text in _WORDS:
         return _WORDS[text]

@@ -61,18 +61,18 @@ class Budget:
                 self._deadline += min(time.monotonic() - transfer.began, transfer.bytes / MIN_RATE)
 
     def extend(self, deadline: float) -> None:
-        """Let the current file transfer go on until `deadline`, in seconds of time.monotonic."""
+        """Let the current file transfer go on until time.monotonic() is `deadline`, even if the limit ends earlier."""
         self._file_deadline = deadline
 
 
 class Transfer:
-    """The transfer of a file, or of a part of one."""
+    """The transfer of a file, or of one chunk of it, which began when this object was made."""
 
     def __init__(self, budget: Budget):
         self.budget, self.began, self.bytes = budget, time.monotonic(), 0
 
     def advance(self, count: int) -> None:
-        """Count `count` more bytes."""
+        """Add `count` bytes to those transferred, and extend the deadline of `budget`: each MIN_RATE bytes allow a second."""
         self.bytes += count
         self.budget.extend(self.began + self.bytes / MIN_RATE)
 
@@ -82,9 +82,9 @@ class Failures(threading.local):
 
     number = 0
     refused = 0
-    """How many of these failures were connections that the server refused."""
+    """How many of the `number` failed requests failed because the server refused the connection."""
     counted = False
-    """True if the current request is counted already."""
+    """True if the failure of the current request is counted in `number` already."""
 
     def begin_request(self) -> None:
         self.counted = False
@@ -98,5 +98,5 @@ class Failures(threading.local):
 
     @property
     def next_wait(self) -> float:
-        """The seconds that the client waits before the next try, after `number` failures."""
+        """The seconds that the client waits before the next try: 2 ** (number - 1), but at most 8."""
         return min(2.0 ** (self.number - 1), 8.0)

@@ -51,7 +51,10 @@ def folder(repo: str) -> Path:
 
 
 def find(repo: str, name: str, commit: str | None) -> Path | None:
-    """Return the path in the cache of a commit's file `name`, unverified; None if the file is not in the cache."""
+    """Return the path in the cache of the file `name` of a repository at a commit, unverified; None if it is not cached.
+
+    commit: None if the commit is unknown, for which the result is None, too.
+    """
     settings.constants()
     from huggingface_hub import try_to_load_from_cache
 
@@ -119,7 +122,9 @@ def discard(path: Path) -> None:
 
 
 def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
-    """Copy files into the folder `target` atomically, and return their new paths by name.
+    """Copy files into the folder `target`, each atomically, and return their new paths by name.
+
+    sources: the path of each file by the name that its copy gets. force: overwrite files that differ from their source.
 
     Raises RequestError, before anything is copied, if `target` has a different file of the same name and `force` is False;
     and StorageError.
@@ -253,7 +258,10 @@ def remove(names: Sequence[str], dry_run: bool = False) -> Freed:
 
 
 def _folders(name: str) -> list[Path]:
-    """Return the folders of a repository in the cache: that of its files and, if it exists, that of the client's locks."""
+    """Return the folders of a repository in the cache: that of its files and, if it exists, that of the client's locks.
+
+    name: as for `remove`, whose RequestErrors this function raises.
+    """
     is_bare = "/" in name and not name.startswith(SCHEME)
     reference = Reference.parse(f"{SCHEME}{name}" if is_bare else name)
     if reference.revision is not None:
@@ -267,7 +275,7 @@ def _folders(name: str) -> list[Path]:
 
 
 def _remove(targets: list[Path], dry_run: bool) -> Freed:
-    """Remove files and folders, and return them with their size in bytes, to which links do not add."""
+    """Remove files and folders unless `dry_run`, and return `targets` with their total size, in which links count as 0."""
     inside = [file for path in targets for file in (path.rglob("*") if path.is_dir() else [path])]
     total = sum(_size(file) for file in inside if not file.is_symlink() and not file.is_dir())
     try:
@@ -282,7 +290,7 @@ def _remove(targets: list[Path], dry_run: bool) -> Freed:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file; 0 if it has just been removed."""
+    """Return the size of a file in bytes; 0 if its size cannot be read, for example because it has just been removed."""
     try:
         return path.stat().st_size
     except OSError:
@@ -290,7 +298,7 @@ def _size(path: Path) -> int:
 
 
 def _modified(path: Path) -> float:
-    """Return the time of the last write, in seconds since the epoch; now if the file has just been removed."""
+    """Return the time of a file's last write, in seconds since the epoch; the present time if the file has been removed."""
     try:
         return path.stat().st_mtime
     except OSError:

@@ -98,7 +98,7 @@ class Connection:
         self.guard.budget.renew()
 
     def call(self, subject: str, function: Callable[[], T], once: bool = False) -> T:
-        """Call `function`, which uses the client, and return its result.
+        """Call `function`, which uses the client, and return its result. subject: what the call is about, such as a repository.
 
         Unless `once`, try again after a temporary failure. (The client itself repeats many requests, but not after an
         incomplete body.) Raises the ZooError of `errors.explain`, whose message begins with `subject`, or of the guard.
@@ -131,8 +131,10 @@ class Connection:
     ) -> Path:  # fmt: skip
         """Return the path of a file in the client's cache, after downloading the file if needed.
 
-        size: the pinned size in bytes, which the file must have exactly; None if it is not pinned. limit: the maximum size
-        of a file that is not pinned. force: download even if the file is in the cache. Raises the errors of `call`.
+        name: the file's path in the repository. revision: a branch, tag or commit; None for the main branch. size: the
+        pinned size in bytes, which the file must have exactly; None if it is not pinned. limit: the maximum size of a file
+        that is not pinned. force: download even if the file is in the cache. report(done, size) is called during the
+        download with the bytes received and the file's size. repo_type: "model" or "dataset". Raises the errors of `call`.
         """
         from huggingface_hub import hf_hub_download
 
@@ -155,7 +157,7 @@ class Connection:
         return metadata.commit_hash
 
     def listing(self, repo: str, names: list[str], commit: str | None) -> "dict[str, RepoFile]":
-        """Return the Hub's descriptions of those files in `names` that a commit has, by name."""
+        """Return, by name, the Hub's descriptions of the files in `names` that `commit` has; None is the main branch."""
         from huggingface_hub import RepoFile
 
         entries = self.call(repo, lambda: self.api.get_paths_info(repo, names, revision=commit))
@@ -204,7 +206,11 @@ def _redact_logs() -> None:
 
 
 def _progress_class(name: str, limit: int, report: Report) -> type:
-    """Return a class to pass to the client as tqdm: it reports progress, and stops a download longer than `limit` bytes."""
+    """Return a class to pass to the client in place of tqdm. It stops the download of the file `name` after `limit` bytes.
+
+    report(done, total) is called for each chunk, with the bytes received so far and the size of the file, or `limit` if the
+    size is unknown. The class raises CheckpointError to stop a download.
+    """
 
     class Progress(AbstractContextManager["Progress"]):
         def __init__(self, *_: Any, total: int | None = None, initial: int = 0, **__: Any):

@@ -29,7 +29,10 @@ class Hooks(Protocol):
         """Called with the error if a request has no response."""
 
     def operation(self, operate: Callable[[float | None], T], timeout: float | None, sent: int = 0) -> T:
-        """Return operate(seconds), which connects, reads once, or sends `sent` bytes, and may take that many seconds."""
+        """Return operate(seconds). `operate` connects, reads once, or sends `sent` bytes within so many seconds.
+
+        timeout: the seconds that the HTTP library allows, which `seconds` may shorten; None if it sets no limit.
+        """
 
 
 def add_hooks(hooks: Hooks) -> None:

@@ -157,7 +157,7 @@ def _class_names(errors: list[BaseException]) -> set[str]:
 
 
 def _server_message(response: object) -> str:
-    """Return the header X-Error-Message, short and redacted, after a colon; "" if the response has none."""
+    """Return ": " and the Hub's explanation, shortened and redacted, from the header X-Error-Message; "" without the header."""
     text = getattr(response, "headers", {}).get("X-Error-Message") or ""
     return f": {redact(text)[:200].splitlines()[0].rstrip('.')}" if text.strip() else ""
 

@@ -54,7 +54,10 @@ class Guard:
 
     @contextmanager
     def expecting(self, subject: str, size: int | None) -> Iterator[None]:
-        """Refuse a file of another size than `size` bytes within the block; None allows any size. subject: the file's name."""
+        """Treat responses within the block as the download of a file, which must have `size` bytes; None allows any size.
+
+        subject: the repository and the file, as they stand at the beginning of an error's message.
+        """
         self.expected, self.fetching = None if size is None else (subject, size), True
         try:
             yield

@@ -71,8 +71,10 @@ def constants() -> Any:
     try:
         from huggingface_hub import constants
     except ValueError as error:
+        names = ", ".join(sorted(name for name in os.environ if name.startswith("HF_"))) or "none is set"
         raise RequestError(
-            f"An environment variable HF_... is invalid ({first_line(error)}). Correct or unset it."
+            f"An environment variable that begins with HF_ is invalid ({first_line(error)}). Correct or unset it. These "
+            f"are set: {names}."
         ) from error
     return constants
 

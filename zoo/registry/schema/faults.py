@@ -65,12 +65,12 @@ Fault = tuple[tuple[int | str, ...], str]
 
 
 def fault(message: str) -> PydanticCustomError:
-    """Return the error that a validator raises about the whole value under validation."""
+    """Return the error with which a validator refuses the value under validation, without reference to a key inside it."""
     return PydanticCustomError("fault", "{message}", {"message": message})
 
 
 def refusal(title: str, faults: Iterable[Fault]) -> ValidationError:
-    """Return the error that a validator raises about several parts of the value under validation."""
+    """Return the error with which a validator reports several faults at once. title: name of the refused value's class."""
     rows = [InitErrorDetails(type=fault(message), loc=loc, input=None) for loc, message in faults]
     return ValidationError.from_exception_data(title, rows, hide_input=True)
 
@@ -82,7 +82,10 @@ def all_faults(error: ValidationError) -> list[Fault]:
 
 
 def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
-    """Return `error`, raised by validating `spec`, with our messages in place of pydantic's. Nested specs have ours already."""
+    """Return `error`, raised by validating `spec`, with rnnzoo's messages in place of pydantic's.
+
+    The errors of specifications inside `spec` have rnnzoo's messages already, and keep them.
+    """
     errors = error.errors(include_url=False)
     misspelt = {_near_field(spec, str(row["loc"][-1])) for row in errors if row["type"] == "extra_forbidden"}
     with_faults_inside = {row["loc"][:-1] for row in errors}
@@ -100,7 +103,7 @@ def reworded(spec: type[BaseModel], error: ValidationError) -> ValidationError:
 
 
 def _in_words(spec: type[BaseModel], row: ErrorDetails, loc: tuple[int | str, ...]) -> str:
-    """Return our message for one of pydantic's errors. loc: the keys that lead to the value, from `spec`."""
+    """Return rnnzoo's message for `row`, one of pydantic's errors. loc: the keys and indices from `spec` to the value."""
     kind = row["type"]
     if kind in ("fault", "value_error"):
         return row["msg"].removeprefix("Value error, ")
@@ -132,7 +135,7 @@ def meanings(spec: type[BaseModel]) -> dict[str, str]:
 
 
 def _documented(spec: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a class declares with a docstring or a comment, read from its source."""
+    """Yield (field, first sentence) for each field that a class declares with a docstring or a comment in its source."""
     try:
         source = textwrap.dedent(inspect.getsource(spec))
     except OSError:  # an installation without sources

@@ -16,7 +16,10 @@ WEIGHTS = ("zero", "orthogonal", "identity", "glorot-uniform", "lecun-uniform", 
 
 
 def _check_weight_init(name: str) -> str:
-    """Accept a word of WEIGHTS, `uniform-R` on [-R, R], or `normal-S` with standard deviation S."""
+    """Return `name` if it names an initialiser: one of WEIGHTS, `uniform-R` on [-R, R], or `normal-S` of standard deviation S.
+
+    Raises PydanticCustomError for another name.
+    """
     if name in WEIGHTS or re.fullmatch(r"(uniform|normal)-\d{1,6}(\.\d+)?(e-\d+)?", name):
         return name
     raise fault(f"unknown initialiser {name!r}; known: {', '.join(WEIGHTS)}, uniform-R, normal-S")
@@ -209,7 +212,7 @@ class Architecture(Spec):
 
     @property
     def prefix(self) -> str:
-        """The part of a model's name before the task, such as `bistar-4x128`."""
+        """The beginning of a model's name, before the hyphen and the task, such as `bistar-4x128`."""
         parts = ("bi" if self.bidirectional else "", "block" if self.block else "", "conv" if self.kernel else "")
         kind = "".join(parts)
         return f"{kind}{self.cell}-{self.layers}x{self.units}"
@@ -247,7 +250,7 @@ class Config(Spec):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_a_program(cls, data: Any) -> Any:
-        """Fill in name and task if a program gives an Architecture. A file must have both."""
+        """Return `data`, with name and task filled in if its architecture is an Architecture. A config.json must have both."""
         if isinstance(data, dict) and isinstance(architecture := data.get("architecture"), Architecture):
             return {"name": architecture.prefix, "task": NO_TASK, **data}
         return data
