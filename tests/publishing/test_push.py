@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 import yaml
 from hubs import NAME, OTHER, PINNED, PUSHED, REPO, Here, Run, finish
 from loopback import READ, WRITE, Seen, git_oid
+from torch import Tensor
 
 from zoo import load, registry
 from zoo.checkpoints import results, sources, tensors
