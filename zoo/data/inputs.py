@@ -75,14 +75,14 @@ def _image(network: Network, content: bytes) -> Tensor:
             f"{network.config.name} does not read images. Give it comma-separated numbers, a line for each time step."
         )
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise MissingExtraError("pillow", "data") from error
     height, width = split.image
     try:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
             picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
-    except Image.UnidentifiedImageError as error:  # its message names a Python object
+    except UnidentifiedImageError as error:  # its message names a Python object
         raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error
     except (OSError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise RequestError(f"The image cannot be read: {error}") from error

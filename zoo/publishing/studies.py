@@ -110,7 +110,8 @@ def _digest(run: Path | None, name: str) -> str:
 def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
     """Return a study that runs the analysis `what` on several models, with the arguments `options`.
 
-    In `model`, a model's name, and in `title`, `{}` becomes each of `cells`.
+    model: a template of the models' names, such as "{}-1x128-mnist-rows". title: a template of the results' titles. In both,
+    each of `cells` in turn takes the place of `{}`.
     """
 
     def compute(folder: Path | None) -> Parts:

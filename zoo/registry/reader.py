@@ -168,7 +168,7 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
 
 
 def _reference(place: yaml.Path, table: Mapping[str, Any], kind: str, name: str | None) -> Iterator[Fault]:
-    """Yield a fault if `table` lacks the key `name`; None is no reference.
+    """Yield a fault if `table` lacks the key `name`. If `name` is None, there is nothing to check.
 
     place: the keys that lead to the reference in the file. kind: what `name` names, such as "task", for the message.
     """

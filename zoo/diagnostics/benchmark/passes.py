@@ -27,7 +27,7 @@ The measured time is divided by that number.
 
 
 def passes_of(contender: Contender, work: Workload) -> Passes:
-    """Build a contender and return its passes. The matrix products have no streaming pass."""
+    """Build a contender and return its passes, the functions to time. Matrix products alone have no streaming pass."""
     return product_passes(contender, work) if contender.library == "products" else network_passes(contender, work)
 
 

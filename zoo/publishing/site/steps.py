@@ -114,7 +114,7 @@ class Trace(TorchFunctionMode):
         return result
 
     def record(self, name: str, arguments: list[Any], results: list[Tensor], args: tuple[Any, ...]) -> None:
-        """Record the blocks of channels of an operation's `results`.
+        """Record which blocks of adjacent channels, such as the gates of an LSTM, each of an operation's `results` consists of.
 
         name: of torch's function. arguments: the values of all its arguments, with lists and tuples flattened. args: its
         positional arguments as they were passed.
