@@ -253,7 +253,7 @@ def test_drawing_does_not_change_the_mode_of_a_network():
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"prompt": "Abé"}, "has never read 'A', 'é'"), ({"length": 0}, "length and top_k"), ({"temperature": -1.0}, "temperature"),
-    ({"seed": -1}, "seed is a number"), ({"seed": 0.5}, "seed is a number"),
+    ({"seed": -1}, "seed must be an integer"), ({"seed": 0.5}, "seed must be an integer"),
 ])  # fmt: skip
 def test_bad_requests(options, message):
     with pytest.raises(RequestError, match=message):
