@@ -85,5 +85,5 @@ def test_splits_differ_and_other_numbers_are_refused(task: str) -> None:
 def test_a_layout_that_is_none_of_them() -> None:
     known = registry.load_registry()
     odd = known.all_tasks["copying"].model_copy(update={"layout": "sorting"})
-    with pytest.raises(RequestError, match="no layout 'sorting'.*one of: copying, selective-copying"):
+    with pytest.raises(RequestError, match=r"no layout 'sorting'.*one of: copying, selective-copying"):
         task_data(odd, known.datasets["probes"])

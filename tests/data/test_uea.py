@@ -75,7 +75,7 @@ def test_other_series_are_a_data_error(small, changes) -> None:
 
 
 def test_a_layout_that_is_none(small) -> None:
-    with pytest.raises(RequestError, match="no layout 'resampled'.*one of: published"):
+    with pytest.raises(RequestError, match=r"no layout 'resampled'.*one of: published"):
         small(packed()[0], "resampled")
 
 
