@@ -168,7 +168,7 @@ def test_examples_are_a_dataset(name: str) -> None:
     assert not batch[0][:, x.shape[1] :].any()
     assert all(torch.equal(*pair) for pair in zip(ours, batch[1:], strict=True))
     assert torch.equal(test[-1][0], test[len(test) - 1][0])
-    with pytest.raises(IndexError, match=f"There are {len(test)} examples"):
+    with pytest.raises(IndexError, match=f"The split has {len(test)} examples"):
         test[len(test)]
 
 

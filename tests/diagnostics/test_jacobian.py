@@ -133,7 +133,7 @@ def test_what_a_norm_says_of_a_linear_recurrence_names_no_activation(modulus: fl
     [
         ("retention heads=2", {}, "its state is a matrix for each head"),
         ("mingru candidate=linear", {"kernel": 3, "inputs": (2, 4, 4)}, "its state is an image"),
-        ("indrnn", {}, "its recurrent maps are no matrices"),
+        ("indrnn", {}, "its recurrent weights are not matrices"),
     ],
 )
 def test_a_network_without_eigenvalues_says_why(cell: str, spec: dict[str, object], why: str) -> None:
