@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from zoo.networks.network import Network
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.networks.story_reader import StoryReader
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
+from zoo.utils import paths
 
 
 def of_words(trainable: bool) -> Config:
@@ -31,6 +34,12 @@ def of_words(trainable: bool) -> Config:
 def saved(net: Network, folder: Path) -> Path:
     loading.save(net, folder)
     return folder
+
+
+def test_loading_does_not_import_dynamo() -> None:
+    """That import would double the time that `load` takes."""
+    code = "import sys; from zoo import load; load('rnn-8x32-sits', device='cpu'); sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, check=False).returncode == 0
 
 
 def test_every_class_of_networks_is_in_the_table() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..utils.torch_internals import is_functional
+from ..utils.torch_internals import constant_result, is_functional
 
 _KEPT: dict[tuple[Any, ...], Tensor] = {}
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_result
 def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.device) -> Tensor:
     """Return values(*arguments) as a tensor of integers or float64 numbers. It is kept for later calls, not while tracing.
 

@@ -13,6 +13,7 @@ from torch._higher_order_ops.scan import scan, scan_op
 from torch.autograd import forward_ad
 
 Module = TypeVar("Module", bound=nn.Module)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 loop: Callable[..., tuple[Any, ...]] = scan_op
 """The operator of a loop over time, which torch.export keeps as one operator: loop(step, state, inputs, constants), with lists
@@ -27,6 +28,15 @@ transforms_active = torch._C._are_functorch_transforms_active
 """Return whether a transform of torch.func (grad, vmap, jvp, ...) is running."""
 global_module_hooks_active = nn.modules.module._has_any_global_hook
 """Return a true value if global hooks, which run for every module, are registered."""
+
+
+def constant_result(function: Function) -> Function:
+    """Have dynamo take a function's result for a constant: torch.compiler.assume_constant_result, which imports dynamo first.
+
+    That import takes longer than all others of `load`.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def compiling_to_run() -> bool:
