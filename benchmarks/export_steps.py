@@ -13,7 +13,6 @@ import math
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,7 @@ from zoo.exports.c.building import compile_library
 from zoo.exports.formats import FORMATS
 from zoo.networks.recurrent import RecurrentNetwork
 
+from .exports import least
 from .hand_written import HandWritten
 from .stacks import FOLDER, arguments, write_rows
 
@@ -84,26 +84,12 @@ def in_python(step: Callable[[Any, Any], tuple[Any, Any]], features: int) -> Cal
         for x in inputs:
             _, state = step(x, state)
 
-    return least(run)
+    return partial(least, run, REPEATS)
 
 
 def in_c(runtime: CRuntime, x: Tensor) -> Callable[[], float]:
     """Return a function that runs STEPS steps in C, with logits after each, and returns their least seconds."""
-    return least(lambda: runtime.run(x, torch.zeros(runtime.states), every=True))
-
-
-def least(steps: Callable[[], object]) -> Callable[[], float]:
-    """Return a function that calls `steps` REPEATS times and returns the least seconds of a call."""
-
-    def run() -> float:
-        seconds = math.inf
-        for _ in range(REPEATS):
-            begin = time.perf_counter()
-            steps()
-            seconds = min(seconds, time.perf_counter() - begin)
-        return seconds
-
-    return run
+    return partial(least, lambda: runtime.run(x, torch.zeros(runtime.states), every=True), REPEATS)
 
 
 def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Timed]:
@@ -112,7 +98,7 @@ def by_hand(network: RecurrentNetwork, x: Tensor, folder: Path) -> dict[str, Tim
     for name, flags in FAST_MATH.items():
         loop = HandWritten(network, folder, *flags)
         torch.testing.assert_close(loop.run(x)[-1:], network(x[None]), rtol=1e-5, atol=1e-5)
-        timed[f"C by hand{name}"] = Timed(least(partial(loop.run, x)))
+        timed[f"C by hand{name}"] = Timed(partial(least, partial(loop.run, x), REPEATS))
     return timed
 
 

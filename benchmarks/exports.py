@@ -96,11 +96,11 @@ def seconds(network: Network, sequence: Runtime, step: Runtime | None) -> dict[s
     return times
 
 
-def least(run: Callable[[], object]) -> float:
-    """Return the least seconds of a call over ROUNDS calls, after one warm-up call."""
+def least(run: Callable[[], object], rounds: int = ROUNDS) -> float:
+    """Return the least seconds of a call over `rounds` calls, after one warm-up call."""
     run()
     best = math.inf
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.perf_counter()
         run()
         best = min(best, time.perf_counter() - began)

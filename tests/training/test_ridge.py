@@ -93,7 +93,7 @@ def test_values_of_every_step_are_fitted_and_missing_ones_left_out() -> None:
 
 
 @pytest.mark.parametrize(("target", "processes", "message"), [
-    ("binary", 1, "fits classes and values"), ("class", 2, "runs in one process, not in 2"),
+    ("binary", 1, "fits classes and values"), ("forecast", 1, "not the target 'forecast'"), ("class", 2, "runs in one process, not in 2"),
 ])  # fmt: skip
 def test_what_ridge_regression_refuses(target: Any, processes: int, message: str) -> None:
     with pytest.raises(TrainingError, match=message):

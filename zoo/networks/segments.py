@@ -13,9 +13,9 @@ Run = Callable[..., tuple[Tensor, NetworkState]]
 """`encode` or `resume` of a network: takes x, (batch, time, ...), a state, lengths, (batch,), and dt, (batch, time) or None."""
 STEP_COST = {"cpu": 8}
 """By type of device: the cost of a step of one more scan, where a step of one more sequence in the same scan costs 1.
-Measured on one thread of a CPU: 1 to 6 by the compiled scan and 12 to 170 by the plain one."""
+An estimate between that of the compiled scan, where it is lower, and of the plain scan. It decides the time alone."""
 STEP_COST_ELSEWHERE = 1024
-"""The same cost on all other types of device, which compute many sequences at once."""
+"""The same estimate for all other types of device, which compute many sequences at once."""
 
 
 class Segments:

@@ -54,9 +54,9 @@ class RidgeUpdater:
     """
 
     def __init__(self, network: Network, penalty: float, target: Target, processes: int = 1):
-        if target == "binary":
+        if target not in ("class", "token", "value"):
             raise TrainingError(
-                "Ridge regression fits classes and values, not the probabilities of target 'binary'. Choose a recipe with "
+                f"Ridge regression fits classes and values, not the target {target!r}. Choose a recipe with "
                 "another optimizer."
             )
         if processes > 1:
