@@ -21,16 +21,19 @@ def test_every_figure_of_the_literature_is_a_row() -> None:
     expected = sorted(
         (table.paper, table.table, network, task, figure)
         for table in registry.load_registry().literature
-        for network, figures in table.percent.items()
+        for network, figures in {**table.percent, **table.nats}.items()
         for task, figure in zip(table.tasks, figures, strict=True)
         if figure is not None
     )
     rows = literature.rows()
-    assert sorted((r.paper, r.table, r.model, r.task, round(100 * (r.reported or 0), 8)) for r in rows) == expected
+    scale = {"accuracy": 100, "nll": 1, "cross_entropy": 1}
+    found = [(r.paper, r.table, r.model, r.task, round(scale[r.metric] * (r.reported or 0), 8)) for r in rows]
+    assert sorted(found) == expected
     assert {r.measured for r in rows} == {None}
     assert literature.rows(task="pmnist") == [r for r in rows if r.task == "pmnist"]
     assert literature.rows(paper="s4") == [r for r in rows if r.paper == "s4"]
     assert ("S4", 0.987, "98.7 %") in {(r.model, r.reported, r.reported_text) for r in literature.rows("pmnist", "s4")}
+    assert ("RRU", 7.72, "7.72 nats") in {(r.model, r.reported, r.reported_text) for r in literature.rows("jsb")}
 
 
 def test_figures_of_papers_are_no_models() -> None:
@@ -72,10 +75,10 @@ def test_the_page_ranks_ours_among_them(task: str) -> None:
 def test_networks_of_papers_and_ours_are_ranked_together() -> None:
     models = [(entry, results.for_model(entry.name), cards.counts(entry.name)) for entry in map(registry.find, OURS)]
     ranking = literature.places(models)
-    assert set(ranking) == {"smnist", "pmnist"}
-    for places in ranking.values():
-        accuracies = [place.accuracy for place in places]
-        assert accuracies == sorted(accuracies, reverse=True)
+    assert {"smnist", "pmnist", "jsb", "nottingham"} <= set(ranking)
+    for task, places in ranking.items():
+        values = [place.value for place in places]
+        assert values == sorted(values, reverse=task in {"smnist", "pmnist"})
     (published,) = [place for place in ranking["pmnist"] if place.name == "S4"]
     assert (published.text, published.parameters) == ("98.7 %", None)
     assert published.source.endswith(", Table 6")

@@ -628,6 +628,11 @@ def test_a_table_of_the_literature(tmp_path):
         ("{S4: []}", "Three: 'S4' has 0 figures for 1 tasks"),
         ("{S4: [100.5]}", "100"),
         ("{S4: 98.7}", "S4"),
+        (
+            "{S4: [98.7]}\n    nats: {S4: [1.5]}",
+            "Three: the figures are either accuracies, 'percent', or likelihoods, 'nats'",
+        ),
+        ("{}", "Three: the figures are either accuracies, 'percent', or likelihoods, 'nats'"),
     ],
 )
 def test_figures_of_the_literature_that_do_not_fit(tmp_path, figures, words):

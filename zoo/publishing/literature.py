@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..checkpoints.results import Results
 from ..registry import load_registry
-from ..registry.metrics import METRICS
+from ..registry.metrics import METRICS, TARGETS, Measure
 from ..utils.text import markdown
 from .comparison import Row
 from .pages import ModelRow
@@ -23,13 +23,18 @@ def rows(task: str | None = None, paper: str | None = None) -> list[Row]:
     return [
         Row(
             model=network, kind="literature", layers=0, units=0, task=name, task_title=known.all_tasks[name].title,
-            dataset=known.all_tasks[name].dataset, metric="accuracy", paper=table.paper, table=table.table,
-            reported=round(figure / 100, 10), split="test",
+            dataset=known.all_tasks[name].dataset, metric=measure(name).metric, paper=table.paper, table=table.table,
+            reported=figure, split="test",
         )
         for table in known.literature if paper in (None, table.paper)
-        for network, figures in table.percent.items()
+        for network, figures in table.values.items()
         for name, figure in zip(table.tasks, figures, strict=True) if figure is not None and task in (None, name)
     ]  # fmt: skip
+
+
+def measure(task: str) -> Measure:
+    """Return the metric of a task."""
+    return TARGETS[load_registry().all_tasks[task].target]
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,10 @@ class Place:
 
     name: str
     """The name of a registered model, or the paper's name of another network."""
-    accuracy: float
-    """A fraction."""
+    value: float
+    """The task's metric; an accuracy is a fraction."""
     text: str
-    """The accuracy as text. A paper's has all the digits that the paper prints."""
+    """The value as text. A paper's has all the digits that the paper prints."""
     source: str
     """The paper and its table; or "measured here", with a note if training images were augmented."""
     parameters: int | None = None
@@ -51,19 +56,24 @@ class Place:
 
 
 def places(models: Sequence[ModelRow]) -> dict[str, list[Place]]:
-    """Return {task: places, the most accurate first} for the networks of the literature and those of `models` with weights."""
-    unit, papers = METRICS["accuracy"], load_registry().papers
+    """Return {task: places, the best first} for the networks of the literature and those of `models` with weights."""
+    papers = load_registry().papers
     ranking: dict[str, list[Place]] = {}
     for row in rows():
-        paper, accuracy = papers[row.paper or ""], row.reported or 0.0
-        place = Place(row.model, accuracy, unit.printed(accuracy), f"{paper.citation}, {row.table}", link=paper.link)
+        paper, value = papers[row.paper or ""], row.reported or 0.0
+        text = METRICS[row.metric].printed(value)
+        place = Place(row.model, value, text, f"{paper.citation}, {row.table}", link=paper.link)
         ranking.setdefault(row.task, []).append(place)
     for entry, recorded, count in models:
         if entry.weights and entry.model.task in ranking and (evaluation := recorded.measured()):
             value = evaluation.value
-            place = Place(entry.name, value, unit.text(value), _training(recorded), count.parameters)
+            text = METRICS[evaluation.metric].text(value)
+            place = Place(entry.name, value, text, _training(recorded), count.parameters)
             ranking[entry.model.task].append(place)
-    return {task: sorted(group, key=lambda place: -place.accuracy) for task, group in ranking.items()}
+    return {
+        task: sorted(group, key=lambda place: place.value, reverse=measure(task).higher_is_better)
+        for task, group in ranking.items()
+    }
 
 
 def page(models: Sequence[ModelRow]) -> str:
@@ -71,14 +81,14 @@ def page(models: Sequence[ModelRow]) -> str:
     tasks = load_registry().all_tasks
     parts = [
         "# Networks of the literature",
-        "Test accuracies that papers report for networks without an entry in the registry, and those of the networks here "
+        "Test figures that papers report for networks without an entry in the registry, and those of the networks here "
         "that have weights, best first. A source is the table that was read: many tables repeat figures of other papers. Sizes, "
         "augmentation, splits for validation and the permutation of the pixels differ from paper to paper. `rnnzoo compare "
         "--task TASK` prints these figures too.",
     ]
     for task, ranking in places(models).items():
         title = tasks[task].title
-        table = markdown(("network", "parameters", "accuracy", "source"), list(map(_cells, ranking)))
+        table = markdown(("network", "parameters", measure(task).title, "source"), list(map(_cells, ranking)))
         parts.append(f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{table}")
     return "\n\n".join(parts) + "\n"
 

@@ -18,13 +18,18 @@ def add(site: Site, models: Sequence[ModelFacts]) -> None:
     colours, known, tasks = {m.name: m.colour for m in models}, registry.load_registry().all_tasks, []
     for task, places in literature.places([(m.entry, m.recorded, m.count) for m in models]).items():
         first = places[:DRAWN]
-        best, least = (100 * place.accuracy for place in (first[0], first[-1]))
-        base = least - 0.25 * (best - least) - 0.1
+        measure = literature.measure(task)
+        values = [measure.scale * place.value for place in first]
+        base = max(0.0, min(values) - 0.25 * (max(values) - min(values)) - 0.1)
+        start = f"{base:.1f}{measure.unit}"
         bars = [
-            (p.name, 100 * p.accuracy - base, p.text, colours.get(p.name, PAPERS_COLOUR), p.parameters is None)
-            for p in first
+            (p.name, value - base, p.text, colours.get(p.name, PAPERS_COLOUR), p.parameters is None)
+            for p, value in zip(first, values, strict=True)
         ]
-        words = f"The best {len(bars)} networks on {task}, from {first[0].text} to {first[-1].text}; bars begin at {base:.1f} %"
-        tasks.append((task, known[task].title, places, charts.bars(bars, best - base, summary=words), len(bars), base))
+        words = (
+            f"The best {len(bars)} networks on {task}, from {first[0].text} to {first[-1].text}; bars begin at {start}"
+        )
+        chart = charts.bars(bars, max(values) - base, summary=words)
+        tasks.append((task, known[task].title, measure, places, chart, len(bars), start))
     if tasks:
         site.page("leaderboard.html", "leaderboard.html", tasks=tasks)
