@@ -55,9 +55,9 @@ def small(case: str, **spec: object) -> Network:
     return net
 
 
-def tokens(readout: str = "mean") -> Network:
+def tokens(readout: str = "mean", cell: str = "lstm") -> Network:
     """Return a network that reads tokens."""
-    plain = config("lstm", units=6, readout=readout).model_dump()
+    plain = config(cell, units=6, readout=readout).model_dump()
     plain["architecture"]["embedding"] = {"size": 5}
     plain["interface"] |= {"vocabulary": 7, "input": ()}
     return build(Config(**plain), device="cpu").eval()

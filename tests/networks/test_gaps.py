@@ -5,6 +5,7 @@ import reference
 import torch
 from helpers import CASES, READOUTS, direction, flatten, gradients, network, normal, random_state, same
 from torch import Tensor
+from torch.export import Dim
 
 from zoo.cells import CELLS, cell_class
 from zoo.cells.properties import cells_with
@@ -146,11 +147,15 @@ def test_blocks_take_gaps() -> None:
     same(logits, net(x, dt=dt))
 
 
-def test_an_export_may_have_gaps_as_an_input() -> None:
-    net = small("cfc", dtype=torch.float32).eval()
+@pytest.mark.parametrize("merge", [None, "concat"])
+def test_an_export_may_have_gaps_as_an_input(merge: str | None) -> None:
+    """One graph, traced once, for any batch size and number of steps."""
+    net = small("cfc", bidirectional=merge, dtype=torch.float32).eval()
     x, dt = (t.float() for t in inputs(net))
-    program = torch.export.export(net, (x,), {"dt": dt})
-    same(program.module()(x, dt=2 * dt), net(x, dt=2 * dt), 1e-5)
+    axes = {0: Dim("batch", min=1), 1: Dim("time", min=1)}
+    program = torch.export.export(net, (x,), {"dt": dt}, dynamic_shapes={"x": axes, "dt": axes})
+    for part in (x, dt), (x[:1, :1], dt[:1, :1]), (x[:2, :4], dt[:2, :4]):
+        same(program.module()(part[0], dt=2 * part[1]), net(part[0], dt=2 * part[1]), 1e-5)
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS_WITH_GAPS if "dt" in CELLS[cell].options])

@@ -11,6 +11,7 @@ from marks import TYPICAL
 from scans import BUILT, PLANNED, close, small
 from torch import Tensor, nn
 
+from zoo.cells.properties import cells_with
 from zoo.errors import RequestError
 from zoo.networks.builder import build
 from zoo.networks.layer import Direction
@@ -351,6 +352,9 @@ def test_networks_without_compiled_steps_have_no_stream() -> None:
     for net in nets:
         with pytest.raises(RequestError, match="no compiled steps"):
             net.stream()
+    for cell in cells_with("time-gaps"):  # no stream could leave out dt
+        with pytest.raises(RequestError, match=f"the cell {cell} has none. Use `step` instead, .* and takes dt"):
+            small(cell).eval().stream()
 
 
 @pytest.mark.parametrize("case", ["star", "lstm", "antisymmetric-gated"])

@@ -10,6 +10,7 @@ from ..networks import golden
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from .base import Runtime
+from .graphs import takes_gaps
 
 TOLERANCE = golden.TOLERANCE
 """Largest allowed difference of a logit, relative to the largest logit (at least 1), as for golden outputs."""
@@ -34,8 +35,8 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
 
     A graph of kind "step" takes up to STEPS steps, and the logits after every step are compared. A graph of kind "sequence"
     runs sequences of up to three lengths; if the network has one direction, each is also run in two parts, the second from
-    the state after the first. Both run with two sequences and with one. Raises ExportError if a logit is off by more than
-    TOLERANCE, or if the runtime fails.
+    the state after the first. Both run with two sequences and with one; and if the cell uses the time between inputs, once
+    more with random times. Raises ExportError if a logit is off by more than TOLERANCE, or if the runtime fails.
     """
     x, lengths = golden.example_input(network)
     exact = golden.exact(network)
@@ -45,10 +46,11 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
             worst = _compare(runtime.sequence(x)[0], exact(x.double()))
         elif kind == "step":
             sizes = tuple(sorted({1, min(SHORT, x.shape[1]), min(STEPS, x.shape[1])}))
-            worst = _steps(runtime, exact, x[:, : sizes[-1]])
+            worst = max(_steps(runtime, exact, x[:, : sizes[-1]], dt) for dt in _gaps(exact, x[:, : sizes[-1]]))
         else:
             sizes = tuple(sorted({1, min(SHORT, x.shape[1]), x.shape[1]}))
-            worst = max(_sequences(runtime, exact, x[:, :n], lengths) for n in sizes)
+            parts = [x[:, :n] for n in sizes]
+            worst = max(_sequences(runtime, exact, part, lengths, dt) for part in parts for dt in _gaps(exact, part))
     except ExportError:
         raise
     except Exception as error:  # whatever a runtime raises
@@ -58,10 +60,18 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
     return Checked(worst, sizes)
 
 
-def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> float:
+def _gaps(exact: Network, x: Tensor) -> list[Tensor | None]:
+    """Return the times between inputs, (batch, time), with which to run x: None and, if the cell uses them, random ones."""
+    if not (isinstance(exact, RecurrentNetwork) and takes_gaps(exact)):
+        return [None]
+    return [None, 0.25 + 2 * torch.rand(x.shape[:2], generator=torch.Generator().manual_seed(0))]
+
+
+def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor, dt: Tensor | None) -> float:
     """Return the largest difference of `_compare` for two sequences of different lengths, for one, and for one in two parts.
 
     exact: the network in float64. x: the sequences. lengths: those of the golden input, of which only the rank is used.
+    dt: (batch, time), or None.
     """
     steps, story = x.shape[1], lengths.dim() == 2
     if story:  # a story of at least one word and a question of at least one
@@ -71,29 +81,34 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor) -> 
     else:
         lengths = torch.tensor([steps, max(1, steps // 2)])
     double = x.double() if x.is_floating_point() else x
-    expected = exact(double, lengths)
-    logits, state = runtime.sequence(x, lengths)
-    worst = _compare(logits, expected)
-    worst = max(worst, _compare(runtime.sequence(x[:1], lengths[:1])[0], expected[:1]))
+    expected = exact(double, lengths, **({} if dt is None else {"dt": dt}))
+    worst = _compare(runtime.sequence(x, lengths, dt=dt)[0], expected)
+    one, _ = runtime.sequence(x[:1], lengths[:1], dt=None if dt is None else dt[:1])
+    worst = max(worst, _compare(one, expected[:1]))
     forward = isinstance(exact, RecurrentNetwork) and not exact.config.architecture.bidirectional
     if forward and steps > 1:
-        half, whole = steps // 2, exact(double)
-        first, state = runtime.sequence(x[:, :half])
-        rest, _ = runtime.sequence(x[:, half:], None, state)
+        half, whole = steps // 2, exact(double, dt=dt)
+        early, late = (None, None) if dt is None else (dt[:, :half], dt[:, half:])
+        first, state = runtime.sequence(x[:, :half], dt=early)
+        rest, _ = runtime.sequence(x[:, half:], None, state, late)
         joined = torch.cat([first, rest], 1) if exact.interface.readout == "every" else rest
         worst = max(worst, _compare(joined, whole))
     return worst
 
 
-def _steps(runtime: Runtime, exact: Network, x: Tensor) -> float:
-    """Return the largest difference of `_compare` after any step of x, for two sequences and for one. exact: in float64."""
+def _steps(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -> float:
+    """Return the largest difference of `_compare` after any step of x, for two sequences and for one.
+
+    exact: in float64. dt: (batch, time), or None.
+    """
     assert isinstance(exact, RecurrentNetwork)
     double, worst = x.double() if x.is_floating_point() else x, 0.0
     for batch in (2, 1):
         state, exact_state = None, None
         for t in range(x.shape[1]):
-            logits, state = runtime.step(x[:batch, t], state)
-            expected, exact_state = exact.step(double[:batch, t], exact_state)
+            gap = None if dt is None else dt[:batch, t]
+            logits, state = runtime.step(x[:batch, t], state, gap)
+            expected, exact_state = exact.step(double[:batch, t], exact_state, dt=gap)
             worst = max(worst, _compare(logits, expected))
     return worst
 

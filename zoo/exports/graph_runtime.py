@@ -1,4 +1,4 @@
-"""Runs exported graphs in any runtime; lengths and states that are not given are full lengths and zeros."""
+"""Runs exported graphs in any runtime; lengths, dt and states that are not given are full lengths, ones and zeros."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..networks.network import Network, mask
+from .base import check_takes_gaps
 from .graphs import graph
 
 
@@ -26,20 +27,28 @@ class GraphRuntime(ABC):
         """Return the outputs of the graph in the graph's order. inputs: all inputs of the graph by name."""
 
     def sequence(
-        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None
+        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None, dt: Tensor | None = None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         if self.kind == "step":
-            return self._loop(x, lengths, state)
+            return self._loop(x, lengths, state, dt)
         inputs = {"x": x}
         if "lengths" in self.inputs:
             inputs["lengths"] = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
-        return self._run(inputs, state)
+        return self._run(inputs | self._gaps(dt, x.shape[:2]), state)
 
-    def step(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, Sequence[Tensor]]:
+    def step(
+        self, x: Tensor, state: Sequence[Tensor] | None = None, dt: Tensor | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         if self.kind == "step":
-            return self._run({"x": x}, state)
-        logits, state = self.sequence(x[:, None], None, state)
+            return self._run({"x": x, **self._gaps(dt, x.shape[:1])}, state)
+        logits, state = self.sequence(x[:, None], None, state, None if dt is None else dt[:, None])
         return (logits[:, 0] if self.interface.readout == "every" else logits), state
+
+    def _gaps(self, dt: Tensor | None, shape: torch.Size) -> dict[str, Tensor]:
+        """Return the graph's input dt, ones of `shape` if it is None; an empty dict if the graph has no such input."""
+        takes = "dt" in self.inputs
+        check_takes_gaps(takes, dt)
+        return {"dt": torch.ones(shape) if dt is None else dt.float()} if takes else {}
 
     def _run(self, inputs: dict[str, Tensor], state: Sequence[Tensor] | None) -> tuple[Tensor, Sequence[Tensor]]:
         batch = len(inputs["x"])
@@ -48,12 +57,12 @@ class GraphRuntime(ABC):
         return logits, new_state
 
     def _loop(
-        self, x: Tensor, lengths: Tensor | None, state: Sequence[Tensor] | None
+        self, x: Tensor, lengths: Tensor | None, state: Sequence[Tensor] | None, dt: Tensor | None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return what `sequence` returns, from one call per step. Sequences that have ended keep state and logits."""
         every: list[Tensor] = []
         for t, x_t in enumerate(x.unbind(1)):
-            logits, new_state = self.step(x_t, state)
+            logits, new_state = self.step(x_t, state, None if dt is None else dt[:, t])
             if lengths is not None and state is not None:
                 running = t < lengths
                 keep = [running.reshape(-1, *[1] * (s.dim() - 1)) for s in new_state]

@@ -1,11 +1,13 @@
 """The graphs that an export writes: a network over a whole sequence or over one step, with every state by its name."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from ..networks.gaps import TIME_AWARE
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stack import NetworkState
@@ -35,28 +37,30 @@ class Graph:
 
 
 class _Sequence(nn.Module):
-    """Maps x, lengths and the states at the beginning to logits and the states at the end."""
+    """Maps x, lengths, dt if the cell uses it, and the states at the beginning to logits and the states at the end."""
 
     def __init__(self, network: RecurrentNetwork):
         super().__init__()
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        x, lengths, *states = inputs
-        logits, state = self.network.resume(x, nested(self.network, states), lengths)
+        x, lengths, *rest = inputs
+        dt, states = _gaps_apart(self.network, rest)
+        logits, state = self.network.resume(x, nested(self.network, states), lengths, dt=dt)
         return logits, *(s for layer in state for s in layer)
 
 
 class _Step(nn.Module):
-    """Maps one time step and the states before it to logits and the states after it."""
+    """Maps one time step, dt if the cell uses it, and the states before the step to logits and the states after it."""
 
     def __init__(self, network: RecurrentNetwork):
         super().__init__()
         self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        x, *states = inputs
-        logits, state = self.network.step(x, nested(self.network, states))
+        x, *rest = inputs
+        dt, states = _gaps_apart(self.network, rest)
+        logits, state = self.network.step(x, nested(self.network, states), dt=dt)
         return logits, *(s for layer in state for s in layer)
 
 
@@ -82,18 +86,30 @@ def graph(network: Network, kind: str, *, single: bool = False, most: int | None
     steps = (TIME,) if kind == "sequence" and network.interface.readout != "none" else ()
     shape = (size, *steps, *network.interface.input)
     x = torch.zeros(shape) if network.embedding is None else torch.zeros(shape, dtype=torch.int64)
-    inputs, dynamic = {"x": x}, [{0: batch, 1: time} if steps else {0: batch}]
+    inputs, outputs, module = {"x": x}, ["logits"], cast(nn.Module, _Whole(network))
     if steps:
         parts = (2,) if isinstance(network, StoryReader) else ()
         inputs["lengths"] = torch.ones(size, *parts, dtype=torch.int64)
-    if not isinstance(network, RecurrentNetwork):
-        dynamic += [{0: batch}] * (len(inputs) - 1)
-        return Graph(kind, _Whole(network), inputs, ("logits",), tuple(dynamic))
-    states = state_names(network)
-    inputs |= zip(states, (s for layer in network.initial_state(size) for s in layer), strict=True)
-    dynamic += [{0: batch}] * (len(inputs) - 1)
-    module = _Sequence(network) if kind == "sequence" else _Step(network)
-    return Graph(kind, module, inputs, ("logits", *(f"new_{name}" for name in states)), tuple(dynamic))
+    if isinstance(network, RecurrentNetwork):
+        if takes_gaps(network):
+            inputs["dt"] = torch.ones(size, *steps)
+        states = state_names(network)
+        inputs |= zip(states, (s for layer in network.initial_state(size) for s in layer), strict=True)
+        outputs += [f"new_{name}" for name in states]
+        module = _Sequence(network) if kind == "sequence" else _Step(network)
+    like_x = {0: batch, 1: time} if steps else {0: batch}
+    dynamic = tuple(like_x if name in ("x", "dt") else {0: batch} for name in inputs)
+    return Graph(kind, module, inputs, tuple(outputs), dynamic)
+
+
+def takes_gaps(network: RecurrentNetwork) -> bool:
+    """Return whether the graphs of a network have the input dt, the times between inputs."""
+    return network.config.architecture.cell in TIME_AWARE
+
+
+def _gaps_apart(network: RecurrentNetwork, inputs: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:
+    """Return dt, or None if the graphs of the network have no such input, and the states. inputs: dt if any, then the states."""
+    return (inputs[0], inputs[1:]) if takes_gaps(network) else (None, inputs)
 
 
 def state_names(network: RecurrentNetwork) -> list[str]:

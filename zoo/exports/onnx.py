@@ -25,7 +25,7 @@ SMALLEST = 256
 def write(job: Job, optional: bool = True) -> None:
     """Write the graph that a job describes.
 
-    optional: whether lengths and states can be left out, for full lengths and zero states. Runtimes that do not know
+    optional: whether lengths, dt and states can be left out, for full lengths, ones and zero states. Runtimes that do not know
     inputs with default values need optional=False.
     """
     network = copy.deepcopy(job.network)
@@ -75,21 +75,23 @@ def _clean(onnx_graph: Any) -> None:
 
 
 def _make_optional(onnx_graph: Any, value: Any, example: Tensor) -> None:
-    """Give the input `value` a default: zeros or, for lengths, all steps of x. example: the input in the traced example.
+    """Give the input `value` a default: all steps of x for lengths, ones for dt, else zeros. example: the traced example.
 
-    The default is that of one sequence; nodes that are added to the graph expand it to the batch.
+    The default is that of one sequence, and of one step of dt; nodes that are added to the graph expand it to those of x.
     """
     import onnx_ir
 
     name, x, is_lengths = value.name, onnx_graph.inputs[0], value.name == "lengths"
-    default = numpy.zeros((1, *example.shape[1:]), dtype=example.numpy().dtype)
-    default = default + numpy.iinfo(default.dtype).max if is_lengths else default
+    shared = example.dim() if name == "dt" else 1  # dimensions that are those of x: batch, or batch and time
+    filling = numpy.iinfo(numpy.int64).max if is_lengths else int(name == "dt")
+    default = numpy.full((*[1] * shared, *example.shape[shared:]), filling, dtype=example.numpy().dtype)
+    free = [f"{name}_{axis}" for axis in ("batch", "time")[:shared]]
     given = onnx_ir.Value(
-        name=name, shape=onnx_ir.Shape([f"{name}_batch", *example.shape[1:]]), type=value.type,
+        name=name, shape=onnx_ir.Shape([*free, *example.shape[shared:]]), type=value.type,
         const_value=onnx_ir.tensor(default, name=name),
     )  # fmt: skip
-    batch = onnx_ir.node("Shape", [x], {"start": 0, "end": 1})
-    rest = onnx_ir.node("Constant", [], {"value": onnx_ir.tensor(list(example.shape[1:]), onnx_ir.DataType.INT64)})
+    batch = onnx_ir.node("Shape", [x], {"start": 0, "end": shared})
+    rest = onnx_ir.node("Constant", [], {"value": onnx_ir.tensor(list(example.shape[shared:]), onnx_ir.DataType.INT64)})
     size = onnx_ir.node("Concat", [batch.outputs[0], rest.outputs[0]], {"axis": 0})
     nodes = [batch, rest, size, onnx_ir.node("Expand", [given, size.outputs[0]])]
     if is_lengths:

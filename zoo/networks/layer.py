@@ -290,9 +290,9 @@ class Layer(nn.Module):
 
         With lengths, the final states are those at each sequence's own end, and the backward direction starts there.
         """
-        scans = [scan_direction] * 2
+        scans = [scan_direction] * len(self.directions)
         if dt is not None:
-            both_gaps = (dt, reversed_gaps(dt, lengths))
+            both_gaps = (dt,) if self.merge is None else (dt, reversed_gaps(dt, lengths))
             scans = [partial(scan_direction, dt=gaps) for gaps in both_gaps]  # type: ignore[call-arg]  # Direction.scan
         if self.forward_direction.convolution is not None:
             scans = [_convolved(scan) for scan in scans]
@@ -330,7 +330,9 @@ def reversed_gaps(
     lengths: Tensor | None,  # (batch,)
 ) -> Tensor:
     """Return the dt of the sequences reversed in time. Nothing precedes their first input, which gets the first value of dt."""
-    return torch.cat([dt[:1], reverse(dt, lengths)[:-1]])
+    time = torch.arange(dt.shape[0], device=dt.device)[:, None]
+    ends = dt.shape[0] if lengths is None else lengths
+    return dt.gather(0, torch.where(time < ends, (ends - time) % ends, time).expand_as(dt))
 
 
 def reverse(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..errors import RequestError, shown
 from .kernels import streaming
 from .kernels.compiled import is_float
+from .kernels.plans import plan
 from .network import check_batch, is_strided, shape_text, wrong_state
 from .stack import SequenceNetwork
 
@@ -25,6 +26,13 @@ class Stream:
         """Copy the weights of a unidirectional network. Raises RequestError if the compiled code has no step for it."""
         self.config, self.tokenizer = network.config, network.tokenizer
         name, interface, layers = self.config.name, network.interface, cast(nn.ModuleList, network.layers)
+        cell = network.layers[0].forward_direction.cell
+        if plan(cell) is None:
+            also = " and takes dt" if cell.uses_time_gaps else ""
+            raise RequestError(
+                f"{name} has no compiled steps: the cell {self.config.architecture.cell} has none. "
+                f"Use `step` instead, which works everywhere{also}."
+            )
         self.embedding = copy.deepcopy(network.embedding)
         self.input = interface.input
         mean_reader = interface.readout == "mean"

@@ -64,6 +64,7 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
     name = text.partition("_state {")[0].rpartition("struct ")[2]
     options = ["-DTOKENS"] if "int32_t token" in text else []
     options += [f"-DRNN_gates={name}_gates"] if f"{name}_gates[" in text else []
+    options += [f"-DRNN_step_after={name}_step_after"] if f"{name}_step_after(" in text else []
     names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
     with as_file(files(__package__) / "native" / "glue.c") as glue:
         command = [compiler, *flags, *names, *options, f'-DHEADER="{source.resolve()}"', str(glue), "-o", str(target)]

@@ -42,15 +42,15 @@ class LayerCode:
     integers: int = 0
 
     def __post_init__(self) -> None:
-        values: dict[fx.Node, Value | list[Value]] = {self.trace.x: (Ref("x", 0, size(self.trace.x)),)}
+        given = {"x": self.trace.x, "dt": self.trace.dt}
+        self._values: dict[fx.Node, Value | list[Value]] = {n: (Ref(k, 0, size(n)),) for k, n in given.items() if n}
         sizes = [size(node) for node in self.trace.states]
         for node, offset, length in zip(self.trace.states, accumulate([0, *sizes]), sizes, strict=False):
-            values[node] = (Ref("s", offset, length),)
+            self._values[node] = (Ref("s", offset, length),)
         self.inputs, self.state_size = size(self.trace.x), sum(sizes)
-        self._values = values
         for node in self.trace.graph.nodes:
             if node.op == "call_function" and node not in self.constants and node.target not in _IGNORED:
-                values[node] = self._compute(node)
+                self._values[node] = self._compute(node)
         offset = 0
         for gate in self.gates:
             (ref,) = cut((self._whole(self._value(gate.node)),), gate.offset, gate.size)

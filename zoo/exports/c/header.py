@@ -1,4 +1,7 @@
-"""One C header for a network: weights, a function for each kind of layer, NAME_init and NAME_step."""
+"""One C header for a network: weights, a function for each kind of layer, NAME_init and NAME_step.
+
+A network whose cell uses the time between inputs also has NAME_step_after, which takes that time.
+"""
 
 import re
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from torch import Tensor
 from ...networks.quantize import quantize_rows
 from ...networks.recurrent import RecurrentNetwork
 from ..base import Provenance
+from ..graphs import takes_gaps
 from .emission import LayerCode
 from .gates import gates
 from .operations import number
@@ -18,6 +22,15 @@ from .tracing import Trace, trace
 
 _ALIGNED = 64
 """Bytes in a cache line; the weights of every layer begin at a cache line."""
+_ABOUT_GAPS = """
+   RNN_step_after(&state, dt, {}, logits) does what RNN_step does where dt, a positive number, is the time since the
+   input before. In RNN_step this time is 1.
+"""
+_PLAIN_STEP = """
+static inline void RNN_step(RNN_state *state, %s, float *logits) {
+    RNN_step_after(state, 1.0f, %s, logits);
+}
+"""
 
 
 def identifier(name: str) -> str:
@@ -81,12 +94,14 @@ def header(
     lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
     lines += _head_code(network, weights, quantized)
     values = states + (network.width + 1 if interface.readout == "mean" else 0)
-    reads_tokens = network.embedding is not None
+    reads_tokens, takes = network.embedding is not None, takes_gaps(network)
+    given = "token" if reads_tokens else "x"
+    argument = "int32_t token" if reads_tokens else "const float *RNN_RESTRICT x"
     features = 1 if reads_tokens else interface.input[0]
     text = Template(_resource("header.h")).substitute(
         name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
-        given="token" if reads_tokens else "x",
-        argument="int32_t token" if reads_tokens else "const float *RNN_RESTRICT x",
+        given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
+        about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
         size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
         operations=_resource("functions.h") + _resource("product_int8.h" if quantized else "product.h"),
@@ -136,6 +151,7 @@ def _layers(
             place,
             "h",
             f"s + {states}",
+            *["&dt"] * (traced.dt is not None),
             *[output] * code.has_output,
             *[f"RNN_gates + {numbers}"] * bool(code.gates),
         ]
@@ -158,11 +174,13 @@ def _layers(
 def _function(name: str, code: LayerCode, quantized: bool) -> str:
     integers = "const int8_t *RNN_RESTRICT q, " if quantized else ""
     output = ", float *RNN_RESTRICT y" if code.has_output else ""
+    gaps = ", const float *RNN_RESTRICT dt" if code.trace.dt is not None else ""
     opened = ", float *RNN_RESTRICT g" if code.gates else ""
-    what = f"reads {code.inputs} numbers x and has the states s" + (", and writes y" if output else "")
+    after, written = " after the time dt" if gaps else "", ", and writes y" if output else ""
+    what = f"reads {code.inputs} numbers x{after} and has the states s{written}"
     return (
         f"\n/* One step of a layer that {what}. */\nstatic RNN_APART void {name}(\n    {integers}"
-        f"const float *RNN_RESTRICT w, const float *RNN_RESTRICT x, float *RNN_RESTRICT s{output}{opened}) {{\n{code.text()}\n}}\n"
+        f"const float *RNN_RESTRICT w, const float *RNN_RESTRICT x, float *RNN_RESTRICT s{gaps}{output}{opened}) {{\n{code.text()}\n}}\n"
     )
 
 

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from ...networks.network import Network, mask
 from ...networks.recurrent import RecurrentNetwork
+from ..base import check_takes_gaps
+from ..graphs import takes_gaps
 from .building import compile_library
 
 
@@ -26,7 +28,7 @@ class StepRuntime(ABC):
     """
 
     def __init__(self, network: RecurrentNetwork):
-        self.interface = network.interface
+        self.interface, self.takes_gaps = network.interface, takes_gaps(network)
         self.states = sum(state.numel() for states in network.initial_state(1) for state in states)
         self.dtype = torch.float32 if network.embedding is None else torch.int32
 
@@ -36,25 +38,30 @@ class StepRuntime(ABC):
         x: Tensor,  # (time, ...), one sequence
         state: Tensor,  # (numbers,), changed in place
         every: bool,
+        dt: Tensor | None = None,  # (time,), float32
     ) -> Tensor:
         """Take steps: return the logits after each, (time, outputs), or with every=False after the last, (1, outputs)."""
 
     def sequence(
-        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None
+        self, x: Tensor, lengths: Tensor | None = None, state: Sequence[Tensor] | None = None, dt: Tensor | None = None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return the logits of `Network.forward` and the state at each sequence's end."""
+        check_takes_gaps(self.takes_gaps, dt)
         batch, steps = x.shape[:2]
         new_state = torch.zeros(batch, self.states) if state is None else state[0].clone()
         every = self.interface.readout == "every"
         logits = torch.zeros(batch, steps if every else 1, self.interface.outputs)
         ends = [steps] * batch if lengths is None else lengths.tolist()
         for row, (sequence, end) in enumerate(zip(x.to(self.dtype), ends, strict=True)):
-            logits[row, : end if every else 1] = self.run(sequence[:end].contiguous(), new_state[row], every)
+            gaps = None if dt is None else dt[row, :end].float().contiguous()
+            logits[row, : end if every else 1] = self.run(sequence[:end].contiguous(), new_state[row], every, gaps)
         return (mask(logits, lengths) if every else logits[:, 0]), (new_state,)
 
-    def step(self, x: Tensor, state: Sequence[Tensor] | None = None) -> tuple[Tensor, Sequence[Tensor]]:
+    def step(
+        self, x: Tensor, state: Sequence[Tensor] | None = None, dt: Tensor | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         """Return the logits after one step, and the new state."""
-        logits, new_state = self.sequence(x[:, None], None, state)
+        logits, new_state = self.sequence(x[:, None], None, state, None if dt is None else dt[:, None])
         return logits.reshape(len(x), -1), new_state
 
 
@@ -68,10 +75,11 @@ class CRuntime(StepRuntime):
             compile_library(path, library)
             self.library = ctypes.CDLL(str(library))
 
-    def run(self, x: Tensor, state: Tensor, every: bool) -> Tensor:
+    def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
         logits = torch.empty(len(x) if every else 1, self.interface.outputs)
-        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (state, x, logits))
-        self.library.run(*pointers, len(x), int(every))
+        tensors = (state, x, logits) if dt is None else (state, dt, x, logits)
+        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
+        (self.library.run if dt is None else self.library.run_after)(*pointers, len(x), int(every))
         return logits
 
 
@@ -86,12 +94,13 @@ class WasmRuntime(StepRuntime):
             weakref.finalize(self, _end, self.process)
             self.run(torch.zeros(0), torch.zeros(1), True)  # no steps: node has then read both files
 
-    def run(self, x: Tensor, state: Tensor, every: bool) -> Tensor:
+    def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         outputs = (len(x) if every else 1) * self.interface.outputs
-        header = struct.pack("<4i", len(x), every, state.numel(), x.numel())
-        self.process.stdin.write(header + state.numpy().tobytes() + x.numpy().tobytes())
+        gaps = torch.zeros(0) if dt is None else dt
+        header = struct.pack("<5i", len(x), every, state.numel(), x.numel(), gaps.numel())
+        self.process.stdin.write(header + b"".join(part.numpy().tobytes() for part in (state, x, gaps)))
         self.process.stdin.flush()
         answer = self.process.stdout.read(4 * (state.numel() + outputs))
         numbers = torch.frombuffer(bytearray(answer), dtype=torch.float32)

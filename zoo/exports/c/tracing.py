@@ -24,14 +24,18 @@ FILLED = {ATEN.ones_like.default: 1.0, ATEN.zeros_like.default: 0.0, ATEN.new_ze
 
 
 class LayerStep(nn.Module):
-    """Computes one time step of one layer: maps the layer's input x and its states to its output and its new states."""
+    """Computes one time step of one layer: maps the layer's input x and its states to its output and its new states.
+
+    For a cell that uses the time between inputs, dt, (1,), follows x.
+    """
 
     def __init__(self, layer: Layer):
         super().__init__()
-        self.layer = layer
+        self.layer, self.gaps = layer, int(layer.forward_direction.cell.uses_time_gaps)
 
-    def forward(self, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        output, new_state = self.layer.step(x, state)
+    def forward(self, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        dt, state = rest[: self.gaps], rest[self.gaps :]
+        output, new_state = self.layer.step(x, state, *dt)
         return output, *new_state
 
 
@@ -39,11 +43,13 @@ class LayerStep(nn.Module):
 class Trace:
     """The graph of one step of a layer for one sequence. Layers whose weights have the same shapes share it.
 
-    x, states, output, new_states: the graph's nodes for the inputs and the results of the step.
+    x, dt, states, output, new_states: the graph's nodes for the inputs and the results of the step; dt is None for a cell
+    that does not use the time between inputs.
     """
 
     graph: fx.Graph
     x: fx.Node
+    dt: fx.Node | None
     states: tuple[fx.Node, ...]
     output: fx.Node
     new_states: tuple[fx.Node, ...]
@@ -72,15 +78,16 @@ class Trace:
 
 def trace(layer: Layer, inputs: int) -> Trace:
     """Return the graph of a step of `layer` on `inputs` features. The layer is dense, float32, in eval mode, and on the CPU."""
-    x = torch.zeros(1, inputs)
-    program = torch.export.export(LayerStep(layer), (x, *layer.initial_state(x)), strict=False)
+    x, step = torch.zeros(1, inputs), LayerStep(layer)
+    program = torch.export.export(step, (x, *[torch.ones(1)] * step.gaps, *layer.initial_state(x)), strict=False)
     signature = program.graph_signature
     nodes = {node.name: node for node in program.graph.nodes}
-    first, *states = [nodes[name] for name in signature.user_inputs]
+    first, *rest = [nodes[name] for name in signature.user_inputs]
+    dt, states = (rest[0] if step.gaps else None), tuple(rest[step.gaps :])
     tensors = {name: program.constants[target] for name, target in signature.inputs_to_lifted_tensor_constants.items()}
     output, *new_states = [nodes[name] for name in signature.user_outputs]
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    return Trace(program.graph, first, tuple(states), output, tuple(new_states), weights, tensors)
+    return Trace(program.graph, first, dt, states, output, tuple(new_states), weights, tensors)
 
 
 def size(node: fx.Node) -> int:

@@ -19,10 +19,11 @@ EXPORT(gates) float *gates_address(void) { return RNN_gates; }
 #endif
 
 #ifdef TOKENS
-typedef int32_t input;
+typedef int32_t input, argument;
 #define READ(x) (*(x))
 #else
 typedef float input;
+typedef const float *argument;
 #define READ(x) (x)
 #endif
 
@@ -37,8 +38,21 @@ EXPORT(run) void run(RNN_state *state, const input *x, float *logits, int steps,
     }
 }
 
-#ifdef TOKENS
-EXPORT(step) void step(RNN_state *state, int32_t token, float *logits) { RNN_step(state, token, logits); }
-#else
-EXPORT(step) void step(RNN_state *state, const float *x, float *logits) { RNN_step(state, x, logits); }
+EXPORT(step) void step(RNN_state *state, argument x, float *logits) { RNN_step(state, x, logits); }
+
+#ifdef RNN_step_after
+EXPORT(step_after) void step_after(RNN_state *state, float dt, argument x, float *logits) {
+    RNN_step_after(state, dt, x, logits);
+}
+
+/* What `run` does, with the time before each step in dt. */
+EXPORT(run_after) void run_after(
+    RNN_state *state, const float *dt, const input *x, float *logits, int steps, int every
+) {
+    int t;
+    for (t = 0; t < steps; t++, x += RNN_INPUTS) {
+        RNN_step_after(state, dt[t], READ(x), every || t + 1 == steps ? logits : 0);
+        if (every) logits += RNN_OUTPUTS;
+    }
+}
 #endif

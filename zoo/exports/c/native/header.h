@@ -7,7 +7,7 @@
    RNN_init sets the state to zero. RNN_step reads $size and writes $outputs logits, those of $meaning,
    unless logits is NULL. Compile with -O3 and the processor's vector instructions, such as -march=native. It allocates
    nothing and needs no library but libm.
-
+$about_gaps
 $provenance */
 #ifndef RNN_H
 #define RNN_H
@@ -25,13 +25,13 @@ static inline void RNN_init(RNN_state *state) {
     for (i = 0; i < RNN_STATES; i++) state->values[i] = 0.0f;
 }
 
-static inline void RNN_step(RNN_state *state, $argument, float *logits) {
+static inline void RNN_step${after}(RNN_state *state, ${gap}$argument, float *logits) {
     float *const s = state->values;
     const float *h;
     int i;
 $body
 }
-#if defined(__GNUC__) && !defined(__clang__)
+$plain_step#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
 #endif

@@ -1,9 +1,10 @@
 // Runs a WebAssembly module of rnnzoo for a program: requests on standard input, answers on standard output.
-// A request is four int32 (steps, every, numbers of the state, numbers of x), the state and x; the answer is state and logits.
+// A request is five int32 (steps, every, numbers of the state, of x and of dt), the state, x and dt, which may be empty; the
+// answer is state and logits.
 import fs from "node:fs";
 
 const { instance } = await WebAssembly.instantiate(fs.readFileSync(process.argv[2]));
-const { memory, run, outputs, __heap_base } = instance.exports;
+const { memory, run, run_after, outputs, __heap_base } = instance.exports;
 
 function read(bytes) {
   const buffer = Buffer.alloc(bytes);
@@ -20,13 +21,16 @@ function write(buffer) {
 }
 
 for (;;) {
-  const [steps, every, states, inputs] = new Int32Array(new Uint8Array(read(16)).buffer);
+  const [steps, every, states, inputs, gaps] = new Int32Array(new Uint8Array(read(20)).buffer);
   const logits = 4 * outputs() * (every ? steps : 1);
   const start = (__heap_base.value + 15) & ~15;
-  const end = start + 4 * (states + inputs) + logits;
+  const x = start + 4 * states;
+  const dt = x + 4 * inputs;
+  const end = dt + 4 * gaps + logits;
   if (end > memory.buffer.byteLength) memory.grow(Math.ceil((end - memory.buffer.byteLength) / 65536));
   const bytes = new Uint8Array(memory.buffer);
-  bytes.set(read(4 * (states + inputs)), start);
-  run(start, start + 4 * states, end - logits, steps, every);
+  bytes.set(read(4 * (states + inputs + gaps)), start);
+  if (gaps) run_after(start, dt, x, end - logits, steps, every);
+  else run(start, x, end - logits, steps, every);
   write(Buffer.concat([bytes.slice(start, start + 4 * states), bytes.slice(end - logits, end)]));
 }
