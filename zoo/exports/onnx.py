@@ -41,6 +41,7 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
     program = torch.onnx.export(
         described.trace(), (), input_names=list(described.inputs), output_names=list(described.outputs),
         opset_version=job.opset or DEFAULT_OPSET, verbose=False,
+        custom_translation_table={torch.ops.aten.expm1.default: _expm1},
     )  # fmt: skip
     assert program is not None
     model = program.model
@@ -55,6 +56,13 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
             if value.name != "lengths" or example.dim() == 1:  # a story reader needs its lengths
                 _make_optional(model.graph, value, example)
     onnx_ir.save(model, job.path)
+
+
+def _expm1(x: Any) -> Any:
+    """Return e^x - 1 as tanh(x / 2) (e^x + 1). torch's own translation, Exp and Sub, loses all digits of a small x."""
+    from onnxscript import opset18
+
+    return opset18.Mul(opset18.Tanh(opset18.Mul(x, 0.5)), opset18.Add(opset18.Exp(x), 1.0))
 
 
 def _clean(onnx_graph: Any) -> None:
