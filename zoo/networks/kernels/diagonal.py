@@ -111,10 +111,11 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
     """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
 
-    start: (batch, ...), what is repeated for a sequence without steps.
+    start: (batch, ...), what is repeated for a sequence without steps, whose length is 0 or, where a part of all steps begins
+    beyond its end, negative.
     """
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
-    last = (lengths - 1).minimum(time)  # (time, batch)
+    last = (lengths.clamp(min=0) - 1).minimum(time)  # (time, batch)
     kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]
     if truncate is None:
         return kept
