@@ -20,7 +20,7 @@ test-all: .venv/.dev
 	$(BIN)/pytest -m ''
 
 test-gpu: .venv/.dev
-	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/networks/test_triton.py
+	TRITON_INTERPRET=0 $(BIN)/pytest -m gpu tests/networks/test_triton.py tests/networks/test_triton_diagonal.py
 
 test-site: .venv/.dev  # needs Chromium, such as Debian's package chromium
 	$(BIN)/pip install -q 'playwright>=1.40' 'axe-playwright-python>=0.1.4'

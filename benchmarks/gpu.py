@@ -1,5 +1,8 @@
 """Benchmark stacks on a GPU: rnnzoo's STAR and LSTM, cuDNN's LSTM (torch.nn.LSTM) and, if installed, FlashRNN's LSTM.
 
+Of the cells that are linear in their state: minGRU by the scan of whole cells, step by step, and by the associative scan of
+the states alone; HGRN and LRU, whose states are complex, by the latter, except that one layer of LRU has a closed form.
+
 `python -m benchmarks.gpu [--rounds N] [--precision P] [--stack LAYERSxUNITS] [--out FILE]` times a forward pass, and a
 forward and backward pass, over 784 steps of one feature, with a loss on the last output. In float32 no contender may use
 TF32, in tf32 every one may, in bfloat16 weights and inputs are bfloat16. A time is the median over the rounds, by the GPU's
@@ -16,6 +19,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +27,7 @@ from torch import Tensor, nn
 import zoo
 from zoo.diagnostics.benchmark import Contender, stack
 from zoo.diagnostics.benchmark.passes import PeerNetwork
+from zoo.networks.kernels import devices
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.utils import files
 
@@ -49,21 +54,29 @@ PASSES = {"forward": forward, "forward + backward": training_step}
 
 
 class Zoo(nn.Module):
-    """rnnzoo's stack. exact: how small matrices of float32 are multiplied, see EXACT of zoo.networks.kernels.triton_layer."""
+    """rnnzoo's stack.
 
-    def __init__(self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused"):
+    exact: how small matrices of float32 are multiplied, see EXACT of zoo.networks.kernels.triton_layer. associative: True to
+    leave out the scans of whole cells, so that a cell that is linear in its state takes the associative scan.
+    """
+
+    def __init__(
+        self, cell: str, layers: int, units: int, exact: str = "ieee", backend: str = "fused", associative: bool = False
+    ):
         super().__init__()
         network = zoo.build(stack(cell, layers, units, STEPS), device="cpu")
         assert isinstance(network, RecurrentNetwork)
         network.backend = backend
         self.network, self.exact = network, exact
+        self.hidden = devices.FUSED if associative else {}
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:
             from zoo.networks.kernels import triton_layer
 
             triton_layer.EXACT = self.exact
-        return self.network(x)
+        with patch.dict(self.hidden, clear=True):
+            return self.network(x)
 
 
 class FlashRNN(nn.Module):
@@ -93,6 +106,10 @@ CONTENDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "rnnzoo star, three tf32": lambda layers, units: Zoo("star", layers, units, exact="tf32x3"),
     "rnnzoo lstm": lambda layers, units: Zoo("lstm", layers, units),
     "rnnzoo lstm, three tf32": lambda layers, units: Zoo("lstm", layers, units, exact="tf32x3"),
+    "rnnzoo mingru": lambda layers, units: Zoo("mingru", layers, units),
+    "rnnzoo mingru, associative": lambda layers, units: Zoo("mingru", layers, units, associative=True),
+    "rnnzoo hgrn": lambda layers, units: Zoo("hgrn", layers, units),
+    "rnnzoo lru": lambda layers, units: Zoo("lru", layers, units),
     "cudnn lstm": lambda layers, units: PeerNetwork(Contender("torch", stack("lstm", layers, units, STEPS))),
     "flashrnn lstm, cuda_fused": lambda layers, units: FlashRNN(layers, units, "cuda_fused"),
     "flashrnn lstm, triton_fused": lambda layers, units: FlashRNN(layers, units, "triton_fused"),

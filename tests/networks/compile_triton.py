@@ -1,12 +1,14 @@
 """Compile the Triton kernels of every cell for an H200, on a machine without one: `python tests/networks/compile_triton.py`.
 
-The scans run on a CPU up to their launches, whose arguments say what to compile. Prints the resources of each kernel.
+The scans run on a CPU up to their launches, whose arguments say what to compile. The recurrence of the cells that are linear
+in their state is compiled once for each kind of numbers. Prints the resources of each kernel.
 """
 
 import os
 
 os.environ["TRITON_INTERPRET"] = "0"
 
+import itertools
 import re
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
-from zoo.networks.kernels import triton_layer, triton_scan
+from zoo.networks.kernels import triton_diagonal, triton_layer, triton_scan
 from zoo.networks.kernels.shared import planned
 
 PTXAS = Path(get_ptxas(90).path)  # the assembler that Triton brings for Hopper GPUs
@@ -70,8 +72,26 @@ def report(name: str, kernel: Any) -> int:
     return kernel.metadata.shared
 
 
+def compile_recurrence(wanted: str) -> None:
+    """Compile the recurrence, real and complex, with an a that is the same at every step and with one of each step."""
+    kernel = triton_diagonal.recurrence
+    for (kind, width), varies in itertools.product({"real": 64, "complex": 128}.items(), (False, True)):
+        name = f"{kind} recurrence, {'one a a step' if varies else 'one a'}"
+        if not name.startswith(wanted):
+            continue
+        b, start = torch.zeros(3, 2, width), torch.zeros(2, width)
+        a, lengths = b if varies else start[0], torch.tensor([1, 3])
+        triton_diagonal.recurrence = compiling = Compiling(kernel)
+        triton_diagonal.forward(a, b, start, lengths, 2, kind == "complex")
+        triton_diagonal.backward(b, a, b, start, lengths, 2, kind == "complex")
+        triton_diagonal.recurrence = kernel
+        for pass_name, compiled in zip(("forward", "backward"), compiling.compiled, strict=True):
+            assert report(f"{name}, {pass_name}", compiled) <= triton_layer.SHARED
+
+
 def main(wanted: str = "") -> None:
-    """Compile everything, or the cells whose names begin with `wanted`; fail if a kernel cannot run on an H200."""
+    """Compile everything, or what has a name that begins with `wanted`; fail if a kernel cannot run on an H200."""
+    compile_recurrence(wanted)
     for case in CASES:
         for units, dtype in ((64, torch.float32), (64, torch.bfloat16), (128, torch.float32), (128, torch.bfloat16)):
             net = network(case, layers=2 if case == "rhn" else 1, units=units, inputs=(2,), dtype=dtype)

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from helpers import CASES, flatten, gradients, network, score
+from helpers import CASES, flatten, gradients, network, normal, random_state, score
 from torch import Tensor
 
+from zoo.cells import cell_class
+from zoo.cells.linear import LinearRecurrence
 from zoo.networks.kernels import interface, plans
 from zoo.networks.network import Network
 
@@ -20,6 +22,8 @@ each_instruction_set = pytest.mark.parametrize("instructions", BUILT, indirect=T
 
 PLANNED = [case for case in CASES if plans.plan(network(case).layers[0].forward_direction.cell) is not None]
 
+LINEAR = [case for case, (cell, _) in CASES.items() if issubclass(cell_class(cell), LinearRecurrence)]
+
 
 def small(case: str, **spec: object) -> Network:
     """Return a float32 network whose states stay of the order of one."""
@@ -31,6 +35,21 @@ def small(case: str, **spec: object) -> Network:
             p.mul_(min(1.0, most / p.shape[-1] ** 0.5))
     net.backend = "fused"
     return net
+
+
+def linear_problem(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
+    """Return a network of the shape, which the scan that linear cells share can run, and the arguments of `results` for it.
+
+    shape: the arguments of `small`, "batch" and "steps", and if wanted "lengths", True for random ones, and "truncate".
+    """
+    spec = {"layers": 2, **shape}
+    many, lengths, truncate = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
+    image = (4, 3) if "kernel" in spec else ()
+    net = small(case, **{**spec, "inputs": (2, *image)})
+    net.tbptt_steps = truncate
+    x = normal(many, spec["steps"], 2, *image, dtype=torch.float32)
+    ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
+    return net, [x, random_state(net, many) if not image else net.initial_state(many), ends]
 
 
 def close(actual: object, expected: object, tolerance: float = 3e-5) -> None:

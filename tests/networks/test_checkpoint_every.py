@@ -16,8 +16,11 @@ pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rn
 @pytest.mark.parametrize("spec", [{}, {"readout": "every", "dropout": 0.3, "train": True}], ids=str)
 @pytest.mark.parametrize("backend", ["plain", "auto"])
 @pytest.mark.parametrize("lengths", [None, [3, 7, 1]], ids=["whole", "lengths"])
-def test_recomputed_gradients_are_the_same(spec: dict[str, object], backend: str, lengths: list[int] | None) -> None:
-    net, x = small("lstm", layers=2, steps=7, **spec), normal(3, 7, 2, dtype=torch.float32)
+@pytest.mark.parametrize("case", ["lstm", "tlstm"])
+def test_recomputed_gradients_are_the_same(
+    case: str, spec: dict[str, object], backend: str, lengths: list[int] | None
+) -> None:
+    net, x = small(case, layers=2, steps=7, **spec), normal(3, 7, 2, dtype=torch.float32)
     net.backend = backend
     ends = None if lengths is None else torch.tensor(lengths)
     run = functools.partial(results, net, x, random_state(net, 3), ends)

@@ -4,18 +4,14 @@ import functools
 
 import pytest
 import torch
-from helpers import CASES, gradients, normal, random_state, score
-from scans import BUILT, check_both_scans, close, each_instruction_set, results, small
+from helpers import gradients, score
+from scans import BUILT, LINEAR, check_both_scans, close, each_instruction_set, linear_problem, results, small
 from torch import Tensor
 
-from zoo.cells import cell_class
-from zoo.cells.linear import LinearRecurrence
-from zoo.networks.kernels import diagonal
 from zoo.networks.network import Network
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no compiler was there when rnnzoo was installed")
 
-LINEAR = [case for case, (cell, _) in CASES.items() if issubclass(cell_class(cell), LinearRecurrence)]
 SHAPES: dict[str, dict[str, object]] = {
     "a part of a vector": {"units": 5, "steps": 9, "batch": 3},
     "several tiles": {"units": 17, "steps": 8, "batch": 53},
@@ -29,38 +25,9 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 
 
-def run(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
-    """Return a network of the shape, which takes the shared scan, and the arguments of `results` for it."""
-    spec = dict(shape)
-    many, lengths, truncate = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
-    image = (4, 3) if "kernel" in spec else ()
-    net = small(case, layers=2, **{**spec, "inputs": (2, *image)})
-    net.tbptt_steps = truncate
-    x = normal(many, spec["steps"], 2, *image, dtype=torch.float32)
-    ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
-    return net, [x, random_state(net, many) if not image else net.initial_state(many), ends]
-
-
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Take the shared scan, also where a cell has one of its own, and return the list of the cells that took it."""
-    taken: list[str] = []
-
-    def scan(direction, *arguments):  # type: ignore[no-untyped-def]
-        taken.append(type(direction.cell).__name__)
-        return diagonal.scan(direction, *arguments)
-
-    def layer_scan(layers, x):  # type: ignore[no-untyped-def]
-        return scan if all(diagonal.supports(d, x) for layer in layers for d in layer.directions) else None
-
-    monkeypatch.setattr("zoo.networks.kernels.layer_scan", layer_scan)
-    monkeypatch.setattr("zoo.networks.kernels.stack_scan", lambda *_: None)
-    return taken
-
-
 @functools.lru_cache(maxsize=1)
 def plain_results(case: str, shape: str) -> list[object]:
-    net, arguments = run(case, SHAPES[shape])
+    net, arguments = linear_problem(case, SHAPES[shape])
     net.backend = "plain"
     return results(net, *arguments)
 
@@ -69,7 +36,7 @@ def plain_results(case: str, shape: str) -> list[object]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", LINEAR)
 def test_it_equals_the_plain_scan(case: str, shape: str, instructions: str, shared: list[str]) -> None:
-    net, arguments = run(case, SHAPES[shape])
+    net, arguments = linear_problem(case, SHAPES[shape])
     net.backend = "auto"
     close(results(net, *arguments), plain_results(case, shape))
     assert shared
@@ -77,7 +44,7 @@ def test_it_equals_the_plain_scan(case: str, shape: str, instructions: str, shar
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_roundings_only(threads: int, shared: list[str]) -> None:
-    net, arguments = run("lru", {"units": 24, "steps": 40, "batch": 7})
+    net, arguments = linear_problem("lru", {"units": 24, "steps": 40, "batch": 7})
     alone = results(net, *arguments)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -89,7 +56,7 @@ def test_threads_change_roundings_only(threads: int, shared: list[str]) -> None:
 
 @pytest.mark.parametrize("case", ["lru", "rg-lru"])
 def test_gradients_of_gradients(case: str) -> None:
-    net, (x, state, ends) = run(case, SHAPES["truncated, lengths"])
+    net, (x, state, ends) = linear_problem(case, SHAPES["truncated, lengths"])
 
     def slopes(net: Network) -> list[Tensor]:
         leaf = x.detach().clone().requires_grad_()
@@ -101,7 +68,7 @@ def test_gradients_of_gradients(case: str) -> None:
 
 
 def test_products_of_bfloat16_keep_a_state_of_float32() -> None:
-    net, (x, _, _) = run("lru", {"units": 16, "steps": 300, "batch": 2})
+    net, (x, _, _) = linear_problem("lru", {"units": 16, "steps": 300, "batch": 2})
     with torch.autocast("cpu", torch.bfloat16):
         outputs, state = net.encode(x)
     assert state[0][1].dtype == torch.float32

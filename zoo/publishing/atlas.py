@@ -109,7 +109,8 @@ def _term(factor: Fraction, name: str) -> str:
 def scan(cell: str) -> str:
     """Return the names of the scans that can run a dense layer of a cell in float32, fastest first, as text.
 
-    A scan is a method of running a layer over a whole sequence. The plain scan, step by step, runs every cell.
+    A scan is a method of running a layer over a whole sequence. "fused" runs the whole cell in a kernel, "linear" its
+    recurrence alone (kernels/diagonal.py), each on a CPU and on a GPU; "plain", step by step in torch, runs every cell.
     """
     from ..cells.linear import LinearRecurrence
     from ..networks.kernels import plans

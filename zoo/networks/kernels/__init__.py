@@ -1,16 +1,14 @@
 """Faster scans for some architectures. The tests compare each of them with the plain scan of zoo.networks.layer."""
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .devices import FUSED, device_module
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..layer import Layer, LayerInput, Scan
-
-FUSED = {"cpu": "compiled", "cuda": "triton_scan"}
-"""By type of device: the module of its fused scans, imported at the first use."""
 
 
 def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
@@ -18,15 +16,14 @@ def layer_scan(layers: "Sequence[Layer]", x: "LayerInput") -> "Scan | None":
 
     If x is a LazyEmbedding, the scan looks the vectors up itself.
     """
-    scans = _fused_scans(x)
-    if scans is None:
-        return None
-    planned = {direction: scans.supports(direction, x) for layer in layers for direction in layer.directions}
-    if all(planned.values()):
+    directions = [direction for layer in layers for direction in layer.directions]
+    scans = device_module(FUSED, x.device)
+    planned = {} if scans is None else {direction: scans.supports(direction, x) for direction in directions}
+    if planned and all(planned.values()):
         return lambda direction, *arguments: scans.scan(planned[direction], *arguments)
     from . import diagonal
 
-    if all(diagonal.supports(direction, x) for direction in planned):
+    if all(diagonal.supports(direction, x) for direction in directions):
         return diagonal.scan
     return None
 
@@ -44,16 +41,5 @@ def stack_scan(layers: "Sequence[Layer]", x: "Tensor") -> Callable[..., Any] | N
     The arguments of the scan are x, (time, batch, features), the states of all layers, the lengths, and the number of steps
     after which gradients are truncated. It returns the top layer's outputs and the final states of all layers.
     """
-    scans = _fused_scans(x)
+    scans = device_module(FUSED, x.device)
     return scans.stack_scan(layers, x) if hasattr(scans, "stack_scan") else None
-
-
-def _fused_scans(x: "LayerInput") -> Any:
-    """Return the module of the fused scans for the device of x; None if there is none."""
-    name = FUSED.get(x.device.type)
-    try:
-        return import_module(f"{__name__}.{name}") if name else None
-    except ModuleNotFoundError as problem:
-        if problem.name != "triton":
-            raise
-        return None

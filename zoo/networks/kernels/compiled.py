@@ -18,7 +18,7 @@ from ...checkpoints.tokenizer import PADDING
 from ..layer import Direction, LayerInput, LazyEmbedding
 from . import interface
 from .interface import address, addresses
-from .shared import PlannedLayer, check_formats, customised, differentiable, formats, in_memory, planned
+from .shared import PlannedLayer, check_formats, customised, differentiable, formats, in_memory, packed, planned
 
 
 def supports(direction: Direction, x: LayerInput) -> PlannedLayer | None:
@@ -240,8 +240,3 @@ def _aligned(tape: Tensor) -> Tensor:
     """Return the tape; a copy if it is not contiguous or not aligned, since hooks of saved tensors may have replaced it."""
     fits = tape.is_contiguous() and tape.data_ptr() % 64 == 0
     return tape if fits else tape.clone(memory_format=torch.contiguous_format)
-
-
-def packed(tensor: Tensor) -> Tensor:
-    """Return a tensor with the same values, contiguous and without torch's lazy negation."""
-    return tensor.detach().resolve_neg().contiguous()

@@ -1,32 +1,35 @@
-"""The scan on a CPU of all cells that are linear in their state, by the compiled code of native/diagonal.h.
+"""The scan of all cells that are linear in their state, on a CPU and on a GPU.
 
 The cell computes the coefficients of all time steps at once, and its outputs from the states of all steps at once. Both
-happen in torch, so a layer may be convolutional or normalised. The scan itself uses float32, also under torch.autocast.
+happen in torch, so a layer may be convolutional or normalised. In between, c_t = a_t c_{t-1} + b_t is computed by compiled
+code on a CPU (compiled_diagonal.py) and in Triton on a GPU (triton_diagonal.py), in float32, also under torch.autocast.
 """
 
-import ctypes
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from ...cells.base import State
+from ...cells.base import State, matched
 from ...cells.linear import LinearRecurrence, next_state, times
 from ..layer import Direction, LayerInput, LazyEmbedding
-from . import interface
-from .compiled import keep_memory, packed
-from .interface import address
-from .shared import check_formats, customised, formats, in_memory, intercepted, overridden
+from .devices import RECURRENCES, device_module
+from .shared import check_formats, customised, formats, in_memory, intercepted, overridden, packed
 
 
 def supports(direction: Direction, x: LayerInput) -> bool:
-    """Return whether `scan` can run this layer on x now: float32, on a CPU, with nothing added to the cell's recurrence."""
+    """Return whether `scan` can run this layer on x now.
+
+    It can if the code for the device of x is there and takes the dtype of the weights, which is float32 on a CPU, float32 or
+    bfloat16 on a GPU, and if nothing is added to the cell's recurrence.
+    """
     weight = direction.input.weight
+    recurrences = device_module(RECURRENCES, x.device)
     return (
         isinstance(direction.cell, LinearRecurrence)
-        and interface.library() is not None
-        and weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
+        and recurrences is not None
+        and x.device == weight.device
+        and recurrences.supports(weight)
         and in_memory(weight)
         and (isinstance(x, LazyEmbedding) or in_memory(x))
         and not intercepted()
@@ -48,14 +51,16 @@ def scan(
         shape = b.shape[2:]
         a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
         start = state[-1].float().flatten(1)
-        c = _Scan.apply(a.float(), b.float().flatten(2), start, lengths, truncate or 0, cell.complex_state)
+        c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, truncate, cell.complex_state)
         c = c.unflatten(2, shape)
-        if len(state) == 1:
-            return c, (c[-1], *computed)
-        outputs = cell.read(c, *rest)
-    if lengths is not None:
+        outputs = cell.read(c, *rest) if len(state) > 1 else c
+    low = direction.input.weight.dtype != torch.float32  # then all but the states that stay in float32 are rounded
+    if low:
+        outputs = outputs.to(projected.dtype)
+    if lengths is not None and len(state) > 1:
         outputs = _kept(outputs, state[0], lengths, truncate)
-    return outputs, (outputs[-1], c[-1], *computed)
+    final = (*(steps[-1] for steps in (outputs, c)[: len(state)]), *computed)
+    return outputs, matched(cell, final, projected.dtype) if low else final
 
 
 def scan_last(
@@ -67,7 +72,7 @@ def scan_last(
         outputs, final = scan(direction, x, state, lengths, truncate)
         return (outputs[-1:], final) if lengths is None else (final[0][None], final)
     assert isinstance(x, Tensor)
-    with direction.hold_projections(x[0]), torch.autocast("cpu", enabled=False):
+    with direction.hold_projections(x[0]), torch.autocast(x.device.type, enabled=False):
         c = _closed_form(direction, cell, x.float(), state[-1].float())
         _, _, *rest = cell.coefficients(direction.input(x[-1].float()))
         h = cell.read(c, *rest)
@@ -88,6 +93,7 @@ def _has_closed_form(direction: Direction, x: LayerInput) -> bool:
         and x.dim() == 3
         and x.shape[2] <= FEW_INPUTS
         and direction.input.norm is None
+        and direction.input.weight.dtype == torch.float32
     )
 
 
@@ -97,10 +103,12 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
     x: (time, batch, inputs); b_t is an affine function of x_t, and a is constant. start: c_0, (batch, 2 n).
     """
     steps, _, inputs = x.shape
-    a, b, *_ = cell.coefficients(direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs)])))
+    a, b, *_ = cell.coefficients(
+        direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs, device=x.device)]))
+    )
     constant, matrix = b[0], b[1:] - b[0]  # (2 n,), (inputs, 2 n)
     re, im = a.double().flatten().chunk(2)
-    exponents = torch.arange(steps, -1, -1, dtype=torch.float64)[:, None]
+    exponents = torch.arange(steps, -1, -1, dtype=torch.float64, device=x.device)[:, None]
     size, angle = torch.exp(exponents * (re.square() + im.square()).log() / 2), exponents * torch.atan2(im, re)
     powers = torch.cat([size * angle.cos(), size * angle.sin()], 1).float()  # (time + 1, 2 n), a^T first
     sums = x.permute(1, 2, 0) @ powers[1:]  # (batch, inputs, 2 n)
@@ -111,10 +119,11 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
     """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
 
-    start: (batch, ...), what is repeated for a sequence without steps.
+    start: (batch, ...), what is repeated for a sequence without steps, whose length is 0 or, where a part of all steps begins
+    beyond its end, negative.
     """
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
-    last = (lengths - 1).minimum(time)  # (time, batch)
+    last = (lengths.clamp(min=0) - 1).minimum(time)  # (time, batch)
     kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]
     if truncate is None:
         return kept
@@ -122,23 +131,22 @@ def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None)
     return torch.where(cut.reshape(*cut.shape, *[1] * (outputs.dim() - 2)), kept.detach(), kept)
 
 
-class _Scan(torch.autograd.Function):
-    """c_t = a_t c_{t-1} + b_t for all t, real or complex.
+class Recurrence(torch.autograd.Function):
+    """c_t = a_t c_{t-1} + b_t for all t, real or complex, in float32.
 
     a: (time, batch, width), or (width,) if it is the same at every step. b and c: (time, batch, width). start: c_0, (batch,
-    width). lengths: (batch,).
+    width). lengths: (batch,); a sequence that has ended keeps its state. truncate: gradients are cut every this many steps.
+    complex_state: True if the width holds real parts, then as many imaginary ones.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int, complex_state: bool
+        ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None, complex_state: bool
     ) -> Tensor:
         lengths = None if lengths is None else lengths.long().contiguous()
+        ctx.recurrences = device_module(RECURRENCES, b.device)
         ctx.truncate, ctx.complex_state, ctx.formats = truncate, complex_state, formats((a, b, start))
-        keep_memory()
-        c = torch.empty(b.shape)
-        job, _held = _job(a, b, start, lengths, ctx, c)
-        _library().rnnzoo_diagonal_forward(ctypes.byref(job))
+        c = ctx.recurrences.forward(packed(a), packed(b), packed(start), lengths, truncate, complex_state)
         ctx.save_for_backward(a, b, start, lengths, c)
         return c
 
@@ -148,33 +156,8 @@ class _Scan(torch.autograd.Function):
         check_formats((a, b, start), ctx.formats)
         if torch.is_grad_enabled() or not in_memory(gradients[0]):  # gradients of gradients, or many at once
             return *_differentiable(ctx, a, b, start, lengths, gradients[0]), None, None, None
-        job, _held = _job(a, b, start, lengths, ctx, c)
-        c_gradient, constant = packed(gradients[0]), a.dim() == 1
-        a_gradient = a.new_zeros(job.threads, *a.shape) if constant else torch.empty(a.shape)
-        b_gradient, start_gradient = torch.empty(b.shape), torch.empty(start.shape)
-        job.c_gradient, job.a_gradient = address(c_gradient), address(a_gradient)
-        job.b_gradient, job.start_gradient = address(b_gradient), address(start_gradient)
-        _library().rnnzoo_diagonal_backward(ctypes.byref(job))
-        return a_gradient.sum(0) if constant else a_gradient, b_gradient, start_gradient, None, None, None
-
-
-def _library() -> ctypes.CDLL:
-    library = interface.library()
-    assert library is not None
-    return library
-
-
-def _job(
-    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, ctx: Any, c: Tensor
-) -> tuple[interface.NativeDiagonal, list[Tensor]]:
-    """Return the C structure Diagonal for the forward pass, which writes c, and the tensors whose addresses it has."""
-    held = [packed(t) for t in (a, b, start)]
-    (steps, batch, width), varies = b.shape, a.dim() == 3
-    return interface.NativeDiagonal(
-        steps=steps, batch=batch, width=width, complex=ctx.complex_state, threads=torch.get_num_threads(),
-        a=address(held[0]), a_step=batch * width * varies, a_row=width * varies, b=address(held[1]), start=address(held[2]),
-        lengths=address(lengths), truncate=ctx.truncate, c=address(c),
-    ), held  # fmt: skip
+        operands = packed(gradients[0]), packed(a), packed(c), packed(start)
+        return *ctx.recurrences.backward(*operands, lengths, ctx.truncate, ctx.complex_state), None, None, None
 
 
 def _differentiable(

@@ -66,6 +66,11 @@ def in_memory(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, nn.Parameter) and torch_internals.has_storage(tensor)
 
 
+def packed(tensor: Tensor) -> Tensor:
+    """Return a tensor with the same values, contiguous and without torch's lazy negation."""
+    return tensor.detach().resolve_neg().contiguous()
+
+
 def intercepted() -> bool:
     """Return whether something must see every operation: compilation, tracing, torch.func, forward-mode
     differentiation, or a TorchDispatchMode such as one that counts operations."""

@@ -9,8 +9,8 @@ The kernels' arguments come in this order:
 - the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
 - the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS,
   blocks of the input projection; TAPE, blocks that a step writes for the backward pass;
-- the products: FIRST, the first block of pre-activations of every phase, and the number of blocks; WEIGHT, the place of every
-  block's matrix in `weight`, or -1;
+- the products: FIRST, the first block of pre-activations of every phase, and the number of blocks (Triton 3.6 takes an entry of
+  it for a constant only within tl.constexpr); WEIGHT, the place of every block's matrix in `weight`, or -1;
 - how to run: RESIDENT, how many matrices stay on the chip, all or 0; PRECISION, of tl.dot;
 - sizes: UNITS; PAD, units padded to what tl.dot takes; ROWS, sequences of a program.
 """
@@ -176,7 +176,7 @@ def scan_forward(
         kept_at = tape
         for phase in tl.static_range(PHASES):
             operand = now[0]
-            for b in tl.static_range(FIRST[phase], FIRST[phase + 1]):
+            for b in tl.static_range(tl.constexpr(FIRST[phase]), tl.constexpr(FIRST[phase + 1])):
                 s = tl.zeros([ROWS, PAD], tl.float32) + tl.load(bias + b * PAD + unit)[None, :]
                 if b < INPUTS:
                     if ONE_FEATURE:
@@ -268,7 +268,7 @@ def scan_backward(
                 da = _cleared(unit[None, :] < UNITS, da)
             _write(gradient + at * BLOCKS + FIRST[phase] * UNITS, row, unit, inside, da, BLOCKS, UNITS)
             by_operand = g[0]
-            for b in tl.static_range(FIRST[phase], FIRST[phase + 1]):
+            for b in tl.static_range(tl.constexpr(FIRST[phase]), tl.constexpr(FIRST[phase + 1])):
                 if WEIGHT[b] >= 0:
                     matrix = _matrix(resident, weight, unit, WEIGHT[b], PAD, False)
                     by_operand = _product(da[b - FIRST[phase]], matrix, by_operand, PRECISION)

@@ -22,6 +22,9 @@ from .triton_kernels import INTERPRETED
 from .triton_layer import MAX_MATRICES, MAX_PADDED_UNITS, matrices, padded
 from .triton_stack import TritonScan
 
+DTYPES = (torch.float32, torch.bfloat16)
+"""The types of numbers that the scans in Triton take."""
+
 MIN_CHUNK = 8
 """Minimum number of steps in a chunk."""
 
@@ -36,8 +39,8 @@ def supports(direction: Direction, x: Tensor) -> PlannedLayer | None:
     fits = (
         layer is not None
         and x.device == weight.device
-        and (x.device.type == "cpu" if INTERPRETED else _is_capable(x.device))
-        and _precision(x, weight) in (torch.float32, torch.bfloat16)
+        and runs_on(x.device)
+        and _precision(x, weight) in DTYPES
         and padded(direction.units) <= MAX_PADDED_UNITS
         and matrices(layer) <= MAX_MATRICES
         and layer.is_dense_equations(x)
@@ -45,7 +48,10 @@ def supports(direction: Direction, x: Tensor) -> PlannedLayer | None:
     return layer if fits else None
 
 
-def _is_capable(device: torch.device) -> bool:
+def runs_on(device: torch.device) -> bool:
+    """Return whether a kernel can run on a device: an NVIDIA GPU from Ampere on, or a CPU in Triton's interpreter."""
+    if INTERPRETED:
+        return device.type == "cpu"
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])
     return (
         version >= (3, 4)  # as in pyproject.toml; torch may bring an older compiler, which knows less of tuples
