@@ -26,8 +26,11 @@ MAX_MATRICES = 16
 SHARED = 227 * 1024
 """Shared memory of a program on an H100 or H200, in bytes; other GPUs report their own."""
 
-EXACT = "ieee"
-"""The precision of products of small float32 matrices if TF32 is not allowed; see `multiplication`."""
+EXACT = "tf32x3" if triton.__version__.startswith("3.9.") else "ieee"
+"""The precision of products of small float32 matrices if TF32 is not allowed; see `multiplication`.
+
+Triton 3.9 aborts the process when it compiles exact products of an LSTM for an H100.
+"""
 
 
 def padded(units: int) -> int:
@@ -43,8 +46,8 @@ def matrices(layer: PlannedLayer) -> int:
 def multiplication(dtype: torch.dtype, pad: int, count: int) -> str:
     """Return tl.dot's input_precision for products with `count` matrices of (pad, pad).
 
-    The result is "tf32" if torch allows TF32 or the matrices are not float32; else "ieee", exact float32, for at most 12
-    matrices of at most 64 x 64; else "tf32x3", three products of TF32, which lose about two of float32's 24 bits. "ieee"
+    The result is "tf32" if torch allows TF32 or the matrices are not float32; else EXACT, as a rule "ieee", exact float32, for at
+    most 12 matrices of at most 64 x 64; else "tf32x3", three products of TF32, which lose about two of float32's 24 bits. "ieee"
     does not use the matrix units, so for larger or more matrices the compiler would run out of registers or time.
     """
     matmul = torch.backends.cuda.matmul
