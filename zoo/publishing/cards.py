@@ -51,8 +51,12 @@ def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "")
     recorded: the measured figures. count: the numbers of parameters and multiply-adds. gradients: the section about
     gradients, from `lattices.section`; "" for none.
     """
+    return f"---\n{_front_matter(entry, recorded)}---\n\n{body(entry, recorded, count, gradients)}"
+
+
+def body(entry: Entry, recorded: Results, count: Counts, gradients: str = "") -> str:
+    """Return what follows the front matter of a README.md. Arguments: as for `compose`."""
     parts = [
-        f"---\n{_front_matter(entry, recorded)}---",
         f"# {entry.name}\n\n{_title(entry)}",
         f"## Use\n\n{_usage(entry)}",
         f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",

@@ -51,7 +51,7 @@ def add(
     for name, each in live.items():
         site.files[f"live/{name}.js"] = each.script
     for model in models:
-        card = markup.sections(cards.compose(model.entry, model.recorded, model.count))
+        card = markup.sections(cards.body(model.entry, model.recorded, model.count))
         body = {
             title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card
         }
