@@ -15,8 +15,9 @@ from torch import Tensor
 
 from zoo import load
 from zoo.errors import ExportError, RequestError
-from zoo.exports.c import CRuntime, WasmRuntime
+from zoo.exports.c import CRuntime, Node, Traces, WasmRuntime
 from zoo.exports.c.header import header
+from zoo.exports.c.tracing import trace
 from zoo.exports.writing import Exported, export
 from zoo.networks import golden
 from zoo.networks.builder import build
@@ -160,6 +161,49 @@ def test_the_folder_may_be_relative(out: str, tmp_path: Path, monkeypatch: pytes
     for format in ("c", "wasm"):
         (written,) = export(small("lstm"), format, out=out)
         assert (tmp_path / written.path).is_file()
+
+
+@torch.no_grad()
+def test_runtimes_can_share_a_process_of_node(tmp_path: Path) -> None:
+    nets, node = (small("lstm"), small("gru")), Node()
+    runtimes = [WasmRuntime(one(net, "wasm", tmp_path).path, net, node=node) for net in nets]
+    x = normal(2, 9, 2).float()
+    states: list[object] = [None, None]
+    for t in range(3):  # in turn: a state is kept outside of node
+        for place, (net, runtime) in enumerate(zip(nets, runtimes, strict=True)):
+            logits, states[place] = runtime.step(x[:, t], states[place])
+            torch.testing.assert_close(logits, net(x[:, : t + 1]), rtol=1e-5, atol=1e-5)
+    (tmp_path / "no.wasm").write_bytes(b"no module")
+    with pytest.raises((OSError, RuntimeError, ValueError)):
+        WasmRuntime(tmp_path / "no.wasm", nets[0], node=node).step(x[:, 0])
+
+
+def test_weights_of_a_module_are_those_of_the_network(tmp_path: Path) -> None:
+    """The text for a module has no weights: they are in files beside it, as the compiler includes them."""
+    net = frozen(small("star", layers=2)).float()
+    for quantize in (False, True):
+        text = header(net, {}, quantize, folder=tmp_path)
+        assert text.count("0.0") < 50
+        weight = net.layers[1].forward_direction.input.weight.detach()
+        kept = quantize_rows(weight)[0].T if quantize else weight.T
+        content = (tmp_path / ("integers" if quantize else "weights")).read_bytes()
+        assert content.count(kept.contiguous().numpy().tobytes()) == 1
+        module = one(net, "wasm", tmp_path, "int8" if quantize else None).path.read_bytes()
+        assert module.count(content) == 1
+
+
+def test_headers_share_the_graphs_of_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two networks of one architecture, each layer is traced once; another option of the cell is another graph."""
+    calls: list[int] = []
+    monkeypatch.setattr("zoo.exports.c.header.trace", lambda *a: calls.append(1) or trace(*a))
+    traces: Traces = {}
+    for layers, case in ((2, "star"), (3, "star"), (2, "star shift=1.0")):
+        net = frozen(small(case, layers=layers)).float()
+        before = len(calls)
+        assert header(net, {}, False, traces=traces) == header(net, {}, False, traces=traces)
+        new = len(calls) - before
+        assert new == (0 if (layers, case) == (3, "star") else 2)  # the first layer has other inputs
+        assert header(net, {}, False) == header(net, {}, False, traces=traces)
 
 
 def test_matrices_are_stored_as_their_integers(tmp_path: Path) -> None:

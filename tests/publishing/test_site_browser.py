@@ -245,6 +245,27 @@ def test_other_kinds_of_input_run(folder: Path, browser: Any, name: str) -> None
     page.close()
 
 
+@pytest.mark.parametrize("name", [name for name in LIVE if live.kind_of(registry.find(name)) == "story"])
+@torch.no_grad()
+def test_a_page_begins_with_a_story_of_words_that_its_network_knows(folder: Path, browser: Any, name: str) -> None:
+    visit = Visit(browser, folder, f"models/{name}.html", reduced_motion="reduce")
+    visit.page.click("[data-do=run]")
+    answer = visit.answered()
+    network = load(name, device="cpu")
+    story, question = (visit.page.input_value(f"#{part}") for part in ("story", "question"))
+    assert {*network.tokenizer.split(story), *network.tokenizer.split(question)} <= set(network.tokenizer.words)
+    assert "does not know" not in visit.page.text_content(".vocabulary")
+    expected = network.tokenizer.words[network(*network.tokenizer.ask(story, question)).argmax()]
+    assert answer.startswith(f"Answer: {expected} (")
+    visit.page.fill("#question", f"{question} zzyzx")
+    visit.page.click("[data-do=run]")
+    visit.page.wait_for_function(
+        "document.querySelector('.vocabulary').textContent.startsWith('It does not know zzyzx.')"
+    )
+    visit.check()
+    visit.page.close()
+
+
 @torch.no_grad()
 def test_a_text_goes_on_as_in_python(folder: Path, browser: Any) -> None:
     name = "gru-2x256-shakespeare"

@@ -19,11 +19,10 @@ from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
 from ..utils import paths
 from ..utils.text import markdown
+from . import babi_stories
 from .training_text import recipe_text, training_text
 
 LICENSE = "apache-2.0"
-STORY = ("Mary went to the hall.", "Where is Mary?")
-"""An example of a story and a question."""
 LOSS = 0.003
 """A card warns if another runtime or 8-bit weights lose more accuracy than this (a fraction: 0.003 is 0.3 points)."""
 GROWTH = 1.1
@@ -52,8 +51,12 @@ def compose(entry: Entry, recorded: Results, count: Counts, gradients: str = "")
     recorded: the measured figures. count: the numbers of parameters and multiply-adds. gradients: the section about
     gradients, from `lattices.section`; "" for none.
     """
+    return f"---\n{_front_matter(entry, recorded)}---\n\n{body(entry, recorded, count, gradients)}"
+
+
+def body(entry: Entry, recorded: Results, count: Counts, gradients: str = "") -> str:
+    """Return what follows the front matter of a README.md. Arguments: as for `compose`."""
     parts = [
-        f"---\n{_front_matter(entry, recorded)}---",
         f"# {entry.name}\n\n{_title(entry)}",
         f"## Use\n\n{_usage(entry)}",
         f"## Architecture\n\n{markdown(('', ''), _architecture(entry, count))}",
@@ -160,9 +163,10 @@ def _call(entry: Entry) -> str:
         tokens = f"torch.randint(1, {task.vocabulary}, ({shape}), device=model.device)  # 8 of random tokens"
         return f"x = {tokens}\nlogits = model(x{lengths})\n"
     if task.form == "question":
-        question = 'model.tokenizer.ask(["{}"], ["{}"])'.format(*STORY)
+        story, question = babi_stories.example(task)
+        texts = f'story = "{story}"\nquestion = "{question}"\n'
         answer = "answer = model.tokenizer.words[logits.argmax()]"
-        return f"x, lengths = {question}\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
+        return f"{texts}x, lengths = model.tokenizer.ask(story, question)\nlogits = model(x.to(model.device), lengths)\n{answer}\n"
     if task.is_stream:
         text = 'text = generate(model, prompt="To be", length=200)'
         return (

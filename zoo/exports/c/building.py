@@ -11,7 +11,7 @@ from ...errors import ExportError
 from ...networks.recurrent import RecurrentNetwork
 from ...utils.files import atomic_write
 from ..base import Job, Provenance
-from .header import Place, header
+from .header import Place, Traces, header
 
 SECTION = "rnnzoo"
 """The name of the custom section of a WebAssembly module that holds its provenance as JSON."""
@@ -21,33 +21,36 @@ WASM = [
 ]  # fmt: skip
 
 
-def write_header(job: Job) -> None:
-    """Write NAME.h. Raises ExportError for an operation of a cell that has no translation to C."""
-    atomic_write(job.path, _header(job).encode())
+def write_header(job: Job, traces: Traces | None = None) -> None:
+    """Write NAME.h. Raises ExportError for an operation of a cell that has no translation to C. traces: see Traces."""
+    text = header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, traces=traces)
+    atomic_write(job.path, text.encode())
 
 
 def write_wasm(job: Job) -> None:
     """Write NAME.wasm. Raises ExportError as `write_header` does, and if clang fails."""
-    _compile(job, _header(job))
+    _compile(job, None, None)
 
 
-def _compile(job: Job, text: str) -> None:
-    """Write NAME.wasm, compiled from `text`, a header, with the provenance in a custom section."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, module = Path(folder) / "model.h", Path(folder) / "model.wasm"
-        source.write_text(text)
-        compile_glue("clang", WASM, source, module)
-        atomic_write(job.path, module.read_bytes() + _custom_section(job.provenance))
-
-
-def write_inspected(job: Job) -> list[Place]:
+def write_inspected(job: Job, traces: Traces | None = None) -> list[Place]:
     """Write NAME.wasm with a function `gates` that returns the address of the gates of the last step, the array NAME_gates.
 
-    Return where each gate lies in that array. Raises ExportError as `write_wasm` does.
+    Return where each gate lies in that array. Raises ExportError as `write_wasm` does. traces: see Traces.
     """
     places: list[Place] = []
-    _compile(job, header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None, places))
+    _compile(job, places, traces)
     return places
+
+
+def _compile(job: Job, places: list[Place] | None, traces: Traces | None) -> None:
+    """Write NAME.wasm with its provenance in a custom section. places, traces: see `header`."""
+    network, quantized = cast(RecurrentNetwork, job.network), job.quantize is not None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source, module = folder / "model.h", folder / "model.wasm"
+        source.write_text(header(network, job.provenance, quantized, places, folder, traces))
+        compile_glue("clang", WASM, source, module)
+        atomic_write(job.path, module.read_bytes() + _custom_section(job.provenance))
 
 
 def compile_library(source: Path, library: Path) -> None:
@@ -56,7 +59,9 @@ def compile_library(source: Path, library: Path) -> None:
 
 
 def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) -> None:
-    """Compile native/glue.c with the header `source` to the file `target`. Raises ExportError if the compiler fails.
+    """Compile native/glue.c with the header `source` to the file `target`, in the folder of `source`.
+
+    Raises ExportError if the compiler fails.
 
     flags: the compiler's options, without those that pass the header's names to glue.c.
     """
@@ -67,17 +72,22 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
     options += [f"-DRNN_step_after={name}_step_after"] if f"{name}_step_after(" in text else []
     names = [f"-DRNN_{each}={name}_{each}" for each in ("state", "init", "step", "INPUTS", "OUTPUTS", "STATES")]
     with as_file(files(__package__) / "native" / "glue.c") as glue:
-        command = [compiler, *flags, *names, *options, f'-DHEADER="{source.resolve()}"', str(glue), "-o", str(target)]
+        command = [
+            compiler,
+            *flags,
+            *names,
+            *options,
+            f'-DHEADER="{source.resolve()}"',
+            str(glue),
+            "-o",
+            str(target.resolve()),
+        ]
         if flags is not WASM:
             command.append("-lm")
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
     if done.returncode:
         reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
         raise ExportError(f"{compiler} cannot compile {source.name}: {reason}")
-
-
-def _header(job: Job) -> str:
-    return header(cast(RecurrentNetwork, job.network), job.provenance, job.quantize is not None)
 
 
 def _custom_section(provenance: Provenance) -> bytes:

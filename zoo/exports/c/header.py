@@ -6,6 +6,7 @@ A network whose cell uses the time between inputs also has NAME_step_after, whic
 import re
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 
 import torch
@@ -20,6 +21,9 @@ from .gates import gates
 from .operations import number
 from .tracing import Trace, trace
 
+Traces = dict[object, Trace]
+"""The graphs of layers, by the architecture of their networks and the shapes of their weights. Headers of several networks can
+share them, if their configs say all about their equations: not if a program changed a cell of one of them."""
 _ALIGNED = 64
 """Bytes in a cache line; the weights of every layer begin at a cache line."""
 _ABOUT_GAPS = """
@@ -78,17 +82,18 @@ class Place:
 
 
 def header(
-    network: RecurrentNetwork, provenance: Provenance, quantized: bool, gate_places: list[Place] | None = None
-) -> str:
+    network: RecurrentNetwork, provenance: Provenance, quantized: bool, gate_places: list[Place] | None = None,
+    folder: Path | None = None, traces: Traces | None = None,
+) -> str:  # fmt: skip
     """Return the text of a network's header.
 
     network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
     integers with a scale for each row; the weights must be rounded to them already. gate_places: a list to which a Place is
-    added for every gate. A step then also writes the gates to NAME_gates, and the weights are string literals,
-    which compile faster but are unreadable.
+    added for every gate. A step then also writes the gates to NAME_gates. folder: write the weights to binary files there, which
+    clang includes several times faster than it reads numbers, instead of into the text. traces: see Traces.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
-    functions, calls, states = _layers(network, weights, quantized, gate_places)
+    functions, calls, states = _layers(network, weights, quantized, gate_places, {} if traces is None else traces)
     if gate_places:
         functions = f"\nstatic float RNN_gates[{gate_places[-1].offset + gate_places[-1].size}];\n{functions}"
     lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
@@ -105,7 +110,7 @@ def header(
         size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
         operations=_resource("functions.h") + _resource("product_int8.h" if quantized else "product.h"),
-        arrays=_arrays(weights) if gate_places is None else _literals(weights), functions=functions, body="\n".join(f"    {line}" for line in lines),
+        arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body="\n".join(f"    {line}" for line in lines),
     )  # fmt: skip
     return text.replace("RNN_", f"{identifier(name)}_")
 
@@ -125,12 +130,13 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
 
 
 def _layers(
-    network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None
+    network: RecurrentNetwork, weights: _Weights, quantized: bool, gate_places: list[Place] | None, traces: Traces
 ) -> tuple[str, list[str], int]:
     """Return C functions of the layers, C lines that call them, and how many numbers the states of all layers have.
 
-    Adds the layers' weights to `weights` and, unless it is None, a Place for every gate to `gate_places`.
+    Adds the layers' weights to `weights`, new graphs to `traces` and, unless it is None, a Place for every gate to `gate_places`.
     """
+    equations = network.config.architecture.model_dump_json(exclude={"layers", "embedding"})
     codes: dict[object, tuple[Trace, LayerCode, str]] = {}  # by the shapes of weights: layers of equal shapes share one
     functions, states, numbers = "", 0, 0
     calls: list[str] = []
@@ -138,7 +144,8 @@ def _layers(
     for depth, layer in enumerate(network.layers):
         key = tuple((name, tensor.shape) for name, tensor in layer.state_dict().items())
         if key not in codes:
-            traced = trace(layer, network.width if depth else inputs)
+            traced = traces.get((equations, key)) or trace(layer, network.width if depth else inputs)
+            traces[equations, key] = traced
             written = [] if gate_places is None else gates(traced, layer)
             code, name = LayerCode(traced, quantized, set(traced.constants(layer)), written), f"RNN_layer_{len(codes)}"
             functions += _function(name, code, quantized)
@@ -243,23 +250,22 @@ def _arrays(weights: _Weights) -> str:
     return f"{text}static const float RNN_ALIGNED RNN_weights[] = {{{_wrapped(floats)}}};"
 
 
-def _literals(weights: _Weights) -> str:
-    """Return the arrays of weights as string literals, which clang reads several times faster than lists of numbers."""
+def _binary(weights: _Weights, folder: Path) -> str:
+    """Write the arrays of weights to files in `folder`, and return declarations that include these files for WebAssembly.
+
+    The compiler has to run in `folder`. The numbers are little-endian, as WebAssembly's memory and all of our machines are.
+    """
     lines = []
-    for kind, name, parts in (("int8_t", "RNN_integers", weights.integers), ("float", "RNN_weights", weights.floats)):
+    for kind, name, parts in (("int8_t", "integers", weights.integers), ("float", "weights", weights.floats)):
         if parts:
             content = torch.cat(parts).numpy()
-            text = "".join(map(_OCTAL.__getitem__, content.tobytes()))
-            union = f"union {{ char bytes[{content.nbytes}]; {kind} numbers[{content.size}]; }}"
+            (folder / name).write_bytes(content.tobytes())
             lines += [
-                f'static const {union} RNN_ALIGNED {name}_bytes = {{"{text}"}};',
-                f"#define {name} {name}_bytes.numbers",
+                f'__asm__(".type RNN_{name}, @object\\n.section .rodata.RNN_{name}, \\"\\", @\\n.p2align 6\\n"',
+                f'        "RNN_{name}:\\n.incbin \\"{name}\\"\\n.size RNN_{name}, {content.nbytes}\\n");',
+                f"extern const {kind} RNN_{name}[{content.size}];",
             ]
     return "\n".join(lines)
-
-
-_OCTAL = tuple(f"\\{byte:03o}" for byte in range(256))
-"""Escapes of bytes in a C string. Weights are little-endian, as WebAssembly's memory and all of our machines are."""
 
 
 def _shortest(values: Tensor) -> list[str]:

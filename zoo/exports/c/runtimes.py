@@ -83,26 +83,43 @@ class CRuntime(StepRuntime):
         return logits
 
 
-class WasmRuntime(StepRuntime):
-    """Runs a WebAssembly module by `node`."""
+class Node:
+    """A process of node that runs WebAssembly modules, one at a time."""
 
-    def __init__(self, path: Path, network: Network, kind: str = "step"):
-        super().__init__(cast(RecurrentNetwork, network))
+    def __init__(self) -> None:
         with as_file(files(__package__) / "native" / "run.mjs") as script:
-            command = ["node", str(script), str(path)]
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.process = subprocess.Popen(["node", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             weakref.finalize(self, _end, self.process)
-            self.run(torch.zeros(0), torch.zeros(1), True)  # no steps: node has then read both files
+            self.loaded = b""
 
-    def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
+    def ask(self, module: bytes, request: bytes, size: int) -> bytes:
+        """Return the answer, `size` bytes, to a request, which native/run.mjs describes, about a module."""
+        if module is not self.loaded:
+            self._exchange(struct.pack("<5i", -len(module), 0, 0, 0, 0) + module, 4)
+            self.loaded = module
+        return self._exchange(request, size)
+
+    def _exchange(self, request: bytes, size: int) -> bytes:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        self.process.stdin.write(request)
+        self.process.stdin.flush()
+        return self.process.stdout.read(size)
+
+
+class WasmRuntime(StepRuntime):
+    """Runs a WebAssembly module by `node`: in a process of its own, or in one that several runtimes share."""
+
+    def __init__(self, path: Path, network: Network, kind: str = "step", node: Node | None = None):
+        super().__init__(cast(RecurrentNetwork, network))
+        self.module, self.node = path.read_bytes(), node or Node()
+
+    def run(self, x: Tensor, state: Tensor, every: bool, dt: Tensor | None = None) -> Tensor:
         outputs = (len(x) if every else 1) * self.interface.outputs
         gaps = torch.zeros(0) if dt is None else dt
         header = struct.pack("<5i", len(x), every, state.numel(), x.numel(), gaps.numel())
-        self.process.stdin.write(header + b"".join(part.numpy().tobytes() for part in (state, x, gaps)))
-        self.process.stdin.flush()
-        answer = self.process.stdout.read(4 * (state.numel() + outputs))
+        request = header + b"".join(part.numpy().tobytes() for part in (state, x, gaps))
+        answer = self.node.ask(self.module, request, 4 * (state.numel() + outputs))
         numbers = torch.frombuffer(bytearray(answer), dtype=torch.float32)
         state.copy_(numbers[: state.numel()])
         return numbers[state.numel() :].reshape(-1, self.interface.outputs)

@@ -25,7 +25,7 @@ from ...checkpoints.references import Reference
 from ...checkpoints.sources import resolve
 from ...errors import ExportError, ZooError
 from ...exports.base import Job
-from ...exports.c import WasmRuntime, write_header, write_inspected
+from ...exports.c import Node, Traces, WasmRuntime, write_header, write_inspected
 from ...exports.check import check
 from ...exports.formats import FORMATS, why_not
 from ...exports.writing import provenance
@@ -46,6 +46,8 @@ Networks that read text are of the kind `text` or `writing`.
 """
 HEAD = "zoo.load("
 WORKERS = 4
+TRACES: Traces = {}
+"""The graphs that this process has traced: many models have the same layers, and a model's page and its header share them."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@cache
+def _node() -> Node:
+    """The process of node that checks the modules of this process: starting one for each would take longer than the check."""
+    return Node()
+
+
 @torch.no_grad()
 def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
     """Compile a model, and return its script and the C header that it is compiled from; no header for a story reader.
@@ -223,9 +231,9 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
             written = Job(
                 quantized(each, quantize).float(), "step", Path(folder) / "model.wasm", made, quantize=quantize
             )
-            gates = write_inspected(written)
+            gates = write_inspected(written, TRACES)
             try:
-                check(WasmRuntime(written.path, each), written.network if quantize else each, "step")
+                check(WasmRuntime(written.path, each, node=_node()), written.network if quantize else each, "step")
             except ExportError as error:
                 raise ExportError(f"{each.config.name} was not compiled for its page: {error}.") from error
             module = written.path.read_bytes()
@@ -240,7 +248,7 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
             )
         header = None
         if kind != "story":
-            write_header(replace(written, path=Path(folder) / "model.h"))
+            write_header(replace(written, path=Path(folder) / "model.h"), TRACES)
             header = (Path(folder) / "model.h").read_bytes()
     entry_task, interface = network.config.task, network.interface
     data: dict[str, Any] = {

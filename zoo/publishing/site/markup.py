@@ -17,6 +17,7 @@ from pygments.util import ClassNotFound
 LinkMap = Callable[[str], str | None]
 """A function from a path in the repository to a link that the page can use, or None if the site lacks the file."""
 _EXTERNAL = re.compile(r"^(https?:|mailto:|#)")
+_FORMATTER = HtmlFormatter(nowrap=True)
 _COMMENT = re.compile(r"^<!--.*?-->\n?", re.M)
 
 
@@ -27,7 +28,7 @@ def slug(text: str) -> str:
 
 def coloured(code: str, language: str) -> Markup:
     """Return code as HTML with syntax highlighting: spans whose classes site.css colours."""
-    return Markup(highlight(code, _lexer(language or "text"), HtmlFormatter(nowrap=True)))
+    return Markup(highlight(code, _lexer(language or "text"), _FORMATTER))
 
 
 @cache

@@ -14,7 +14,7 @@ from ...exports.formats import FORMATS, why_not
 from ...registry import Entry
 from ...registry.metrics import METRICS
 from ...utils import paths
-from .. import cards, lattices
+from .. import babi_stories, cards, lattices
 from . import analyses, charts, diagrams, markup
 from .analyses import Picture
 from .charts import Series
@@ -51,7 +51,7 @@ def add(
     for name, each in live.items():
         site.files[f"live/{name}.js"] = each.script
     for model in models:
-        card = markup.sections(cards.compose(model.entry, model.recorded, model.count))
+        card = markup.sections(cards.body(model.entry, model.recorded, model.count))
         body = {
             title: markup.html(card[title], f"cards/{model.name}", link, shift=1) for title in SECTIONS if title in card
         }
@@ -60,10 +60,20 @@ def add(
         site.page(
             model.href, "model.html", model=model, body=body, drawing=diagrams.drawing(model.entry), bars=_bars(model), curves=_curves(model),
             lattice=analyses.lattice(kept.arrays["mean"], "") if kept else [], lattice_lines=list(kept.lines) if kept else [],
-            story=cards.STORY, lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model, mine, onnx), live=mine, recordings=recordings, dataset=datasets.get(model.entry.task.dataset),
+            story=_story(model, mine), lattice_setting=kept.caption if kept else "", downloads=_downloads(site, model, mine, onnx), live=mine, recordings=recordings, dataset=datasets.get(model.entry.task.dataset),
             not_live=_why_not_live(model.entry) if live and not mine else None, formats=_formats(model.entry),
             live_peers=[each.name for each in live.values() if mine and each.task == mine.task and each.name != model.name], headline=markup.inline(card[""].strip().rpartition("\n")[2]),
         )  # fmt: skip
+
+
+def _story(model: ModelFacts, live: "LiveModel | None") -> tuple[str, str] | None:
+    """Return the story and the question with which a page begins; None if no network answers questions there.
+
+    Raises the errors of `babi_stories.known_example`.
+    """
+    if live is None or live.kind != "story":
+        return None
+    return babi_stories.known_example(model.entry.task, live.data["words"])
 
 
 def _bars(model: ModelFacts) -> Picture | None:

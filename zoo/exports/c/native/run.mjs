@@ -1,10 +1,10 @@
-// Runs a WebAssembly module of rnnzoo for a program: requests on standard input, answers on standard output.
+// Runs WebAssembly modules of rnnzoo for a program: requests on standard input, answers on standard output.
 // A request is five int32 (steps, every, numbers of the state, of x and of dt), the state, x and dt, which may be empty; the
 // answer is state and logits.
+// If steps is negative, the request is -steps bytes: a module for the requests to come. The answer is its number of logits.
 import fs from "node:fs";
 
-const { instance } = await WebAssembly.instantiate(fs.readFileSync(process.argv[2]));
-const { memory, run, run_after, outputs, __heap_base } = instance.exports;
+let exports = null;
 
 function read(bytes) {
   const buffer = Buffer.alloc(bytes);
@@ -22,6 +22,12 @@ function write(buffer) {
 
 for (;;) {
   const [steps, every, states, inputs, gaps] = new Int32Array(new Uint8Array(read(20)).buffer);
+  if (steps < 0) {
+    exports = new WebAssembly.Instance(new WebAssembly.Module(read(-steps))).exports;
+    write(Buffer.from(Int32Array.of(exports.outputs()).buffer));
+    continue;
+  }
+  const { memory, run, run_after, outputs, __heap_base } = exports;
   const logits = 4 * outputs() * (every ? steps : 1);
   const start = (__heap_base.value + 15) & ~15;
   const x = start + 4 * states;
