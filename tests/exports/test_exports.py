@@ -100,6 +100,18 @@ def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
     assert operators(written.path) & {"Scan", *OPERATORS.values()} == {OPERATORS.get(cell, "Scan")}
 
 
+def test_what_a_long_memory_takes_in_keeps_its_digits(tmp_path: Path) -> None:
+    """sqrt(1 - a^2) of RG-LRU by Exp and Sub would be off by a thousandth where a is 1 - 7e-6."""
+    net = small("rg-lru")
+    with torch.no_grad():
+        net.layers[0].forward_direction.cell.decay.weight.fill_(14.0)
+    (written,) = export(net, "onnx", graph="sequence", out=tmp_path)
+    x = normal(2, 9, 2)
+    _, (state,) = FORMATS["onnx"].open(written.path, net, "sequence").sequence(x.float())
+    _, expected = golden.exact(net).resume(x)
+    torch.testing.assert_close(state, expected[0][0].float(), rtol=1e-4, atol=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["openvino", "executorch"])
 @pytest.mark.parametrize("cell", FAMILIES)

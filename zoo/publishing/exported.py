@@ -14,6 +14,8 @@ from ..registry.metrics import METRICS
 from ..utils.text import markdown
 from .speed import measurements, provenance, significant
 
+FAR = 1e-4
+"""A difference of a logit that docs/export.md calls large."""
 Measured = Mapping[tuple[str, str], rows.Row]
 """By (model, format): the measurement of the model's file in that format, with float32 weights."""
 
@@ -72,9 +74,12 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
     table = [
         (f"`{name}`", *_test_set(name), *(_difference(name, each, by_model) for each in formats)) for name in models
     ]
+    far = sum(row.difference > FAR for row in measured)
     text = (
         "The largest difference of a logit from torch's in float32, on the whole test set. Every answer and every figure is "
-        "torch's, unless the cell says how many answers differ. `-`: the format cannot hold the model; empty: not measured."
+        f"torch's, unless the cell says how many answers differ. {far} of {len(measured)} files differ by more than {FAR:.0e}: of "
+        "networks whose logits are large, or whose states many steps of float32 round. `-`: the format cannot hold the model; "
+        "empty: not measured."
     )
     return [text, markdown(("model", "examples", "measured", *formats), table)]
 
