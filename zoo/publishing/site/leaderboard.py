@@ -23,7 +23,7 @@ def add(site: Site, models: Sequence[ModelFacts]) -> None:
         base = max(0.0, min(values) - 0.25 * (max(values) - min(values)) - 0.1)
         start = f"{base:.1f}{measure.unit}"
         bars = [
-            (p.name, value - base, p.text, colours.get(p.name, PAPERS_COLOUR), p.parameters is None)
+            (p.name, value - base, p.text.partition(" (")[0], colours.get(p.name, PAPERS_COLOUR), p.parameters is None)
             for p, value in zip(first, values, strict=True)
         ]
         words = (
