@@ -18,6 +18,8 @@ from .graphs import Graph, graph
 from .onnx_operators import use_operators
 
 DEFAULT_OPSET = 20
+DOUBLE = 11
+"""TensorProto.DOUBLE of ONNX."""
 SMALLEST = 256
 """Matrices of fewer numbers stay in float32 in a file of 8-bit weights."""
 
@@ -41,7 +43,7 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
     program = torch.onnx.export(
         described.trace(), (), input_names=list(described.inputs), output_names=list(described.outputs),
         opset_version=job.opset or DEFAULT_OPSET, verbose=False,
-        custom_translation_table={torch.ops.aten.expm1.default: _expm1},
+        custom_translation_table=EXACT,
     )  # fmt: skip
     assert program is not None
     model = program.model
@@ -63,6 +65,29 @@ def _expm1(x: Any) -> Any:
     from onnxscript import opset18
 
     return opset18.Mul(opset18.Tanh(opset18.Mul(x, 0.5)), opset18.Add(opset18.Exp(x), 1.0))
+
+
+def _sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + e^-x), which is more exact than onnxruntime's Sigmoid."""
+    from onnxscript import opset18
+
+    return opset18.Reciprocal(opset18.Add(opset18.Exp(opset18.Neg(x)), 1.0))
+
+
+def _tanh(x: Any) -> Any:
+    """Return tanh(x), computed in float64."""
+    from onnxscript import opset18
+
+    return opset18.CastLike(opset18.Tanh(opset18.Cast(x, to=DOUBLE)), x)
+
+
+EXACT = {
+    torch.ops.aten.expm1.default: _expm1,
+    torch.ops.aten.sigmoid.default: _sigmoid,
+    torch.ops.aten.tanh.default: _tanh,
+}
+"""Translations of functions that recurrences repeat. onnxruntime's Tanh in float32 is up to 2.7e-7 off, nine times as much as
+torch's; over 784 steps of `star-4x128-smnist` that moved logits by 3e-4, and by 2e-5 with these."""
 
 
 def _clean(onnx_graph: Any) -> None:
