@@ -1,7 +1,7 @@
 """ONNX: the operators LSTM, GRU and RNN where they compute the cell's equations, and the operator Scan for all others."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,28 +60,32 @@ def write_graph(described: Graph, job: Job, optional: bool = True) -> None:
     onnx_ir.save(model, job.path)
 
 
-def _expm1(x: Any) -> Any:
-    """Return e^x - 1 as tanh(x / 2) (e^x + 1). torch's own translation, Exp and Sub, loses all digits of a small x."""
+def _operators() -> Any:
+    """Return the operators of ONNX as functions."""
     from onnxscript import opset18
 
-    return opset18.Mul(opset18.Tanh(opset18.Mul(x, 0.5)), opset18.Add(opset18.Exp(x), 1.0))
+    return opset18
+
+
+def _expm1(x: Any) -> Any:
+    """Return e^x - 1 as tanh(x / 2) (e^x + 1). torch's own translation, Exp and Sub, loses all digits of a small x."""
+    of = _operators()
+    return of.Mul(of.Tanh(of.Mul(x, 0.5)), of.Add(of.Exp(x), 1.0))
 
 
 def _sigmoid(x: Any) -> Any:
     """Return 1 / (1 + e^-x), which is more exact than onnxruntime's Sigmoid."""
-    from onnxscript import opset18
-
-    return opset18.Reciprocal(opset18.Add(opset18.Exp(opset18.Neg(x)), 1.0))
+    of = _operators()
+    return of.Reciprocal(of.Add(of.Exp(of.Neg(x)), 1.0))
 
 
 def _tanh(x: Any) -> Any:
     """Return tanh(x), computed in float64."""
-    from onnxscript import opset18
+    of = _operators()
+    return of.CastLike(of.Tanh(of.Cast(x, to=DOUBLE)), x)
 
-    return opset18.CastLike(opset18.Tanh(opset18.Cast(x, to=DOUBLE)), x)
 
-
-EXACT = {
+EXACT: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.expm1.default: _expm1,
     torch.ops.aten.sigmoid.default: _sigmoid,
     torch.ops.aten.tanh.default: _tanh,
