@@ -374,7 +374,8 @@ def test_training_ends_when_it_has_converged(tmp_path):
 def test_the_card_says_how_to_ask():
     entry = registry.find("rin-1x100-babi-01")
     text = cards.compose(entry, results.Results(), cards.counts(entry.name))
-    assert 'model.tokenizer.ask(["' in text
+    assert "model.tokenizer.ask(story, question)" in text
+    assert '    story = "' in text
     assert "model.step" not in text
     assert "a story and a question" in text
 

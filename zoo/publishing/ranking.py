@@ -37,7 +37,7 @@ def page() -> str:
         order = "higher" if first.unit.higher_is_better else "lower"
         parts.append(
             f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{first.unit.title.capitalize()}, {order} is better; "
-            f"{first.updates:,} updates; {len(rows)} cells so far; {first.cpu}, one thread.\n\n{markdown(header, table)}"
+            f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)} so far; {first.cpu}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
 
