@@ -77,9 +77,8 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
     far = sum(row.difference > FAR for row in measured)
     text = (
         "The largest difference of a logit from torch's in float32, on the whole test set. Every answer and every figure is "
-        f"torch's, unless the cell says how many answers differ. {far} of {len(measured)} files differ by more than {FAR:.0e}: of "
-        "networks whose logits are large, or whose states many steps of float32 round. `-`: the format cannot hold the model; "
-        "empty: not measured."
+        f"torch's, unless the cell says how many answers differ. {far} of {len(measured)} files differ by more than {FAR:.0e}. "
+        "`-`: the format cannot hold the model; empty: not measured."
     )
     return [text, markdown(("model", "examples", "measured", *formats), table)]
 
