@@ -29,6 +29,11 @@ Commit = Annotated[str, Field(pattern=f"^{COMMIT}$")]
 Repo = Annotated[str, Field(pattern=f"^{REPO}$")]
 
 
+def fraction(percent: float) -> float:
+    """Return an accuracy in percent, as a paper prints it, as a fraction."""
+    return round(percent / 100, 10)
+
+
 class Spec(BaseModel):
     """Base of every specification: frozen, strict about types, and refusing unknown keys."""
 

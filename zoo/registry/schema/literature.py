@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .base import Key, Percent, Positive, Seq, Some, Spec, Text
+from .base import Key, Percent, Positive, Seq, Some, Spec, Text, fraction
 
 
 class LiteratureTable(Spec):
@@ -20,7 +20,7 @@ class LiteratureTable(Spec):
     def values(self) -> dict[str, Seq[float | None]]:
         """The figures by network, in the unit of results.json, where an accuracy is a fraction."""
         percent = {
-            network: tuple(None if figure is None else round(figure / 100, 10) for figure in figures)
+            network: tuple(None if figure is None else fraction(figure) for figure in figures)
             for network, figures in self.percent.items()
         }
         return percent or self.nats

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from ...cells import cell_row
-from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text
+from .base import Commit, Count, Key, Layers, Percent, Positive, Rate, Repo, Seq, Sha256, Some, Spec, Text, fraction
 from .blocks import BlockSpec
 from .data import Dataset, Paper, Task
 from .faults import all_faults, fault, refusal
@@ -40,7 +40,7 @@ class Reported(Spec):
     @property
     def value(self) -> float:
         """The figure in the unit of results.json, where an accuracy is a fraction."""
-        return round(self.percent / 100, 10) if self.nats is None else self.nats  # type: ignore[operator]
+        return fraction(self.percent) if self.nats is None else self.nats  # type: ignore[arg-type]
 
     @property
     def text(self) -> str:
