@@ -9,20 +9,23 @@ the rows.
 """
 
 import argparse
+import copy
 import math
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from cli.output import say
 from zoo import export, load, registry
 from zoo.checkpoints import results
-from zoo.checkpoints.exported import Row, read, record
+from zoo.checkpoints.exported import BOUND, Row, read, record
 from zoo.data import task_data
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
@@ -48,16 +51,20 @@ class Reference:
         """Load a model and run it on the test set, or on the first `limit` examples."""
         self.network, self.task = load(name, device="cpu"), registry.find(name).task
         split = task_data(self.task, registry.load_registry().datasets[self.task.dataset]).split("test")
-        self.stream, state = split.stream, None
-        self.total = len(split) if limit is None else min(limit, len(split))
-        self.batches = []
-        for indices in torch.arange(self.total).split(1 if self.stream else BATCH):
-            x, y, lengths = split.batch(indices)
+        self.stream, self.total = split.stream, len(split) if limit is None else min(limit, len(split))
+        batches = [split.batch(indices) for indices in torch.arange(self.total).split(1 if self.stream else BATCH)]
+        logits = self.logits(self.network, [(x, lengths) for x, _, lengths in batches])
+        self.batches = [(*batch, each) for batch, each in zip(batches, logits, strict=True)]
+
+    def logits(self, network: Network, inputs: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[Tensor]:
+        """Yield the logits of a network for each batch (x, lengths); the batches of a stream follow one another."""
+        state = None
+        for x, lengths in inputs:
             if self.stream:
-                logits, state = cast(RecurrentNetwork, self.network).resume(x, state)
+                logits, state = cast(RecurrentNetwork, network).resume(x, state)
             else:
-                logits = self.network(x, lengths)
-            self.batches.append((x, y, lengths, logits))
+                logits = network(x, lengths)
+            yield logits
 
     @torch.inference_mode()
     def compare(self, runtime: Runtime) -> dict[str, float]:
@@ -74,6 +81,15 @@ class Reference:
             sums += torch.stack(score(self.task.target, logits, y)).double()
         _, metric, count = sums.tolist()
         return {"n": self.total, "difference": difference, "different": different, "value": metric / count}
+
+    @cached_property
+    @torch.inference_mode()
+    def rounding(self) -> float:
+        """The largest difference between the network's own logits in float32 and in float64."""
+        exact = copy.deepcopy(self.network).double()
+        inputs = ((x.double() if x.is_floating_point() else x, lengths) for x, _, lengths, _ in self.batches)
+        pairs = zip(self.logits(exact, inputs), self.batches, strict=True)
+        return max(float((logits - batch[-1]).abs().max()) for logits, batch in pairs)
 
 
 @torch.inference_mode()
@@ -130,6 +146,8 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
         step = opened[-1] if "step" in kinds else None
         times = seconds(network, opened[0], step) if timed else {}
     about: dict[str, Any] = {**compared, **times, "quantize": quantize}
+    if quantize is None and compared["difference"] > BOUND:
+        about["rounding"] = reference.rounding
     return Row(
         model=name, format=format, graphs=tuple(kinds), bytes=written[0].bytes,
         date=provenance.today(), cpu=provenance.processor(), threads=torch.get_num_threads(),

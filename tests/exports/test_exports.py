@@ -17,6 +17,7 @@ from zoo import load
 from zoo.errors import ExportError
 from zoo.exports import onnx, writing
 from zoo.exports.formats import FORMATS
+from zoo.exports.graphs import graph
 from zoo.exports.writing import export
 from zoo.networks import golden
 from zoo.networks.frozen import frozen
@@ -98,6 +99,23 @@ def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
     (written,) = export(small(cell), "onnx", out=tmp_path)
     assert written.checked.lengths == (1, 7, 9)
     assert operators(written.path) & {"Scan", *OPERATORS.values()} == {OPERATORS.get(cell, "Scan")}
+
+
+@pytest.mark.parametrize("kind", ["sequence", "step"])
+def test_what_depends_on_parameters_alone_is_stored(kind: str) -> None:
+    """Runtimes compute the transition of an LRU by other exponentials and cosines than torch, and its state would drift."""
+    described = graph(small("lru"), kind)
+    with torch.no_grad():
+        plain = torch.export.export(
+            described.module, tuple(described.inputs.values()), dynamic_shapes=(described.dynamic,)
+        )
+    program = described.trace()
+    for traced, expected in ((plain, True), (program, False)):
+        names = {str(node.target) for node in traced.graph.nodes}
+        assert ("aten.cos.default" in names, "aten.exp.default" in names) == (expected, expected)
+    inputs = [torch.randn_like(x) if x.is_floating_point() else x for x in described.inputs.values()]
+    for found, value in zip(program.module()(*inputs), described.module(*inputs), strict=True):
+        torch.testing.assert_close(found, value, atol=1e-6, rtol=1e-6)
 
 
 def test_what_a_long_memory_takes_in_keeps_its_digits(tmp_path: Path) -> None:

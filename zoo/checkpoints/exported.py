@@ -11,6 +11,9 @@ from ..registry.metrics import METRICS, Metric
 from ..registry.schema import Key, Seq, Spec, Text
 from .tables import Table
 
+BOUND = 1e-4
+"""The largest difference of a logit that is accepted without an explanation."""
+
 
 class Row(Spec):
     """The measurements of a model in one export format, run in that format's runtime and compared with torch."""
@@ -25,6 +28,9 @@ class Row(Spec):
     """Number of examples in the test set."""
     difference: float
     """Largest absolute difference between a logit and the same logit computed by torch in float32."""
+    rounding: float | None = None
+    """Largest absolute difference between torch's own logits in float32 and in float64, where `difference` exceeds BOUND. No
+    file in float32 can be expected to come nearer to torch than torch comes to the exact values."""
     different: int
     """Number of predictions (one per example or per time step) whose largest logit is another one than in torch."""
     metric: Metric

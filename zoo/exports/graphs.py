@@ -5,7 +5,10 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
+from torch.fx.node import map_arg
 
 from ..networks.gaps import TIME_AWARE
 from ..networks.network import Network
@@ -33,7 +36,41 @@ class Graph:
     def trace(self) -> ExportedProgram:
         """Return the graph as torch traces it, for any batch size and any number of steps."""
         with torch.no_grad():
-            return torch.export.export(self.module, tuple(self.inputs.values()), dynamic_shapes=(self.dynamic,))
+            program = torch.export.export(self.module, tuple(self.inputs.values()), dynamic_shapes=(self.dynamic,))
+            return with_constants(program)
+
+
+def with_constants(program: ExportedProgram) -> ExportedProgram:
+    """Store what a program computes from its parameters alone, such as exp(-exp(nu)), as constants; return the program.
+
+    Every runtime then has torch's values: a decay that differs in its last digit moves the state after hundreds of steps.
+    """
+    signature, nodes = program.graph_signature, program.graph.nodes
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    stored = {**program.state_dict, **program.constants}
+    known = {node: stored[names[node.name]] for node in nodes if node.name in names}
+    views = set(known)  # parameters, and parameters in another shape: every runtime has their values already
+    for node in nodes:
+        if isinstance(node.target, OpOverload) and node.all_input_nodes and known.keys() >= set(node.all_input_nodes):
+            arguments = map_arg((node.args, node.kwargs), known.__getitem__)
+            value = node.target(*arguments[0], **arguments[1])
+            if isinstance(value, Tensor):
+                known[node] = value
+                if node.target.is_view and node.all_input_nodes[0] in views:
+                    views.add(node)
+    folded = [node for node in known if node not in views and any(user not in known for user in node.users)]
+    for i, node in enumerate(folded):
+        with program.graph.inserting_before(next(iter(nodes))):
+            constant = program.graph.placeholder(f"constant_{i}")
+        constant.meta["val"] = node.meta["val"]
+        spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(constant.name), constant.name, None)
+        signature.input_specs.insert(0, spec)
+        program.constants[constant.name] = known[node].contiguous()
+        node.replace_all_uses_with(constant)
+    program.graph.eliminate_dead_code()
+    program.graph_module.recompile()
+    program.validate()
+    return program
 
 
 class _Sequence(nn.Module):
