@@ -46,7 +46,11 @@ def with_constants(program: ExportedProgram) -> ExportedProgram:
     Every runtime then has torch's values: a decay that differs in its last digit moves the state after hundreds of steps.
     """
     signature, nodes = program.graph_signature, program.graph.nodes
-    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    names = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
     stored = {**program.state_dict, **program.constants}
     known = {node: stored[names[node.name]] for node in nodes if node.name in names}
     views = set(known)  # parameters, and parameters in another shape: every runtime has their values already
