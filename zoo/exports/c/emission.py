@@ -264,7 +264,7 @@ class LayerCode:
         return (out,)
 
     def _normalised(self, node: fx.Node) -> Value:
-        """Add a layer norm or RMS norm over all numbers, with its weight and, if it has one, its bias."""
+        """Add a layer norm or RMS norm over all numbers, with its weight and bias if it has them."""
         layer, (x, _, weight, *rest) = node.target is ATEN.layer_norm.default, node.args
         bias, epsilon = (*rest, *(None, 1e-5)[len(rest) :])[:2] if layer else (None, *rest, None)[:2]
         if epsilon is None:
@@ -273,8 +273,9 @@ class LayerCode:
         function = "RNN_normalise" if layer else "RNN_normalise_rms"
         call = f"{function}({source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))});"
         self.steps.append(Call(call, (source,)))
-        factors = [self._value(each)[0] for each in (weight, bias) if each is not None]
-        self.steps.append(Entrywise(result, " + ".join(["{} * {}", "{}"][: len(factors)]), (out, *factors)))
+        text = "{}" + (" * {}" if weight is not None else "") + (" + {}" if bias is not None else "")
+        given = [self._value(each)[0] for each in (weight, bias) if each is not None]
+        self.steps.append(Entrywise(result, text, (out, *given)))
         return (result,)
 
     def _convolved(self, node: fx.Node) -> Value:
