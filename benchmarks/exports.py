@@ -4,8 +4,8 @@
 each format that can hold it, and adds a row to cards/exports.json: bytes, the largest difference of a logit and the number of
 different answers on the test set, the metric, and the microseconds of a step and milliseconds of a sequence (batch size 1, the
 least of several rounds). The models with the least computation come first, and --missing leaves out rows that the file already
-has, so that an interrupted run can go on. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show
-the rows.
+has on as many examples, so that an interrupted run can go on. With --limit, only the first N examples are compared; the row is
+kept if the file has none on more. Test sets are read from $RNNZOO_DATA. `rnnzoo export --list` and docs/export.md show the rows.
 """
 
 import argparse
@@ -155,11 +155,15 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
     )  # fmt: skip
 
 
+def examples(name: str) -> int:
+    """Return the size of a model's test set."""
+    measured = results.for_model(name).measured()
+    return measured.n if measured else 1
+
+
 def cost(name: str) -> int:
     """Return the approximate number of multiply-adds of a model on its whole test set."""
-    measured = results.for_model(name).measured()
-    parameters = lock.load_lock().counts[name].parameters
-    return parameters * registry.find(name).task.steps * (measured.n if measured else 1)
+    return lock.load_lock().counts[name].parameters * registry.find(name).task.steps * examples(name)
 
 
 def main() -> None:
@@ -168,15 +172,16 @@ def main() -> None:
     parser.add_argument("names", nargs="+", help="models with weights, or patterns")
     parser.add_argument("--format", nargs="+", default=list(FORMATS), choices=list(FORMATS))
     parser.add_argument("--quantize", choices=list(QUANTIZE), default="no", help="8-bit weights, instead or as well")
-    parser.add_argument("--limit", type=int, help="measure on the first N examples only; the row is not kept")
+    parser.add_argument("--limit", type=int, help="measure on the first N examples only, for slow runtimes")
     parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
     parser.add_argument("--no-times", action="store_true", help="compare only")
     options = parser.parse_args()
     for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
         jobs = list(product(options.format, QUANTIZE[options.quantize]))
+        stored = {(row.format, row.quantize): row.n for row in read() if row.model == model}
         if options.missing:
-            stored = {(row.format, row.quantize) for row in read() if row.model == model}
-            jobs = [job for job in jobs if job not in stored and graphs(model, job[0])]
+            wanted = min(examples(model), options.limit or examples(model))
+            jobs = [job for job in jobs if stored.get(job, 0) < wanted and graphs(model, job[0])]
         reference = Reference(model, options.limit) if jobs else None
         for format, quantize in jobs:
             assert reference is not None
@@ -186,7 +191,7 @@ def main() -> None:
                 say(f"{model} {format}: {error}")
                 continue
             say(f"{model} {format}: {row.text()}")
-            if options.limit is None:
+            if row.n >= stored.get((format, quantize), 0):
                 record(row)
 
 

@@ -25,7 +25,7 @@ class Row(Spec):
     """The graphs that were exported, of "sequence" and "step"; `bytes` is the size of the first graph's file."""
     bytes: int
     n: Annotated[int, Field(ge=1)]
-    """Number of examples in the test set."""
+    """Number of examples: the whole test set, or its first ones."""
     difference: float
     """Largest absolute difference between a logit and the same logit computed by torch in float32."""
     rounding: float | None = None

@@ -73,8 +73,9 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
         (f"`{name}`", *_test_set(name), *(_difference(name, each, by_model) for each in formats)) for name in models
     ]
     text = (
-        "The largest difference of a logit from torch's in float32, on the whole test set. Every answer and every figure is "
-        "torch's, unless the cell says how many answers differ. `-`: the format cannot hold the model; empty: not measured."
+        "The largest difference of a logit from torch's in float32, on the whole test set or, for slow runtimes, on as many of its "
+        "first examples as the cell says. Every answer and every figure is torch's, unless the cell says how many answers differ. "
+        "`-`: the format cannot hold the model; empty: not measured."
     )
     return [text, *_rounding(measured), markdown(("model", "examples", "measured", *formats), table)]
 
@@ -101,12 +102,14 @@ def _test_set(name: str) -> tuple[str, str]:
 def _difference(name: str, format: str, measured: Measured) -> str:
     """Return the largest difference between the logits of an exported float32 model and torch's, as text.
 
-    name: of the model. If some answers differ, the text has their number. It is "" for a file that was not measured, and "-"
-    if the format cannot hold the model.
+    name: of the model. If some answers differ, the text has their number; if the file was compared on a part of the test set, it
+    has the number of examples. It is "" for a file that was not measured, and "-" if the format cannot hold the model.
     """
     row = measured.get((name, format))
     if row is not None:
+        recorded = results.for_model(name).measured()
+        part = f", {row.n:,} examples" if recorded is not None and row.n < recorded.n else ""
         answers = f", {row.answers} differ" if row.answers and row.different else ""
-        return f"{row.difference:.0e}{answers}"
+        return f"{row.difference:.0e}{part}{answers}"
     config = registry.find(name).config
     return "" if any(why_not(config, format, kind) is None for kind in GRAPHS) else "-"
