@@ -178,7 +178,9 @@ def main() -> None:
     options = parser.parse_args()
     for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
         jobs = list(product(options.format, QUANTIZE[options.quantize]))
-        stored = {(row.format, row.quantize): row.n for row in read() if row.model == model}
+        stored: dict[tuple[str, str | None], int] = {
+            (row.format, row.quantize): row.n for row in read() if row.model == model
+        }
         if options.missing:
             wanted = min(examples(model), options.limit or examples(model))
             jobs = [job for job in jobs if stored.get(job, 0) < wanted and graphs(model, job[0])]

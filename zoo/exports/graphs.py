@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tag, Tensor, nn
 from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
-from torch.fx.node import map_arg
+from torch.fx.node import Node, map_arg
 
 from ..networks.gaps import TIME_AWARE
 from ..networks.network import Network
@@ -55,7 +55,7 @@ def with_constants(program: ExportedProgram) -> ExportedProgram:
     known = {node: stored[names[node.name]] for node in nodes if node.name in names}
     views = set(known)  # parameters, and parameters in another shape: every runtime has their values already
     for node in nodes:
-        if isinstance(node.target, OpOverload) and node.all_input_nodes and known.keys() >= set(node.all_input_nodes):
+        if _is_function(node) and node.all_input_nodes and known.keys() >= set(node.all_input_nodes):
             arguments = map_arg((node.args, node.kwargs), known.__getitem__)
             value = node.target(*arguments[0], **arguments[1])
             if isinstance(value, Tensor):
@@ -75,6 +75,14 @@ def with_constants(program: ExportedProgram) -> ExportedProgram:
     program.graph_module.recompile()
     program.validate()
     return program
+
+
+def _is_function(node: Node) -> bool:
+    """Return whether a node is one of torch's operations, changes none of its inputs and draws no random numbers."""
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return False
+    return not target._schema.is_mutable and Tag.nondeterministic_seeded not in target.tags
 
 
 class _Sequence(nn.Module):
