@@ -35,6 +35,7 @@ from zoo.networks.golden import example_input
 from zoo.networks.network import Network
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry import lock
+from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import score
 from zoo.utils import provenance
 
@@ -80,7 +81,8 @@ class Reference:
             different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
             sums += torch.stack(score(self.task.target, logits, y)).double()
         _, metric, count = sums.tolist()
-        return {"n": self.total, "difference": difference, "different": different, "value": metric / count}
+        value = TARGETS[self.task.target].of_mean(metric / count)
+        return {"n": self.total, "difference": difference, "different": different, "value": value}
 
     @cached_property
     @torch.inference_mode()
@@ -151,7 +153,7 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
     return Row(
         model=name, format=format, graphs=tuple(kinds), bytes=written[0].bytes,
         date=provenance.today(), cpu=provenance.processor(), threads=torch.get_num_threads(),
-        metric=registry.metrics.TARGETS[reference.task.target].metric, **about,
+        metric=TARGETS[reference.task.target].metric, **about,
     )  # fmt: skip
 
 
