@@ -18,7 +18,7 @@ from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
 from ..utils import paths
-from ..utils.text import markdown
+from ..utils.text import capitalised, markdown
 from . import babi_stories
 from .training_text import recipe_text, training_text
 
@@ -135,7 +135,7 @@ def _title(entry: Entry) -> str:
     kind = "convolutional " if spec.kernel else ""
     layers = f"{spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
     cell = f"{directions}{kind}{cell_row(spec.cell).title}"
-    return f"{cell[0].upper()}{cell[1:]} (`{spec.cell}`), {layers}, for {entry.task.title}."
+    return f"{capitalised(cell)} (`{spec.cell}`), {layers}, for {entry.task.title}."
 
 
 def _usage(entry: Entry) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..checkpoints.results import Results
 from ..registry import load_registry
 from ..registry.metrics import METRICS, TARGETS, Measure
-from ..utils.text import markdown
+from ..utils.text import capitalised, markdown
 from .comparison import Row
 from .pages import ModelRow
 
@@ -89,7 +89,7 @@ def page(models: Sequence[ModelRow]) -> str:
     for task, ranking in places(models).items():
         title = tasks[task].title
         table = markdown(("network", "parameters", measure(task).title, "source"), list(map(_cells, ranking)))
-        parts.append(f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{table}")
+        parts.append(f"## {capitalised(title)} (`{task}`)\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -7,7 +7,7 @@ from ..checkpoints.results import Results
 from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
-from ..utils.text import markdown
+from ..utils.text import capitalised, markdown
 from .cards import value_text
 from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
@@ -145,8 +145,8 @@ def _heading(rows: Sequence[Row]) -> str:
     if row.stand_in:
         stand_in = f" The data stand in for {row.stand_in}, so figures on the two are not comparable."
     return (
-        f"## {row.task_title[0].upper()}{row.task_title[1:]} (`{row.task}`), {row.units} units\n\n"
-        f"{row.unit.title.capitalize()} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"
+        f"## {capitalised(row.task_title)} (`{row.task}`), {row.units} units\n\n"
+        f"{capitalised(row.unit.title)} on {row.n:,} examples; recipe {' or '.join(recipes)}.{stand_in}"
     )
 
 

@@ -5,7 +5,7 @@ from itertools import groupby
 from ..checkpoints import leaderboard
 from ..registry import load_registry
 from ..utils import paths
-from ..utils.text import markdown
+from ..utils.text import capitalised, markdown
 from .speed import significant
 
 PAGE = ("docs", "leaderboard.md")
@@ -36,7 +36,7 @@ def page() -> str:
         first = rows[0]
         order = "higher" if first.unit.higher_is_better else "lower"
         parts.append(
-            f"## {title[0].upper()}{title[1:]} (`{task}`)\n\n{first.unit.title.capitalize()}, {order} is better; "
+            f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.unit.title)}, {order} is better; "
             f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)} so far; {first.cpu}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"

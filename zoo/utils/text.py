@@ -20,6 +20,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def capitalised(text: str) -> str:
+    """Return `text` with its first letter as a capital; the others, such as those of RMSE, stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def size_text(count: int) -> str:
     """Return a number of bytes with a unit, such as 1.5 MB."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
