@@ -10,10 +10,11 @@ from zoo.publishing.site import live
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HEADLINE = "star-16x64-pmnist"
-SPEECH, MUSIC = "mingru-3x96-fsdd", "star-2x96-jsb"
+SPEECH, MUSIC, FORECAST = "mingru-3x96-fsdd", "star-2x96-jsb", "gru-2x64-lorenz"
 LIVE = (
     HEADLINE, "lstm-4x128-pmnist", "lstm-1x128-smnist", "gru-1x128-mnist-rows", "blocklru-1x196-pmnist",
     "gru-1x200-spooky", "gru-2x256-shakespeare", "rin-1x100-babi-20", "rin-1x100-adding-200", SPEECH, MUSIC,
+    FORECAST,
 )  # fmt: skip
 """A model of every kind, and of float32 and 8-bit weights."""
 if os.environ.get("RNNZOO_LIVE") == "all":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from browsing import CHROMIUM, HEADLINE, LIVE, MUSIC, SPEECH, Visit
+from browsing import CHROMIUM, FORECAST, HEADLINE, LIVE, MUSIC, SPEECH, Visit
 
 from zoo import examples, generate, load, registry
 from zoo.networks.quantize import quantized
@@ -27,7 +27,7 @@ pytestmark = [
 PAGES = (
     "index.html?task=pmnist", f"models/{HEADLINE}.html", "models/gru-1x200-spooky.html", "models/rin-1x100-babi-20.html",
     "models/rin-1x100-adding-200.html", "models/mlp-3x8-pima.prelu.html", "models/bigru-1x200-toxic-parts.html", "models/gru-2x256-shakespeare.html",
-    f"models/{SPEECH}.html", f"models/{MUSIC}.html",
+    f"models/{SPEECH}.html", f"models/{MUSIC}.html", f"models/{FORECAST}.html",
     "models/urnn-1x512-pmnist.html", "cells/index.html", "cells/lstm.html", "cells/rwkv7.html", "papers/index.html",
     "papers/star.html", "papers/chen.html", "papers/lru.html", "why.html", "speed.html", "leaderboard.html", "docs/index.html",
     "docs/readme.html", "docs/export.html",

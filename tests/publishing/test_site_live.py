@@ -1,16 +1,18 @@
-"""Models of speech and of music in headless Chromium: what they hear is what Python hears, and what they play, too."""
+"""Models of speech, music and series in headless Chromium: what they hear, play and read is what Python has."""
 
 import struct
 import wave
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
-from browsing import CHROMIUM, HEADLINE, MUSIC, SPEECH, Visit
+from browsing import CHROMIUM, FORECAST, HEADLINE, MUSIC, SPEECH, Visit
 
-from zoo import generate, load
+from zoo import generate, load, registry
 from zoo.data import speech
+from zoo.data.forecast import Forecast, series
 from zoo.data.listening import Listener
 
 pytest.importorskip("playwright.sync_api")
@@ -146,6 +148,45 @@ def test_music_is_that_of_python_and_can_be_stopped(folder: Path, browser: Any) 
     page.fill("#chords", "H3")
     page.click("[data-do=run]")
     page.wait_for_function("document.querySelector('.now').textContent.includes('No key is called “H3”')")
+    visit.check()
+    page.close()
+
+
+@pytest.mark.parametrize("layout", Forecast.layouts)
+def test_series_are_those_of_python(folder: Path, browser: Any, layout: str) -> None:
+    visit = Visit(browser, folder, f"models/{FORECAST}.html")
+    draws = numpy.random.RandomState(7).random_sample(3).tolist()
+    found = visit.page.evaluate("([name, draws]) => zoo.series[name](200, () => draws.shift())", [layout, draws])
+    mean, std = Forecast.by_layout[layout]
+    expected = (series(layout, 7, 200) - mean) / std
+    assert len(found) == 200
+    assert abs(numpy.array(found) - expected).max() < 1e-4
+    visit.page.close()
+
+
+def test_a_series_is_forecast(folder: Path, browser: Any) -> None:
+    """The errors that the page counts are those of its forecasts, and about as large as on the test set."""
+    visit = Visit(browser, folder, f"models/{FORECAST}.html", reduced_motion="reduce")
+    page = visit.page
+    page.focus("[data-do=run]")
+    page.keyboard.press("Enter")
+    visit.answered("At the end")
+    rows = page.evaluate("zoo.widget.runs[0].rows.map((row) => row[0])")
+    made = numpy.array(page.evaluate("[...zoo.widget.runs[0].trace.logits]")).reshape(len(rows), -1)
+    task = registry.find(FORECAST).task
+    errors = [
+        numpy.sqrt(numpy.mean((made[task.steps - 1 : -h, i] - rows[task.steps - 1 + h :]) ** 2))
+        for i, h in enumerate(task.horizons)
+    ]
+    assert f"error so far {', '.join(f'{e:.3f}' for e in errors)} at 1, 5, 25, 50 steps ahead" in page.text_content(
+        ".now"
+    )
+    assert errors[0] < 0.06
+    page.fill("[data-do=step]", "50")
+    assert "errors count once 100 steps are read" in page.text_content(".now")
+    page.click("[data-do=sample]")
+    visit.answered("At the end")
+    assert page.evaluate("zoo.widget.runs[0].rows[0][0]") != rows[0]
     visit.check()
     page.close()
 

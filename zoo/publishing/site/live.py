@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ... import registry
 from ...checkpoints.references import Reference
 from ...checkpoints.sources import resolve
 from ...errors import ExportError, ZooError
@@ -39,7 +40,9 @@ from .stories import parts
 
 FLOAT_BYTES = 850_000
 """Weights up to this size stay float32; larger ones are rounded to 8 bits, so that a page stays small."""
-KINDS = {"mnist": "digit", "adding": "adding", "babi": "story", "fsdd": "speech", "music": "music"}
+KINDS = {
+    "mnist": "digit", "adding": "adding", "babi": "story", "fsdd": "speech", "music": "music", "forecast": "forecast",
+}  # fmt: skip
 """By family of tasks: the kind of its models, which says what a visitor does with them, such as drawing a digit.
 
 Networks that read text are of the kind `text` or `writing`.
@@ -250,21 +253,16 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
         if kind != "story":
             write_header(replace(written, path=Path(folder) / "model.h"), TRACES)
             header = (Path(folder) / "model.h").read_bytes()
-    entry_task, interface = network.config.task, network.interface
+    task, interface = registry.load_registry().all_tasks[network.config.task], network.interface
     data: dict[str, Any] = {
-        "name": name, "key": key, "kind": kind, "task": entry_task, "quantize": quantize or "", "readout": interface.readout,
+        "name": name, "key": key, "kind": kind, "task": network.config.task, "quantize": quantize or "", "readout": interface.readout,
         "steps": interface.steps, "inputs": list(interface.input), "outputs": interface.outputs, "classes": list(network.classes),
-        "bytes": sum(module.pop("bytes") for module in modules), "header": header and hashlib.sha256(header).hexdigest(), "layout": _layout(entry_task),
+        "bytes": sum(module.pop("bytes") for module in modules), "header": header and hashlib.sha256(header).hexdigest(), "layout": task.layout,
+        "horizons": list(task.horizons),
         "words": list(network.tokenizer.words) if network.tokenizer else [],
         "wasm": modules,
     }  # fmt: skip
     return f"{HEAD}{json.dumps(data, separators=(',', ':'), ensure_ascii=True)});\n".encode(), header
-
-
-def _layout(task: str) -> str:
-    from ... import registry
-
-    return registry.load_registry().all_tasks[task].layout
 
 
 def _packed(module: bytes) -> str:

@@ -9,6 +9,8 @@
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const VISIBLE = { "\n": "↵", " ": "␣" }, verb = control("run").textContent;
+  const ANSWERS = { writing: "The share of the likeliest characters", music: "The chance of the likeliest keys", forecast: "The series, what is to come in a fainter line, and every forecast at the time that it is for" };
+  const LAST = { writing: "Next", music: "Next", forecast: "At the end" };
   const runs = []; // {model, rows, trace, view: elements}
   let position = 0, playing = null, drawn = null;
 
@@ -169,14 +171,14 @@
   function panel(model) {
     const box = document.createElement("div");
     box.className = "run";
-    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption gates-caption"></p><canvas class="states gates" role="img"></canvas><p class="caption">${kind === "writing" ? "The share of the likeliest characters" : kind === "music" ? "The chance of the likeliest keys" : "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
+    box.innerHTML = `<h3></h3><p class="caption states-caption"></p><canvas class="states" role="img"></canvas><p class="caption gates-caption"></p><canvas class="states gates" role="img"></canvas><p class="caption">${ANSWERS[kind] || "Its answer so far"}</p><canvas class="race" width="560" height="160" role="img"></canvas><ol class="scores"></ol>`;
     box.querySelector("h3").textContent = model.name;
     const written = document.createElement("p");
     written.className = "written";
     if (kind === "writing") box.querySelector("h3").after(written);
     find(".runs").append(box);
     const scores = box.querySelector(".scores");
-    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "story" ? model.words[i] ?? String(i) : kind === "writing" ? VISIBLE[model.words[i]] ?? model.words[i] : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
+    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "forecast" ? `${model.horizons[i]} step${model.horizons[i] > 1 ? "s" : ""} ahead` : kind === "story" ? model.words[i] ?? String(i) : kind === "writing" ? VISIBLE[model.words[i]] ?? model.words[i] : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
     const shown = names.length > 12 ? 8 : names.length;
     for (let i = 0; i < shown; i++) {
       const item = scores.appendChild(document.createElement("li"));
@@ -188,21 +190,22 @@
 
   function paint(run, t) {
     const { model, trace, view } = run, { outputs } = trace;
-    const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1;
-    const shares = value ? [...logits] : model.shares(logits);
+    const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1 || kind === "forecast";
+    const shares = value ? [...logits] : model.shares(logits), part = (v) => (kind === "forecast" ? (v + 3) / 6 : value ? v / 2 : v);
     const ranked = shares.map((_, i) => i).sort((a, b) => shares[b] - shares[a]);
     const order = view.shown < outputs ? ranked.slice(0, view.shown) : shares.map((_, i) => i);
     [...view.scores.children].forEach((item, place) => {
       const i = order[place], [name, track, number] = item.children;
       name.textContent = view.names[i];
-      name.classList.toggle("top", i === ranked[0]);
-      track.firstChild.style.cssText = `--c:${COLOURS[i % 10]};transform:scaleX(${Math.max(0, Math.min(1, value ? shares[i] / 2 : shares[i]))})`;
+      name.classList.toggle("top", i === ranked[0] && kind !== "forecast");
+      track.firstChild.style.cssText = `--c:${COLOURS[i % 10]};transform:scaleX(${Math.max(0, Math.min(1, part(shares[i])))})`;
       number.textContent = value ? shares[i].toFixed(3) : `${(100 * shares[i]).toFixed(1)} %`;
     });
     if (kind === "writing") view.written.textContent = run.rows.slice(0, t + 1).map((token) => model.words[token]).join("");
     states(run, t);
     gates(run, t);
     race(run, t);
+    if (input.summary) return input.summary(run, t);
     return value ? shares[0].toFixed(3) : `${view.names[ranked[0]]} (${(100 * shares[ranked[0]]).toFixed(0)} %)`;
   }
 
@@ -260,6 +263,7 @@
     pen.clearRect(0, 0, 560, 160);
     pen.fillStyle = style("--faint");
     pen.fillRect(0, 0, 560, 160);
+    if (input.plot) { input.plot(run, t, pen, COLOURS); view.race.setAttribute("aria-label", `${ANSWERS[kind]}, ${steps} steps`); return; }
     const x = (step) => (560 * (step + 0.5)) / steps, low = value ? -0.2 : 0, high = value ? 2.2 : 1, y = (v) => 154 - (148 * (v - low)) / (high - low);
     run.shares = run.shares || Array.from({ length: steps }, (_, s) => { const part = trace.logits.subarray(s * outputs, (s + 1) * outputs); return value ? part : run.model.shares(part); });
     if (value && drawn !== null) { pen.strokeStyle = style("--ink"); pen.setLineDash([6, 5]); pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(0, y(drawn)); pen.lineTo(560, y(drawn)); pen.stroke(); pen.setLineDash([]); }
@@ -290,7 +294,7 @@
     input.show(step, lead.model, lead.trace, playing !== null, lead.rows);
     const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
     const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
-    say(`${done ? (kind === "writing" || kind === "music" ? "Next" : "Answer") : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
+    say(`${done ? LAST[kind] || "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
   }
   function stop() { input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
