@@ -12,6 +12,7 @@ from typer import Argument, Option
 from zoo import registry
 from zoo.errors import RequestError
 from zoo.registry.metrics import METRICS, TARGETS
+from zoo.utils.text import ahead_text
 
 from .arguments import Address, AsJson, Device, content_of, is_pattern, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
@@ -68,7 +69,7 @@ def evaluate(
     details = f"n = {result.n:,}, {where}{result.device}, {result.seconds:g} s"
     rows = [(f"measured, {result.split}", METRICS[result.metric].text(result.value), details)]
     metric = METRICS[result.metric]
-    rows += [(f"{horizon} steps ahead", metric.text(value), "") for horizon, value in result.by_horizon.items()]
+    rows += [(ahead_text(horizon), metric.text(value), "") for horizon, value in result.by_horizon.items()]
     rows += [("reported", figure.text, cards.source(figure, papers[figure.paper])) for figure in reported]
     data = {**result.model_dump(mode="json"), "reported": dumped(reported)}
     emit(data, as_json, columns((name, result.metric.upper(), ""), rows))

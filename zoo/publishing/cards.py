@@ -18,7 +18,7 @@ from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
 from ..utils import paths
-from ..utils.text import capitalised, markdown
+from ..utils.text import ahead_text, capitalised, markdown
 from . import babi_stories
 from .training_text import recipe_text, training_text
 
@@ -237,7 +237,7 @@ def _figures(entry: Entry, recorded: Results) -> str:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))
         rows += [
-            (f"measured, {e.split}, {h} steps ahead", METRICS[e.metric].text(v), "") for h, v in e.by_horizon.items()
+            (f"measured, {e.split}, {ahead_text(h)}", METRICS[e.metric].text(v), "") for h, v in e.by_horizon.items()
         ]
         rows += [
             (f"measured, {e.split}, {runtime_text(r)}", value_text(r), _beside(r, e))

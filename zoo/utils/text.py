@@ -25,6 +25,11 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def ahead_text(horizon: int | str) -> str:
+    """Return how far ahead a forecast is, such as "1 step ahead" or "25 steps ahead"."""
+    return f"{horizon} step{'' if int(horizon) == 1 else 's'} ahead"
+
+
 def size_text(count: int) -> str:
     """Return a number of bytes with a unit, such as 1.5 MB."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -271,11 +271,10 @@ class LayerCode:
             epsilon = torch.finfo(torch.float32).eps
         source, out, result = self._whole(self._value(x)), self._buffer(size(node)), self._buffer(size(node))
         function = "RNN_normalise" if layer else "RNN_normalise_rms"
-        call = f"{function}({source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))});"
-        self.steps.append(Call(call, (source,)))
-        text = "{}" + (" * {}" if weight is not None else "") + (" + {}" if bias is not None else "")
-        given = [self._value(each)[0] for each in (weight, bias) if each is not None]
-        self.steps.append(Entrywise(result, text, (out, *given)))
+        arguments = f"{source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))}"
+        self.steps.append(Call(f"{function}({arguments});", (source,)))
+        parts = [(sign, self._value(each)[0]) for sign, each in ((" * {}", weight), (" + {}", bias)) if each is not None]
+        self.steps.append(Entrywise(result, "{}" + "".join(sign for sign, _ in parts), (out, *(ref for _, ref in parts))))
         return (result,)
 
     def _convolved(self, node: fx.Node) -> Value:
