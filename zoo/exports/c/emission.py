@@ -267,14 +267,14 @@ class LayerCode:
         """Add a layer norm or RMS norm over all numbers, with its weight and bias if it has them."""
         layer, (x, _, weight, *rest) = node.target is ATEN.layer_norm.default, node.args
         bias, epsilon = (*rest, *(None, 1e-5)[len(rest) :])[:2] if layer else (None, *rest, None)[:2]
-        if epsilon is None:
-            epsilon = torch.finfo(torch.float32).eps
+        epsilon = torch.finfo(torch.float32).eps if epsilon is None else epsilon
         source, out, result = self._whole(self._value(x)), self._buffer(size(node)), self._buffer(size(node))
         function = "RNN_normalise" if layer else "RNN_normalise_rms"
-        arguments = f"{source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))}"
-        self.steps.append(Call(f"{function}({arguments});", (source,)))
-        parts = [(sign, self._value(each)[0]) for sign, each in ((" * {}", weight), (" + {}", bias)) if each is not None]
-        self.steps.append(Entrywise(result, "{}" + "".join(sign for sign, _ in parts), (out, *(ref for _, ref in parts))))
+        call = f"{function}({source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))});"
+        self.steps.append(Call(call, (source,)))
+        text = "{}" + (" * {}" if weight is not None else "") + (" + {}" if bias is not None else "")
+        given = [self._value(each)[0] for each in (weight, bias) if each is not None]
+        self.steps.append(Entrywise(result, text, (out, *given)))
         return (result,)
 
     def _convolved(self, node: fx.Node) -> Value:
