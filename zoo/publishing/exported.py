@@ -82,7 +82,10 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
 
 def _rounding(measured: Sequence[rows.Row]) -> list[str]:
     """Return [text] about the models of which a file differs by more than rows.BOUND; [] if there are none."""
-    own = {row.model: row.rounding for row in measured if row.rounding is not None}
+    own: dict[str, float] = {}
+    for row in measured:
+        if row.rounding is not None:
+            own[row.model] = max(row.rounding, own.get(row.model, 0.0))
     far = sum(row.difference > rows.BOUND for row in measured)
     if not own:
         return []
