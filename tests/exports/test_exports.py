@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from zoo import load
+from zoo.cells import constants
 from zoo.errors import ExportError
 from zoo.exports import onnx, writing
 from zoo.exports.formats import FORMATS
@@ -99,6 +100,23 @@ def test_a_cell_runs_in_onnxruntime(cell: str, tmp_path: Path) -> None:
     (written,) = export(small(cell), "onnx", out=tmp_path)
     assert written.checked.lengths == (1, 7, 9)
     assert operators(written.path) & {"Scan", *OPERATORS.values()} == {OPERATORS.get(cell, "Scan")}
+
+
+def test_cells_name_the_constants_of_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of a graph sees only what it is given, so what a step calls `constant` with must be among its cell's constants."""
+    for case in CELLS:
+        net = frozen(small(case))
+        with monkeypatch.context() as patched, torch.no_grad():
+            patched.setattr(constants, "_KEPT", kept := {})
+            net.step(torch.zeros(1, 2), None)
+            assert {key[:-1] for key in kept} == {key for d in net.layers[0].directions for key in d.cell.constants}, (
+                case
+            )
+
+
+@pytest.mark.parametrize("case", ["lmu", "lstm-ordered"])
+def test_cells_with_constants_are_exported(case: str, tmp_path: Path) -> None:
+    export(small(case), "onnx", out=tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["sequence", "step"])

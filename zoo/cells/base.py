@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from .constants import Key
 from .projections import Projection, ProjectionFactory
 
 State = tuple[Tensor, ...]
@@ -39,6 +40,11 @@ class Cell(nn.Module):
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
         self.axis = projection.axis
+
+    @property
+    def constants(self) -> tuple[Key, ...]:
+        """What `step` calls zoo.cells.constants.constant with, once for each call."""
+        return ()
 
     @classmethod
     def channels(cls, state: str, units: int, **options: Any) -> int:

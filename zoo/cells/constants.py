@@ -1,6 +1,7 @@
 """Tensors that all cells of a class share: computed once for each device, and kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,10 @@ from torch import Tensor
 
 from ..utils.torch_internals import constant_result, is_functional
 
+Key = tuple[Any, ...]
+"""What `constant` is called with: (values, *arguments)."""
 _KEPT: dict[tuple[Any, ...], Tensor] = {}
+_GIVEN: dict[Key, Tensor] = {}
 
 
 @constant_result
@@ -18,6 +22,8 @@ def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.
 
     Dynamo does not look inside: it calls this function and takes the tensor for a constant of its graph.
     """
+    if (given := _GIVEN.get((values, *arguments))) is not None:
+        return given
     key = (values, *arguments, device)
     if (kept := _KEPT.get(key)) is not None:
         return kept
@@ -27,6 +33,17 @@ def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.
     if type(tensor) is Tensor and not is_functional(tensor) and not torch.compiler.is_compiling():
         _KEPT[key] = tensor
     return tensor
+
+
+@contextmanager
+def given(tensors: Mapping[Key, Tensor]) -> Iterator[None]:
+    """Have `constant` return these tensors, for a loop of a graph, which sees only what it is given."""
+    _GIVEN.update(tensors)
+    try:
+        yield
+    finally:
+        for key in tensors:
+            del _GIVEN[key]
 
 
 @cache

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .base import Cell, State
-from .constants import constant
+from .constants import Key, constant
 from .projections import ProjectionFactory
 
 
@@ -56,6 +56,10 @@ class LMU(Cell):
         self.memory = projection.between(order, projection.units, bias=False, norm=projection.layer_norm)
         self.signal = projection.scalars(1)
         self.feedback = projection.between(order, 1, bias=False, norm=False)
+
+    @property
+    def constants(self) -> tuple[Key, ...]:
+        return ((legendre, self.order, self.theta),)
 
     @classmethod
     def channels(cls, state: str, units: int, **options: Any) -> int:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, LastApart, State
-from .constants import constant
+from .constants import Key, constant
 from .lstm import LSTM, PeepholeLSTM
 from .projections import ProjectionFactory
 
@@ -145,6 +145,10 @@ class OrderedLSTM(LSTM):
     def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
         masters = units // options.get("chunk", 1)
         return *(units,) * 4, masters, masters
+
+    @property
+    def constants(self) -> tuple[Key, ...]:
+        return ((upper_ones, self.units // self.chunk),)
 
     def cumulative(self, a: Tensor) -> Tensor:
         """Return cumsum(softmax(a)) along the channels, each entry `chunk` times."""

@@ -36,6 +36,9 @@ class Graph:
     def trace(self) -> ExportedProgram:
         """Return the graph as torch traces it, for any batch size and any number of steps."""
         with torch.no_grad():
+            self.module(
+                *self.inputs.values()
+            )  # cells keep what they compute once (cells.constants), but not while tracing
             program = torch.export.export(self.module, tuple(self.inputs.values()), dynamic_shapes=(self.dynamic,))
             return with_constants(program)
 

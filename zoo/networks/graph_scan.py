@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..cells.base import State
+from ..cells.base import Cell, State
+from ..cells.constants import constant
+from ..cells.constants import given as constants_given
 from ..cells.projections import Projection
 from ..utils import torch_internals
 
@@ -25,24 +27,30 @@ def loop(
     tensors = dict(step.named_parameters()) | dict(step.named_buffers())
     projections = [m for m in step.modules() if isinstance(m, Projection)]
     held = [(p, name) for p in projections for name in ("held_matrix", "mask") if getattr(p, name) is not None]
+    keys = [key for module in step.modules() if isinstance(module, Cell) for key in module.constants]
+    shared = {
+        key: constant(*key, device=state[0].device).clone() for key in keys
+    }  # clones, for a trace does not know the kept
     given = [part for part in inputs if part is not None]
     states, ends = len(state), len(state) + len(given)
 
     def body(*arguments: Tensor) -> list[Tensor]:
         constants = arguments[ends:]
-        for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
+        for (projection, name), value in zip(held, constants[len(tensors) :], strict=False):
             setattr(projection, name, value)
         parameters = dict(zip(tensors, constants, strict=False))
         x = iter(arguments[states:ends])
         parts = [None if part is None else next(x) for part in inputs]
-        new_state = functional_call(step, parameters, (arguments[:states], *parts))
+        with constants_given(dict(zip(shared, constants[len(tensors) + len(held) :], strict=True))):
+            new_state = functional_call(step, parameters, (arguments[:states], *parts))
+        new_state = tuple(part.contiguous() for part in new_state)  # in memory like the old state
         return [*new_state, new_state[0].clone()]  # no two results may share memory
 
-    constants = [*tensors.values(), *(getattr(projection, name) for projection, name in held)]
+    constants = [*tensors.values(), *(getattr(projection, name) for projection, name in held), *shared.values()]
     try:
         *final, outputs = torch_internals.loop(body, list(state), given, tuple(constants))
     finally:
-        for (projection, name), value in zip(held, constants[len(tensors) :], strict=True):
+        for (projection, name), value in zip(held, constants[len(tensors) :], strict=False):
             setattr(projection, name, value)
     return outputs, tuple(final)
 
