@@ -178,6 +178,15 @@ def test_a_cell_runs_in_other_runtimes(cell: str, format: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cell", ["lstm", "gru reset=after", "star"])
+def test_two_directions_run_in_openvino(cell: str, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    for readout in READOUTS:
+        (written,) = export(small(cell, bidirectional="concat", readout=readout), "openvino", out=tmp_path)
+        assert written.checked.lengths == (1, 7, 9)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["pt2", "onnx"])
 @in_each_form("case", CELLS)
 def test_every_cell_in_every_format(case: str, kernel: int | None, format: str, tmp_path: Path) -> None:

@@ -24,14 +24,14 @@ SMALLEST = 256
 """Matrices of fewer numbers stay in float32 in a file of 8-bit weights."""
 
 
-def write(job: Job, optional: bool = True) -> None:
+def write(job: Job, optional: bool = True, operators: bool = True) -> None:
     """Write the graph that a job describes.
 
     optional: whether lengths, dt and states can be left out, for full lengths, ones and zero states. Runtimes that do not know
-    inputs with default values need optional=False.
+    inputs with default values need optional=False. operators: whether layers become ONNX's LSTM, GRU and RNN where they can.
     """
     network = copy.deepcopy(job.network)
-    if job.kind == "sequence":
+    if operators and job.kind == "sequence":
         use_operators(network)
     write_graph(graph(network, job.kind), job, optional)
 

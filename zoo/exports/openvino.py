@@ -14,11 +14,16 @@ from .graph_runtime import GraphRuntime
 
 
 def write(job: Job) -> None:
-    """Write the graph that a job describes, with weights in float32. Inputs have no default values."""
+    """Write the graph that a job describes, with weights in float32. Inputs have no default values.
+
+    Two directions are Scans: of two operators GRU or LSTM, one for each direction, OpenVINO 2026.4 returns a wrong last output of
+    sequences that end before x does.
+    """
     import openvino
 
+    one_direction = job.network.config.architecture.bidirectional is None
     source = job.path.with_suffix(".onnx")
-    onnx.write(replace(job, path=source), optional=False)
+    onnx.write(replace(job, path=source), optional=False, operators=one_direction)
     try:
         model = openvino.convert_model(source)
     finally:
