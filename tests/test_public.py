@@ -172,12 +172,16 @@ def test_examples_are_a_dataset(name: str) -> None:
         test[len(test)]
 
 
+NUMBERS = ("value", "forecast")
+"""Targets of tasks whose outputs are numbers and no classes."""
+
+
 def test_every_trained_network_describes_its_inputs_and_outputs() -> None:
     for name in registry.list_models(pretrained=True):
         task = registry.find(name).task
         assert bool(task.input_description) != bool(task.vocabulary), name  # a tokenizer reads text
         words = task.family == "babi" or task.is_stream  # a class is a word of the tokenizer's
-        named = task.target != "value" and not words
+        named = task.target not in NUMBERS and not words
         assert bool(task.classes) == named, name
 
 
@@ -220,7 +224,7 @@ def test_the_code_of_the_cards_runs(task: str) -> None:
         dataset = registry.find(name).dataset
         if dataset.folder is None or dataset.hub:  # generated or on the Hub, so a card need not feed zeros
             assert names["x"].any()
-        outputs = names["values" if registry.find(name).task.target == "value" else "logits"]
+        outputs = names["values" if registry.find(name).task.target in NUMBERS else "logits"]
         assert len(outputs) == (8 if registry.find(name).task.input_description else len(names["x"]))
 
 

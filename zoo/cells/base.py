@@ -35,16 +35,12 @@ class Cell(nn.Module):
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
     uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
+    constants: tuple[Key, ...] = ()  # what `step` calls zoo.cells.constants.constant with
     frozen: ClassVar[bool] = False  # a layer's parameters keep their start values; no optimizer sees them
 
     def __init__(self, projection: ProjectionFactory):
         super().__init__()
         self.axis = projection.axis
-
-    @property
-    def constants(self) -> tuple[Key, ...]:
-        """What `step` calls zoo.cells.constants.constant with, once for each call."""
-        return ()
 
     @classmethod
     def channels(cls, state: str, units: int, **options: Any) -> int:

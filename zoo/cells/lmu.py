@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .base import Cell, State
-from .constants import Key, constant
+from .constants import constant
 from .projections import ProjectionFactory
 
 
@@ -52,14 +52,11 @@ class LMU(Cell):
     def __init__(self, projection: ProjectionFactory, order: int = 32, theta: float = 784.0):
         super().__init__(projection)
         self.order, self.theta = order, theta
+        self.constants = ((legendre, order, theta),)
         self.recurrent = projection()
         self.memory = projection.between(order, projection.units, bias=False, norm=projection.layer_norm)
         self.signal = projection.scalars(1)
         self.feedback = projection.between(order, 1, bias=False, norm=False)
-
-    @property
-    def constants(self) -> tuple[Key, ...]:
-        return ((legendre, self.order, self.theta),)
 
     @classmethod
     def channels(cls, state: str, units: int, **options: Any) -> int:

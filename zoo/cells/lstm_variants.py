@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import Cell, LastApart, State
-from .constants import Key, constant
+from .constants import constant
 from .lstm import LSTM, PeepholeLSTM
 from .projections import ProjectionFactory
 
@@ -138,6 +138,7 @@ class OrderedLSTM(LSTM):
     def __init__(self, projection: ProjectionFactory, chunk: int = 1):
         super().__init__(projection)
         self.chunk, self.units = chunk, projection.units
+        self.constants = ((upper_ones, projection.units // chunk),)
         outputs = sum(self.input_channels(projection.units, chunk=chunk))
         self.recurrent = projection.between(projection.units, outputs, bias=False, norm=projection.layer_norm)
 
@@ -145,10 +146,6 @@ class OrderedLSTM(LSTM):
     def input_channels(cls, units: int, **options: Any) -> tuple[int, ...]:
         masters = units // options.get("chunk", 1)
         return *(units,) * 4, masters, masters
-
-    @property
-    def constants(self) -> tuple[Key, ...]:
-        return ((upper_ones, self.units // self.chunk),)
 
     def cumulative(self, a: Tensor) -> Tensor:
         """Return cumsum(softmax(a)) along the channels, each entry `chunk` times."""
