@@ -58,8 +58,7 @@ def _steps(data: dict[str, Any]) -> list[str]:
     text = (
         f"Steps of one stream of `{network}`, logits after each, in one run. C by hand is a loop over transposed weights, "
         "`benchmarks/star_step.c`, compiled with the same flags (`-O3 -march=native`) and its logits compared with the "
-        "network's; `-ffast-math` lets gcc compute several exponentials at once, as the exported header does by itself. "
-        "Other programs ran on the machine, so the times are to be compared with one another."
+        "network's; `-ffast-math` lets gcc compute several exponentials at once, as the exported header does by itself."
     )
     return [text, markdown(("one step of", "µs a step", "ms of 784 steps", "bytes", "compiled"), table)]
 
