@@ -199,9 +199,8 @@ def test_every_cell_in_every_format(case: str, kernel: int | None, format: str, 
 @pytest.mark.parametrize("merge", [None, "concat", "mul"])
 @pytest.mark.parametrize("cell", ["lstm", "gru reset=after", "star", "lstm-skip"])
 def test_every_readout_and_both_directions(cell: str, merge: str | None, readout: str, tmp_path: Path) -> None:
-    zoneout = (
-        0.1 if cell in ("gru reset=after", "star") else 0.0
-    )  # a skip LSTM has none, and LSTM is an operator without
+    # a skip LSTM has no zoneout, and LSTM is an operator of ONNX without it
+    zoneout = 0.1 if cell in ("gru reset=after", "star") else 0.0
     net = small(cell, readout=readout, bidirectional=merge, zoneout=zoneout)
     export(net, "onnx", out=tmp_path)
 

@@ -12,7 +12,7 @@ from ..utils.torch_internals import constant_result, is_functional
 
 Key = tuple[Any, ...]
 """What `constant` is called with: (values, *arguments)."""
-_KEPT: dict[tuple[Any, ...], Tensor] = {}
+_KEPT: dict[tuple[Any, ...], Tensor] = {}  # by key and device
 _GIVEN: dict[Key, Tensor] = {}
 
 
