@@ -21,13 +21,13 @@ from .tracing import ATEN, VIEWS, Trace, is_item, size
 class LayerCode:
     """The C function of one step of a layer, translated from the graph `trace`, and the weights that the function reads.
 
-    quantized: whether matrices are stored as 8-bit integers. constants: the nodes that depend on weights alone; their values
+    quantized: the matrices that products read as 8-bit integers. constants: the nodes that depend on weights alone; their values
     are stored as weights. steps: the statements of the function. buffers: the lengths of the local arrays by name. vectors:
     where each weight that is no matrix of a product lies in the argument w. floats, integers: how many numbers w and q have.
     """
 
     trace: Trace
-    quantized: bool
+    quantized: set[fx.Node]
     constants: set[fx.Node]
     gates: Sequence[Gate] = ()
     """Gates whose values the function also writes, one gate after the other, to its argument g."""
@@ -37,7 +37,7 @@ class LayerCode:
     """The nodes of the weights in their order in memory; True marks a matrix, (inputs, outputs), of a product."""
     vectors: dict[fx.Node, Ref] = field(default_factory=dict)
     matrices: dict[fx.Node, str] = field(default_factory=dict)
-    """By matrix of a product: the C expression for its address or, if quantized, for those of its integers and its scales."""
+    """By matrix of a product: the C expression for its address or, of 8-bit integers, for those of the integers and their scales."""
     floats: int = 0
     integers: int = 0
 
@@ -253,13 +253,13 @@ class LayerCode:
         if matrix not in self.matrices:
             self.layout.append((matrix, True))
             numbers = source.size * out.size
-            if self.quantized:
+            if matrix in self.quantized:
                 self.matrices[matrix] = f"q + {self.integers}, w + {self._floats(out.size)}"
                 self.integers += numbers
             else:
                 self.matrices[matrix] = f"w + {self._floats(numbers)}"
-        weights = self.matrices[matrix]
-        call = f"RNN_product({weights}, {source.pointer}, {out.pointer}, {source.size}, {out.size});"
+        weights, suffix = self.matrices[matrix], "_int8" * (matrix in self.quantized)
+        call = f"RNN_product{suffix}({weights}, {source.pointer}, {out.pointer}, {source.size}, {out.size});"
         self.steps.append(Call(call, (source,)))
         return (out,)
 

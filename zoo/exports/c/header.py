@@ -87,10 +87,11 @@ def header(
 ) -> str:  # fmt: skip
     """Return the text of a network's header.
 
-    network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices as 8-bit
-    integers with a scale for each row; the weights must be rounded to them already. gate_places: a list to which a Place is
-    added for every gate. A step then also writes the gates to NAME_gates. folder: write the weights to binary files there, which
-    clang includes several times faster than it reads numbers, instead of into the text. traces: see Traces.
+    network: dense, in one direction, its projections plain matrices, in float32 on the CPU. quantized: store matrices of
+    parameters as 8-bit integers with a scale for each row; the parameters must be rounded to them already. gate_places: a list
+    to which a Place is added for every gate. A step then also writes the gates to NAME_gates. folder: write the weights to
+    binary files there, which clang includes several times faster than it reads numbers, instead of into the text. traces: see
+    Traces.
     """
     name, interface, weights = network.config.name, network.interface, _Weights([], [])
     functions, calls, states = _layers(network, weights, quantized, gate_places, {} if traces is None else traces)
@@ -98,6 +99,7 @@ def header(
         functions = f"\nstatic float RNN_gates[{gate_places[-1].offset + gate_places[-1].size}];\n{functions}"
     lines = [*_input_code(network, weights, quantized), *calls, *_readout(network, states), "if (!logits) return;"]
     lines += _head_code(network, weights, quantized)
+    body = "\n".join(f"    {line}" for line in lines)
     values = states + (network.width + 1 if interface.readout == "mean" else 0)
     reads_tokens, takes = network.embedding is not None, takes_gaps(network)
     given = "token" if reads_tokens else "x"
@@ -109,8 +111,8 @@ def header(
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
         size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
         meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
-        operations=_resource("functions.h") + _resource("product_int8.h" if quantized else "product.h"),
-        arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body="\n".join(f"    {line}" for line in lines),
+        operations=_operations(functions + body),
+        arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
     return text.replace("RNN_", f"{identifier(name)}_")
 
@@ -125,7 +127,7 @@ def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) ->
     matrix = f"RNN_integers + {integers}, RNN_weights + {place}" if quantized else f"RNN_weights + {place}"
     return [
         f"for (i = 0; i < {outputs}; i++) logits[i] = RNN_weights[{bias} + i];",
-        f"RNN_product({matrix}, h, logits, {width}, {outputs});",
+        f"RNN_product{'_int8' * quantized}({matrix}, h, logits, {width}, {outputs});",
     ]
 
 
@@ -147,7 +149,8 @@ def _layers(
             traced = traces.get((equations, key)) or trace(layer, network.width if depth else inputs)
             traces[equations, key] = traced
             written = [] if gate_places is None else gates(traced, layer)
-            code, name = LayerCode(traced, quantized, set(traced.constants(layer)), written), f"RNN_layer_{len(codes)}"
+            matrices = traced.learned() if quantized else set()
+            code, name = LayerCode(traced, matrices, set(traced.constants(layer)), written), f"RNN_layer_{len(codes)}"
             functions += _function(name, code, quantized)
             codes[key] = traced, code, name
         traced, code, name = codes[key]
@@ -170,7 +173,7 @@ def _layers(
         values = traced.constants(layer)
         for node, is_matrix in code.layout:
             if is_matrix:
-                weights.add_matrix(values[node].T, quantized)
+                weights.add_matrix(values[node].T, node in code.quantized)
             else:
                 weights.floats.append(values[node].flatten())
         states += code.state_size
@@ -237,6 +240,12 @@ def _readout(network: RecurrentNetwork, states: int) -> list[str]:
 def _comment(provenance: Provenance) -> str:
     """Return `provenance` as lines of a C comment, which no text in it can end early."""
     return "\n".join(f"   {key}: {value}" for key, value in provenance.items()).replace("*/", "* /")
+
+
+def _operations(code: str) -> str:
+    """Return the C functions that the code of a step calls."""
+    products = [f"product{suffix}.h" for suffix in ("", "_int8") if f"RNN_product{suffix}(" in code]
+    return "".join(map(_resource, ["functions.h", *products]))
 
 
 def _resource(name: str) -> str:

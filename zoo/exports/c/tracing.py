@@ -55,6 +55,8 @@ class Trace:
     new_states: tuple[fx.Node, ...]
     weights: dict[str, str]
     """Names of LayerStep's parameters and buffers, by the names of their nodes."""
+    parameters: set[str]
+    """Names of the parameters' nodes."""
     tensors: dict[str, Tensor]
     """Values of the graph's other constant tensors, by the names of their nodes."""
 
@@ -75,6 +77,14 @@ class Trace:
                 values[node] = torch.full(node.meta["val"].shape, FILLED[node.target])
         return values
 
+    def learned(self) -> set[fx.Node]:
+        """Return the nodes that depend on a parameter."""
+        found: set[fx.Node] = set()
+        for node in self.graph.nodes:
+            if node.name in self.parameters or not found.isdisjoint(node.all_input_nodes):
+                found.add(node)
+        return found
+
 
 def trace(layer: Layer, inputs: int) -> Trace:
     """Return the graph of a step of `layer` on `inputs` features. The layer is dense, float32, in eval mode, and on the CPU."""
@@ -86,8 +96,9 @@ def trace(layer: Layer, inputs: int) -> Trace:
     dt, states = (rest[0] if step.gaps else None), tuple(rest[step.gaps :])
     tensors = {name: program.constants[target] for name, target in signature.inputs_to_lifted_tensor_constants.items()}
     output, *new_states = [nodes[name] for name in signature.user_outputs]
-    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    return Trace(program.graph, first, dt, states, output, tuple(new_states), weights, tensors)
+    parameters = signature.inputs_to_parameters
+    weights = {**parameters, **signature.inputs_to_buffers}
+    return Trace(program.graph, first, dt, states, output, tuple(new_states), weights, set(parameters), tensors)
 
 
 def size(node: fx.Node) -> int:

@@ -2,7 +2,7 @@
 #ifdef __wasm_simd128__
 /* An integer plus the bits of 1.5 * 2^23 is a float that much larger; LLVM 14 would convert four integers one by one. */
 #define RNN_NUMBERS(four) wasm_f32x4_sub(wasm_i32x4_add(four, wasm_i32x4_splat(0x4b400000)), wasm_f32x4_splat(12582912.0f))
-#define RNN_ADD(v) { \
+#define RNN_ADD_INT8(v) { \
     const v128_t eight = wasm_i16x8_load8x8(r + 8 * v); \
     const v128_t low = RNN_NUMBERS(wasm_i32x4_extend_low_i16x8(eight)); \
     const v128_t high = RNN_NUMBERS(wasm_i32x4_extend_high_i16x8(eight)); \
@@ -12,7 +12,7 @@
 #endif
 
 /* y += scale * (Q x), row by row of Q; q is Q transposed: for each of the k entries of x its n integers. */
-static RNN_APART void RNN_product(
+static RNN_APART void RNN_product_int8(
     const int8_t *RNN_RESTRICT q, const float *RNN_RESTRICT scale, const float *RNN_RESTRICT x, float *RNN_RESTRICT y,
     int k, int n) {
     int first, i, j;
@@ -29,7 +29,7 @@ static RNN_APART void RNN_product(
                 for (i = 0; i < 8; i++) total[i] = wasm_f32x4_splat(0.0f);
                 for (j = 0; j < k; j++, r += n) {
                     const v128_t a = wasm_v128_load32_splat(x + j);
-                    RNN_ADD(0) RNN_ADD(1) RNN_ADD(2) RNN_ADD(3)
+                    RNN_ADD_INT8(0) RNN_ADD_INT8(1) RNN_ADD_INT8(2) RNN_ADD_INT8(3)
                 }
                 for (i = 0; i < 8; i++) wasm_v128_store(sum + 32 * half + 4 * i, total[i]);
             }
