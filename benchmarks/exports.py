@@ -73,16 +73,16 @@ class Reference:
 
         n: examples. difference: the largest of a logit. different: answers that differ. value: the runtime's metric.
         """
-        difference, different, sums, state = 0.0, 0, torch.zeros(3, dtype=torch.float64), None
+        difference, different, sums, state = torch.zeros(()), 0, torch.zeros(3, dtype=torch.float64), None
         for x, y, lengths, expected in self.batches:
             logits, new_state = runtime.sequence(x, lengths, state)
             state = new_state if self.stream else None
-            difference = max(difference, float((logits - expected).abs().max()))
+            difference = torch.maximum(difference, (logits - expected).abs().max())  # NaN if one is NaN, unlike max()
             different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
             sums += torch.stack(score(self.task.target, logits, y)).double()
         _, metric, count = sums.tolist()
         value = TARGETS[self.task.target].of_mean(metric / count)
-        return {"n": self.total, "difference": difference, "different": different, "value": value}
+        return {"n": self.total, "difference": float(difference), "different": different, "value": value}
 
     @cached_property
     @torch.inference_mode()
@@ -91,7 +91,7 @@ class Reference:
         exact = copy.deepcopy(self.network).double()
         inputs = ((x.double() if x.is_floating_point() else x, lengths) for x, _, lengths, _ in self.batches)
         pairs = zip(self.logits(exact, inputs), self.batches, strict=True)
-        return max(float((logits - batch[-1]).abs().max()) for logits, batch in pairs)
+        return float(torch.stack([(logits - batch[-1]).abs().max() for logits, batch in pairs]).max())
 
 
 @torch.inference_mode()
@@ -158,7 +158,7 @@ def measure(reference: Reference, name: str, format: str, quantize: str | None, 
 
 
 def examples(name: str) -> int:
-    """Return the size of a model's test set."""
+    """Return the size of a model's test set; 1 if the model was not measured."""
     measured = results.for_model(name).measured()
     return measured.n if measured else 1
 
@@ -178,6 +178,8 @@ def main() -> None:
     parser.add_argument("--missing", action="store_true", help="leave out what cards/exports.json has")
     parser.add_argument("--no-times", action="store_true", help="compare only")
     options = parser.parse_args()
+    if options.limit is not None and options.limit < 1:
+        parser.error("--limit is the number of examples, at least 1")
     for model in sorted(registry.list_models(options.names, pretrained=True), key=cost):
         jobs = list(product(options.format, QUANTIZE[options.quantize]))
         stored: dict[tuple[str, str | None], int] = {

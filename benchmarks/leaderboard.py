@@ -21,6 +21,7 @@ from zoo import load, registry
 from zoo.cells import CELLS, cell_class, cell_row
 from zoo.cells.matrix import MatrixRecurrence
 from zoo.checkpoints import leaderboard, results
+from zoo.data import task_data
 from zoo.errors import RequestError, TrainingError
 from zoo.networks.builder import build
 from zoo.networks.golden import example_input
@@ -62,25 +63,24 @@ class Protocol(Spec):
 
         Raises RequestError if no number of units is within the tolerance.
         """
-        known, budget = registry.load_registry(), self.tasks[task]
+        known, budget, paper = registry.load_registry(), self.tasks[task], cell_row(cell).paper
+        spec = known.all_tasks[task]
         recipe = Recipe(
             optimizer=Optimizer(name="adam", lr=self.rates[0]), schedule=self.schedule, max_grad_norm=self.max_grad_norm,
             batch_size=budget.batch_size, epochs=budget.epochs,
         )  # fmt: skip
-        embedding = Embedding(size=64, trainable=True) if known.all_tasks[task].vocabulary else None
+        embedding = Embedding(size=64, trainable=True) if spec.vocabulary else None
 
-        def entry(units: int) -> Entry:
+        def sized(units: int) -> Entry:
             model = Model(
                 cell=cell, layers=self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
-                standardize=not known.all_tasks[task].vocabulary,
+                standardize=not spec.vocabulary,
             )  # fmt: skip
-            paper = cell_row(cell).paper
-            spec = known.all_tasks[task]
             return Entry(
                 model.name, model, spec, known.datasets[spec.dataset], recipe, None, {paper: known.papers[paper]}, None
             )
 
-        return entry(self.units(lambda units: parameters(entry(units).config)))
+        return sized(self.units(lambda units: parameters(sized(units).config)))
 
     def units(self, count: Callable[[int], int]) -> int:
         """Return the number of units for which `count(units)`, the number of parameters, is nearest to the protocol's.
@@ -133,14 +133,15 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
     def folder(rate: float, seed: int) -> Path:
         return home / f"rate-{rate:g}" / f"seed-{seed}"
 
-    first, losses = protocol.seeds[0], {}
+    first = protocol.seeds[0]
+    losses: dict[float, float | None] = {}
     for rate in protocol.rates:
         course = run(entry, folder(rate, first), rate, first)
-        losses[f"{rate:g}"] = None if course.diverged or course.best is None else course.best.validation_loss
+        losses[rate] = None if course.diverged or course.best is None else course.best.validation_loss
     known = {rate: loss for rate, loss in losses.items() if loss is not None}
     shown: dict[str, Any] = {}
     if known:
-        best = float(min(known, key=known.__getitem__))
+        best = min(known, key=known.__getitem__)
         courses = {seed: run(entry, folder(best, seed), best, seed) for seed in protocol.seeds}
         kept = [seed for seed, course in courses.items() if not course.diverged]
         shown = {
@@ -151,16 +152,14 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
     examples = training_examples(entry)
     updates = entry.recipe.epochs * (examples // entry.recipe.batch_size)
     return leaderboard.Row(
-        task=task, cell=cell, units=entry.model.units, parameters=parameters(entry.config), rates=losses, updates=updates,
-        metric=TARGETS[entry.task.target].metric, cpu=provenance.device_name(torch.device("cpu")), date=provenance.today(),
+        task=task, cell=cell, units=entry.model.units, parameters=parameters(entry.config),
+        rates={f"{rate:g}": loss for rate, loss in losses.items()}, updates=updates, metric=TARGETS[entry.task.target].metric, cpu=provenance.device_name(torch.device("cpu")), date=provenance.today(),
         command=f"python -m benchmarks.leaderboard --task {task} --cell {cell}", **shown,
     )  # fmt: skip
 
 
 def training_examples(entry: Entry) -> int:
     """Return the number of training examples of a task."""
-    from zoo.data import task_data
-
     return len(task_data(entry.task, entry.dataset).split("train"))
 
 
@@ -205,7 +204,7 @@ def main() -> None:
     """Run the program."""
     protocol = read()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", nargs="*", choices=[[], *protocol.tasks], default=[], help="default: all")
+    parser.add_argument("--task", nargs="*", choices=list(protocol.tasks), default=[], help="default: all")
     parser.add_argument("--cell", nargs="*", default=[], help="default: all that have no row yet")
     parser.add_argument("--runs", type=Path, default=Path("runs/leaderboard"), help="folder of the training runs")
     chosen = parser.parse_args()

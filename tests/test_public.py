@@ -173,7 +173,7 @@ def test_examples_are_a_dataset(name: str) -> None:
 
 
 NUMBERS = ("value", "forecast")
-"""Targets of tasks whose outputs are numbers and no classes."""
+"""Targets of tasks whose outputs are numbers, not classes."""
 
 
 def test_every_trained_network_describes_its_inputs_and_outputs() -> None:

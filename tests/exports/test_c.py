@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import CASES, CELLS, READOUTS, can, config, each, network, normal
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo import load
+from zoo.cells.base import Cell, State
 from zoo.errors import ExportError, RequestError
 from zoo.exports.c import CRuntime, Node, Traces, WasmRuntime
 from zoo.exports.c.header import header
@@ -103,6 +104,25 @@ def test_blocks_around_layers_run_in_c(block: str, tmp_path: Path) -> None:
             buffer.uniform_(0.5, 2.0) if "var" in name else buffer.normal_()
     for quantize in (None, "int8"):
         assert one(net, "c", tmp_path, quantize).checked.lengths == (1, 7, 9)
+
+
+@pytest.mark.parametrize("norm", [nn.functional.layer_norm, nn.functional.rms_norm])
+def test_norms_without_weights_run_in_c(
+    norm: Callable[..., Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, width = small("rnn"), 6
+    step = type(net.layers[0].forward_direction.cell).step
+
+    def normed(self: Cell, x: Tensor, state: State) -> State:
+        (h,) = step(self, x, state)
+        return (norm(h.unflatten(-1, (-1, width)), (width,)).flatten(-2),)
+
+    monkeypatch.setattr(type(net.layers[0].forward_direction.cell), "step", normed)
+    net.backend = "plain"
+    assert one(net, "c", tmp_path).checked.difference < 2e-6
+    width = 3
+    with pytest.raises(ExportError, match="a norm over a part of the numbers has no translation to C"):
+        export(net, "c", out=tmp_path)
 
 
 @pytest.mark.slow

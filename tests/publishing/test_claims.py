@@ -209,7 +209,7 @@ def test_claims_in_the_opposite_direction() -> None:
 def test_recorded_accuracies_are_compared() -> None:
     high, low = "gru-1x50-toxic-parts-diluted", "rnn-1x50-toxic-parts-diluted"
     text, same = claims.better({}, [high], [low])
-    assert (text, same) == (f"test accuracy: {high} 0.905, {low} 0.500", True)
+    assert (text, same) == (f"test accuracy: {high} 90.50 %, {low} 50.00 %; so in 1 of 1 seeds", True)
     assert claims.better({}, [low], [high])[1] is False
     assert claims.better({}, [high], [high], margin=0.0)[1] is False
     assert claims.better({}, [high], ["rhn-16x128-tum"])[1] is None

@@ -14,6 +14,7 @@ from zoo import generate, load, registry
 from zoo.data import speech
 from zoo.data.forecast import Forecast, series
 from zoo.data.listening import Listener
+from zoo.utils.text import ahead_text
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = [
@@ -178,9 +179,8 @@ def test_a_series_is_forecast(folder: Path, browser: Any) -> None:
         numpy.sqrt(numpy.mean((made[task.steps - 1 : -h, i] - rows[task.steps - 1 + h :]) ** 2))
         for i, h in enumerate(task.horizons)
     ]
-    assert f"error so far {', '.join(f'{e:.3f}' for e in errors)} at 1, 5, 25, 50 steps ahead" in page.text_content(
-        ".now"
-    )
+    said = ", ".join(f"{e:.3f} ({ahead_text(h)})" for e, h in zip(errors, task.horizons, strict=True))
+    assert f"RMSE so far: {said}" in page.text_content(".now")
     assert errors[0] < 0.06
     page.fill("[data-do=step]", "50")
     assert "errors count once 100 steps are read" in page.text_content(".now")

@@ -35,7 +35,7 @@ class Cell(nn.Module):
     negative bias does. The first gate multiplies the old state; a second one weighs the new state."""
 
     uses_time_gaps: ClassVar[bool] = False  # `prepare` takes a second argument, dt, (..., 1): the time since the last
-    constants: tuple[Key, ...] = ()  # what `step` calls zoo.cells.constants.constant with
+    constants: tuple[Key, ...] = ()  # the arguments, but the device, of each call of constants.constant in `step`
     frozen: ClassVar[bool] = False  # a layer's parameters keep their start values; no optimizer sees them
 
     def __init__(self, projection: ProjectionFactory):

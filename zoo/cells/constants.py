@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from ..utils.torch_internals import constant_result, is_functional
 Key = tuple[Any, ...]
 """What `constant` is called with: (values, *arguments)."""
 _KEPT: dict[tuple[Any, ...], Tensor] = {}  # by key and device
-_GIVEN: dict[Key, Tensor] = {}
+_GIVEN: ContextVar[Mapping[Key, Tensor]] = ContextVar("_GIVEN", default=MappingProxyType({}))
 
 
 @constant_result
@@ -22,8 +24,8 @@ def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.
 
     Dynamo does not look inside: it calls this function and takes the tensor for a constant of its graph.
     """
-    if (given := _GIVEN.get((values, *arguments))) is not None:
-        return given
+    if (passed := _GIVEN.get().get((values, *arguments))) is not None:
+        return passed
     key = (values, *arguments, device)
     if (kept := _KEPT.get(key)) is not None:
         return kept
@@ -38,12 +40,11 @@ def constant(values: Callable[..., list[Any]], *arguments: float, device: torch.
 @contextmanager
 def given(tensors: Mapping[Key, Tensor]) -> Iterator[None]:
     """Have `constant` return these tensors, for a loop of a graph, which sees only what it is given."""
-    _GIVEN.update(tensors)
+    token = _GIVEN.set(tensors)
     try:
         yield
     finally:
-        for key in tensors:
-            del _GIVEN[key]
+        _GIVEN.reset(token)
 
 
 @cache

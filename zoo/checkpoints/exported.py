@@ -3,12 +3,14 @@
 `python -m benchmarks.exports` makes the measurements. Nothing here imports torch.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from ..registry.metrics import METRICS, Metric
 from ..registry.schema import Key, Seq, Spec, Text
+from ..registry.schema.base import Finite
 from .tables import Table
 
 BOUND = 1e-4
@@ -26,9 +28,9 @@ class Row(Spec):
     bytes: int
     n: Annotated[int, Field(ge=1)]
     """Number of examples: the whole test set, or its first ones."""
-    difference: float
+    difference: Finite
     """Largest absolute difference between a logit and the same logit computed by torch in float32."""
-    rounding: float | None = None
+    rounding: Finite | None = None
     """Largest absolute difference between torch's own logits in float32 and in float64, where `difference` exceeds BOUND. No
     file in float32 can be expected to come nearer to torch than torch comes to the exact values."""
     different: int
@@ -42,6 +44,10 @@ class Row(Spec):
     cpu: Text
     threads: int
     date: Text
+
+    def _problems(self) -> Iterator[str]:
+        if self.quantize is None and self.difference > BOUND and self.rounding is None:
+            yield f"a difference of more than {BOUND:.0e} needs 'rounding'"
 
     @property
     def answers(self) -> str | None:

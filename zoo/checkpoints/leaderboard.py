@@ -50,11 +50,10 @@ class Row(Spec):
     @property
     def text(self) -> str:
         """The mean and standard deviation of the metric over the seeds, and how many runs diverged."""
-        lost = f" ({len(self.diverged)} diverged)" if self.diverged and self.values else ""
-        if self.mean is None:
+        if not self.values:
             return "diverged"
-        spread = f" ± {self.unit.text(statistics.stdev(self.values))}" if len(self.values) > 1 else ""
-        return f"{self.unit.text(self.mean)}{spread}{lost}"
+        lost = f" ({len(self.diverged)} diverged)" if self.diverged else ""
+        return f"{self.unit.mean_text(self.values)}{lost}"
 
 
 def _key(row: Row) -> tuple[str, str]:

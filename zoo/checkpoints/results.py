@@ -156,6 +156,11 @@ class Results(Spec):
         """Return the first evaluation on `split`, or None if there is none."""
         return next((e for e in self.evaluations if e.split == split), None)
 
+    def over_seeds(self, split: str = "test") -> tuple[Evaluation, ...]:
+        """Return the evaluations on `split` of all runs by one recipe, that of `measured` first; () if there is none."""
+        first = self.measured(split)
+        return () if first is None else (first, *(e for e in self.other_seeds if e.split == split))
+
 
 def read(folder: Path) -> Results:
     """Return the results in a checkpoint's folder, empty if there is no results.json.

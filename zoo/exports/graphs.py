@@ -1,7 +1,9 @@
 """The graphs that an export writes: a network over a whole sequence or over one step, with every state by its name."""
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tag, Tensor, nn
@@ -34,16 +36,17 @@ class Graph:
     """The dimensions of each input that may change."""
 
     def trace(self) -> ExportedProgram:
-        """Return the graph as torch traces it, for any batch size and any number of steps."""
+        """Return the traced graph, for any batch size and any number of steps.
+
+        What depends on parameters alone is stored, see `_with_constants`.
+        """
+        examples = tuple(self.inputs.values())
         with torch.no_grad():
-            self.module(
-                *self.inputs.values()
-            )  # cells keep what they compute once (cells.constants), but not while tracing
-            program = torch.export.export(self.module, tuple(self.inputs.values()), dynamic_shapes=(self.dynamic,))
-            return with_constants(program)
+            self.module(*examples)  # cells keep what they compute once (zoo.cells.constants), but not while tracing
+            return _with_constants(torch.export.export(self.module, examples, dynamic_shapes=(self.dynamic,)))
 
 
-def with_constants(program: ExportedProgram) -> ExportedProgram:
+def _with_constants(program: ExportedProgram) -> ExportedProgram:
     """Store what a program computes from its parameters alone, such as exp(-exp(nu)), as constants; return the program.
 
     Every runtime then has torch's values: a decay that differs in its last digit moves the state after hundreds of steps.
@@ -56,25 +59,24 @@ def with_constants(program: ExportedProgram) -> ExportedProgram:
     }
     stored = {**program.state_dict, **program.constants}
     known = {node: stored[names[node.name]] for node in nodes if node.name in names}
-    views = set(known)  # parameters, and parameters in another shape: every runtime has their values already
+    views = set(known)  # parameters, and parameters in another shape or dtype: every runtime has their values already
     for node in nodes:
         if _is_function(node) and node.all_input_nodes and known.keys() >= set(node.all_input_nodes):
-            arguments = map_arg((node.args, node.kwargs), known.__getitem__)
-            value = node.target(*arguments[0], **arguments[1])
-            if isinstance(value, Tensor):
-                known[node] = value
-                if node.target.is_view and node.all_input_nodes[0] in views:
-                    views.add(node)
+            known[node] = computed(node, known)
+            if (is_item(node) or node.target.is_view) and node.all_input_nodes[0] in views:
+                views.add(node)
     folded = [node for node in known if node not in views and any(user not in known for user in node.users)]
     for i, node in enumerate(folded):
         with program.graph.inserting_before(next(iter(nodes))):
             constant = program.graph.placeholder(f"constant_{i}")
-        constant.meta["val"] = node.meta["val"]
+        constant.meta["val"] = node.meta["val"].contiguous()  # in memory as the file stores it
         spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(constant.name), constant.name, None)
         signature.input_specs.insert(0, spec)
         program.constants[constant.name] = known[node].contiguous()
         node.replace_all_uses_with(constant)
-    program.graph.eliminate_dead_code()
+    for node in reversed(list(known)):
+        if node.op == "call_function" and not node.users:  # dead, or a check of what is known already
+            program.graph.erase_node(node)
     program.graph_module.recompile()
     program.validate()
     return program
@@ -84,8 +86,19 @@ def _is_function(node: Node) -> bool:
     """Return whether a node is one of torch's operations, changes none of its inputs and draws no random numbers."""
     target = node.target
     if not isinstance(target, OpOverload):
-        return False
+        return is_item(node)
     return not target._schema.is_mutable and Tag.nondeterministic_seeded not in target.tags
+
+
+def computed(node: Node, values: Mapping[Node, Any]) -> Any:
+    """Return what a node computes from the values of the nodes that it reads."""
+    arguments, keywords = map_arg((node.args, node.kwargs), values.__getitem__)
+    return cast(Callable[..., Any], node.target)(*arguments, **keywords)
+
+
+def is_item(node: Node) -> bool:
+    """Return whether a node selects one of the tensors that another node returns."""
+    return node.target is operator.getitem
 
 
 class _Sequence(nn.Module):

@@ -16,8 +16,8 @@ from .graph_runtime import GraphRuntime
 def write(job: Job) -> None:
     """Write the graph that a job describes, with weights in float32. Inputs have no default values.
 
-    Two directions are Scans: of two operators GRU or LSTM, one for each direction, OpenVINO 2026.4 returns a wrong last output of
-    sequences that end before x does.
+    Layers of two directions become Scans, not operators: from a GRU or LSTM in each direction, OpenVINO 2026.4 returns a wrong
+    last output of sequences that are shorter than x.
     """
     import openvino
 

@@ -28,29 +28,29 @@ def loop(
     projections = [m for m in step.modules() if isinstance(m, Projection)]
     held = [(p, name) for p in projections for name in ("held_matrix", "mask") if getattr(p, name) is not None]
     keys = [key for module in step.modules() if isinstance(module, Cell) for key in module.constants]
-    shared = {
-        key: constant(*key, device=state[0].device).clone() for key in keys
-    }  # clones, for a trace does not know the kept
+    # clones: a trace does not know the tensors that `constant` keeps
+    shared = {key: constant(*key, device=state[0].device).clone() for key in keys}
     given = [part for part in inputs if part is not None]
     states, ends = len(state), len(state) + len(given)
 
     def body(*arguments: Tensor) -> list[Tensor]:
-        constants = arguments[ends:]
-        for (projection, name), value in zip(held, constants[len(tensors) :], strict=False):
-            setattr(projection, name, value)
-        parameters = dict(zip(tensors, constants, strict=False))
+        values = iter(arguments[ends:])
+        parameters = {name: next(values) for name in tensors}
+        for projection, name in held:
+            setattr(projection, name, next(values))
         x = iter(arguments[states:ends])
         parts = [None if part is None else next(x) for part in inputs]
-        with constants_given(dict(zip(shared, constants[len(tensors) + len(held) :], strict=True))):
+        with constants_given(dict(zip(shared, values, strict=True))):
             new_state = functional_call(step, parameters, (arguments[:states], *parts))
         new_state = tuple(part.contiguous() for part in new_state)  # in memory like the old state
         return [*new_state, new_state[0].clone()]  # no two results may share memory
 
-    constants = [*tensors.values(), *(getattr(projection, name) for projection, name in held), *shared.values()]
+    own = [getattr(projection, name) for projection, name in held]
+    constants = (*tensors.values(), *own, *shared.values())
     try:
-        *final, outputs = torch_internals.loop(body, list(state), given, tuple(constants))
+        *final, outputs = torch_internals.loop(body, list(state), given, constants)
     finally:
-        for (projection, name), value in zip(held, constants[len(tensors) :], strict=False):
+        for (projection, name), value in zip(held, own, strict=True):
             setattr(projection, name, value)
     return outputs, tuple(final)
 

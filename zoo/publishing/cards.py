@@ -5,7 +5,6 @@ The module does not use the Hub, and imports torch only to count a model that ca
 
 import textwrap
 from collections.abc import Sequence
-from statistics import mean, stdev
 from typing import Any
 
 import yaml
@@ -245,24 +244,22 @@ def _figures(entry: Entry, recorded: Results) -> str:
             if (r.split, r.metric) == (e.split, e.metric)
         ]
         if recorded.other_seeds and e == recorded.measured():
-            rows.append(_over_seeds(recorded.other_seeds, e, entry.weights is not None))
+            rows.append(_over_seeds(recorded.over_seeds(), entry.weights is not None))
     return markdown((TARGETS[entry.task.target].title, "", "source"), rows) if rows else "None yet."
 
 
-def _over_seeds(others: Sequence[Evaluation], published: Evaluation, with_weights: bool) -> tuple[str, str, str]:
+def _over_seeds(runs: Sequence[Evaluation], with_weights: bool) -> tuple[str, str, str]:
     """Return (name, value, source) of a card's figure, as text: the mean and standard deviation over the runs of all seeds.
 
-    published: the figure of the run whose results the card shows. others: the figures of the other seeds. with_weights:
-    True if the weights of that run are published.
+    runs: the figures, first that of the run whose results the card shows. with_weights: True if the weights of that run are
+    published.
     """
-    measure, runs = METRICS[published.metric], [published, *others]
-    values = [run.value for run in runs]
-    spread = f"{measure.scale * stdev(values):{measure.digits}}"
+    published = runs[0]
     each = ", ".join(f"seed {run.seed}: {value_text(run)}" for run in runs)
     weights = f"; the weights are those of seed {published.seed}" if with_weights else ""
     return (
         f"measured, {published.split}, mean of {len(runs)} seeds",
-        f"{measure.text(mean(values))} ± {spread}",
+        METRICS[published.metric].mean_text([run.value for run in runs]),
         f"mean and standard deviation of {len(runs)} training runs by one recipe ({each}){weights}",
     )
 

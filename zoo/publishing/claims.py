@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checkpoints import results as recorded
 from ..diagnostics.base import Result
+from ..registry.metrics import METRICS
 
 Results = Mapping[str, Result]
 """By title: the results that a study stores (see zoo.publishing.studies)."""
@@ -120,8 +121,8 @@ def stable_norms(results: Results) -> Verdict:
     The change is the factor by which a norm grows or shrinks, as a geometric mean over the layers.
     """
     changes = {cell: 10 ** float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
-    text = f"change of the norms, mean factor over the layers: {_text(changes)}"
-    return text, min(changes, key=changes.__getitem__) == "star"
+    steadiest = min(changes, key=changes.__getitem__)
+    return f"change of the norms, mean factor over the layers: {_text(changes)}", steadiest == "star"
 
 
 def early_loss(results: Results) -> Verdict:
@@ -240,17 +241,16 @@ def lower_vanish(sigmoid: Result) -> Verdict:
 
 def little(sigmoid: Result) -> Verdict:
     """Return whether the sigmoid network's loss falls in 60 epochs by less than 0.02 plus a quarter of its greatest fall."""
-    loss, accuracy = (sigmoid.arrays[k].values for k in ("loss", "accuracy"))
-    curves = {"loss": loss, "accuracy": accuracy}
+    curves = {name: sigmoid.arrays[name].values for name in ("loss", "accuracy")}
     text = "; ".join(f"{name} {v[0]:.3f} to {v[59]:.3f}, then {v[-1]:.3f}" for name, v in curves.items())
+    loss = curves["loss"]
     return text, bool(loss[0] - loss[59] < 0.25 * (loss[0] - loss.min()) + 0.02)
 
 
 def saturated(sigmoid: Result) -> Verdict:
     """Return whether over 30 % of the outputs of layer 1, and of layer 2, are within 0.1 of 0 or 1, and fewer of layer 3."""
-    last = sigmoid.last
-    edges = np.array(last.axes[-1].ticks, dtype=float)
-    ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in last.values]
+    edges = np.array(sigmoid.last.axes[-1].ticks, dtype=float)
+    ends = [float(row[(edges < 0.1) | (edges >= 0.9)].sum()) for row in sigmoid.last.values]
     text = "share of outputs below 0.1 or above 0.9, layers 1 to 3: " + ", ".join(f"{v:.2g}" for v in ends)
     return text, min(ends[:2]) > max(0.3, ends[-1])
 
@@ -283,16 +283,18 @@ def stable(prelu: Result) -> Verdict:
 
 
 def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: float = 0.05) -> Verdict:
-    """Return whether the recorded test accuracy of every model in `higher` exceeds that of every model in `lower`.
+    """Return whether, in each seed, the test accuracy of every model in `higher` exceeds that of every model in `lower`.
 
-    margin: by how much it must exceed, as a fraction. The verdict is None if the accuracy of a model was not measured.
+    margin: by how much, as a fraction. None: it does so in some seeds only, or no seed was measured for all models.
     """
-    evaluations = {name: recorded.for_model(name).measured() for name in (*higher, *lower)}
-    values = {name: e.value for name, e in evaluations.items() if e is not None}
-    if len(values) < len(evaluations):
-        return f"test accuracy, not measured for all: {_text(values, '.3f')}", None
-    agrees = min(values[n] for n in higher) > max(values[n] for n in lower) + margin
-    return f"test accuracy: {_text(values, '.3f')}", agrees
+    runs = {name: {e.seed: e.value for e in recorded.for_model(name).over_seeds()} for name in (*higher, *lower)}
+    text = METRICS["accuracy"].mean_text
+    measured = ", ".join(f"{name} {text([*by_seed.values()])}" for name, by_seed in runs.items() if by_seed)
+    seeds = set.intersection(*map(set, runs.values()))
+    if not seeds:
+        return f"test accuracy, not measured for all: {measured}", None
+    times = sum(min(runs[n][s] for n in higher) > max(runs[n][s] for n in lower) + margin for s in seeds)
+    return f"test accuracy: {measured}; so in {times} of {len(seeds)} seeds", {len(seeds): True, 0: False}.get(times)
 
 
 def _lengths(stored: Result) -> str:

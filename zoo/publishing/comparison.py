@@ -170,7 +170,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
     if not measured:
         return row
-    evaluations = [one for run, e in measured for one in (e, *(o for o in run.other_seeds if o.split == split))]
+    evaluations = [e for run in recorded for e in run.over_seeds(split)]
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
     row = replace(

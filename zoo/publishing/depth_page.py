@@ -53,8 +53,7 @@ def stored() -> Depths:
     for name, model in registry.models().items():
         if model.recipe == STUDY:
             recorded = results.for_model(name)
-            evaluations = [e for e in (recorded.measured(), *recorded.other_seeds) if e is not None]
-            if evaluations:
+            if evaluations := recorded.over_seeds():
                 runs = Runs([e.value for e in evaluations], len(recorded.diverged_seeds))
                 depths.setdefault(model.cell, {})[model.layers] = runs
     return {cell: dict(sorted(layers.items())) for cell, layers in depths.items()}

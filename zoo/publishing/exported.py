@@ -81,17 +81,16 @@ def _equality(measured: Sequence[rows.Row]) -> list[str]:
 
 def _rounding(measured: Sequence[rows.Row]) -> list[str]:
     """Return [text] about the models of which a file differs by more than rows.BOUND; [] if there are none."""
-    own: dict[str, float] = {}
-    for row in measured:
-        if row.rounding is not None:
-            own[row.model] = max(row.rounding, own.get(row.model, 0.0))
-    far = sum(row.difference > rows.BOUND for row in measured)
-    if not own:
+    far = [row for row in measured if row.difference > rows.BOUND]
+    if not far:
         return []
+    own: dict[str, float] = {}
+    for row in far:
+        own[row.model] = max(row.rounding or 0.0, own.get(row.model, 0.0))
     models = ", ".join(f"`{name}` {value:.1e}" for name, value in own.items())
     return [
-        f"{far} of {len(measured)} files differ by more than {rows.BOUND:.0e}. They hold networks that sum up rounding errors over "
-        f"hundreds of steps: torch's own logits in float32 differ from those in float64 by as much as this: {models}."
+        f"{len(far)} of {len(measured)} files differ by more than {rows.BOUND:.0e}. Their networks add up rounding errors over "
+        f"hundreds of steps. Torch's own logits in float32 differ from those in float64, at most by: {models}."
     ]
 
 

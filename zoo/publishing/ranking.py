@@ -24,8 +24,8 @@ def page() -> str:
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
         "matrix are left out. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
-        "--cell CELL` reproduces one row. Seconds are those of the clock, on cores that other work may have shared; microseconds "
-        "are those of the processor.",
+        "--cell CELL` reproduces one row. Seconds are wall-clock time, on cores that other work may have shared; "
+        "microseconds are CPU time.",
         f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
@@ -37,12 +37,13 @@ def page() -> str:
         order = "higher" if first.unit.higher_is_better else "lower"
         parts.append(
             f"## {capitalised(title)} (`{task}`)\n\n{capitalised(first.unit.title)}, {order} is better; "
-            f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)} so far; {first.cpu}, one thread.\n\n{markdown(header, table)}"
+            f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
 
 
 def _cells(row: leaderboard.Row) -> tuple[str, ...]:
+    """Return the cells of a line of a task's table, but its place."""
     numbers = ("-" if value is None else significant(value) for value in (row.seconds, row.step_us))
     rate = "-" if row.rate is None else f"{row.rate:g}"
     return f"`{row.cell}`", f"{row.units:,}", f"{row.parameters:,}", row.text, rate, *numbers

@@ -1,7 +1,8 @@
 """The kinds of targets that a task can have, with the loss and the metric of each kind. Does not import torch."""
 
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +55,11 @@ class Measure:
         """Return a measured value, rounded, with its unit."""
         bits = f" ({value / math.log(2):{self.digits}} bits)" if self.in_bits else ""
         return f"{self.scale * value:{self.digits}}{self.unit}{bits}"
+
+    def mean_text(self, values: Sequence[float]) -> str:
+        """Return the mean and, of several values, the standard deviation as text."""
+        spread = f" ± {self.text(statistics.stdev(values))}" if len(values) > 1 else ""
+        return f"{self.text(statistics.fmean(values))}{spread}"
 
     def printed(self, value: float) -> str:
         """Return a reported value with all digits that the paper prints."""

@@ -25,9 +25,10 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def ahead_text(horizon: int | str) -> str:
-    """Return how far ahead a forecast is, such as "1 step ahead" or "25 steps ahead"."""
-    return f"{horizon} step{'' if int(horizon) == 1 else 's'} ahead"
+def ahead_text(*horizons: int | str) -> str:
+    """Return how far ahead forecasts are, such as "1 step ahead" or "5, 25 steps ahead"."""
+    numbers = ", ".join(map(str, horizons))
+    return f"{numbers} step{'' if numbers == '1' else 's'} ahead"
 
 
 def size_text(count: int) -> str:

@@ -1,20 +1,21 @@
 """Translates the graph of a layer's step to a C function: calls for matrix products, elementwise loops for the rest."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import prod
 from typing import cast
 
 import torch
 from torch import Tensor, fx
 
 from ...errors import ExportError
+from ..graphs import is_item
 from .gates import Gate
-from .nests import INDICES, broadcast, contiguous, nest
+from .nests import broadcast, contiguous, nest
 from .operations import formula, number
-from .statements import Call, Entrywise, Ref, Value, at, copy, cut, loop_text, reads, total, zeros
-from .tracing import ATEN, VIEWS, Trace, is_item, size
+from .statements import Call, Entrywise, Ref, Value, at, body, copy, cut, total, zeros
+from .tracing import ATEN, VIEWS, Trace, named_arguments, size
 
 
 @dataclass
@@ -264,18 +265,19 @@ class LayerCode:
         return (out,)
 
     def _normalised(self, node: fx.Node) -> Value:
-        """Add a layer norm or RMS norm over all numbers, with its weight and bias if it has them."""
-        layer, (x, _, weight, *rest) = node.target is ATEN.layer_norm.default, node.args
-        bias, epsilon = (*rest, *(None, 1e-5)[len(rest) :])[:2] if layer else (None, *rest, None)[:2]
-        epsilon = torch.finfo(torch.float32).eps if epsilon is None else epsilon
-        source, out, result = self._whole(self._value(x)), self._buffer(size(node)), self._buffer(size(node))
-        function = "RNN_normalise" if layer else "RNN_normalise_rms"
-        call = f"{function}({source.pointer}, {out.pointer}, {out.size}, {number(cast(float, epsilon))});"
-        self.steps.append(Call(call, (source,)))
-        text = "{}" + (" * {}" if weight is not None else "") + (" + {}" if bias is not None else "")
-        given = [self._value(each)[0] for each in (weight, bias) if each is not None]
-        self.steps.append(Entrywise(result, text, (out, *given)))
-        return (result,)
+        """Add a layer norm or RMS norm over all numbers, with its weight and bias if it has them; ExportError for others."""
+        given = named_arguments(node)
+        if prod(given["normalized_shape"]) != size(node):
+            raise ExportError("a norm over a part of the numbers has no translation to C")
+        source, out = self._whole(self._value(given["input"])), self._buffer(size(node))
+        epsilon = number(given["eps"] or torch.finfo(torch.float32).eps)
+        function = "RNN_normalise" if node.target is ATEN.layer_norm.default else "RNN_normalise_rms"
+        self.steps.append(Call(f"{function}({source.pointer}, {out.pointer}, {out.size}, {epsilon});", (source,)))
+        for text, name in (("{} * {}", "weight"), ("{} + {}", "bias")):
+            if given.get(name) is not None:
+                before, out = out, self._buffer(out.size)
+                self.steps.append(Entrywise(out, text, (before, self._value(given[name])[0])))
+        return (out,)
 
     def _convolved(self, node: fx.Node) -> Value:
         """Add a depthwise convolution with filters as long as its input. Raises ExportError for other convolutions."""
@@ -301,39 +303,8 @@ class LayerCode:
         return (out,)
 
     def text(self) -> str:
-        """Return the body of the function: declarations and statements."""
-        lines: list[str] = []
-        position = 0
-        while position < len(self.steps):
-            step = self.steps[position]
-            if isinstance(step, Call):
-                lines.append(step.text)
-                position += 1
-                continue
-            loop = self._loop(position)
-            position += len(loop)
-            read = {ref.buffer for later in self.steps[position:] for ref in reads(later)}
-            lines += loop_text(loop, read)
-        used = set(re.findall(r"\bb\d+\b", "\n".join(lines)))
-        arrays = [f"float RNN_ALIGNED {name}[{length}];" for name, length in self.buffers.items() if name in used]
-        indices = [name for name in INDICES if any(f"for ({name} = 0" in line for line in lines)]
-        index = [f"int {', '.join(indices)};"] if indices else []
-        return "\n".join("    " + line for line in [*arrays, *index, *lines])
-
-    def _loop(self, start: int) -> list[Entrywise]:
-        """Return the elementwise operations from self.steps[start] on that can share one C loop over i.
-
-        They have equally many results, and computing number i needs only number i of the others' results.
-        """
-        loop: list[Entrywise] = []
-        for step in self.steps[start:]:
-            if not isinstance(step, Entrywise) or (loop and step.out.size != loop[0].out.size):
-                break
-            written = [each.out for each in loop]
-            if any(r.overlaps(out) and r != out for r in reads(step) for out in written):
-                break
-            loop.append(step)
-        return loop
+        """Return the body of the function."""
+        return body(self.steps, self.buffers)
 
 
 def _entries(operand: Value | float, begin: int, end: int) -> Ref | float:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, fx
 
 from ...networks.layer import Layer
-from .tracing import ATEN, VIEWS, Trace, is_item
+from ..graphs import is_item
+from .tracing import ATEN, VIEWS, Trace
 
 _ADDED: dict[object, int] = {
     ATEN.add.Tensor: 2, ATEN.sub.Tensor: 2, ATEN.addmm.default: 1, ATEN.addcmul.default: 1, ATEN.mul.Tensor: 2, ATEN.layer_norm.default: 1,

@@ -56,6 +56,11 @@ class _Weights:
         self._fill(self.integers, _ALIGNED)
         return sum(map(len, self.floats)), sum(map(len, self.integers))
 
+    def address(self, quantized: bool) -> str:
+        """Return the C arguments for the address of the weights that are added next; `quantized` as in `header`."""
+        floats, integers = self.places()
+        return f"RNN_integers + {integers}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
+
     @staticmethod
     def _fill(parts: list[Tensor], multiple: int) -> None:
         if missing := -sum(map(len, parts)) % multiple:
@@ -120,11 +125,10 @@ def header(
 def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
     """Return C lines that compute `logits` from `h`, the head's input. Adds the head's parameters to `weights`."""
     width, outputs = network.width, network.interface.outputs
-    place, integers = weights.places()
+    matrix, (place, _) = weights.address(quantized), weights.places()
     weights.add_matrix(network.head.weight.detach(), quantized)
     bias = place + (outputs if quantized else outputs * width)
     weights.floats.append(network.head.bias.detach())
-    matrix = f"RNN_integers + {integers}, RNN_weights + {place}" if quantized else f"RNN_weights + {place}"
     return [
         f"for (i = 0; i < {outputs}; i++) logits[i] = RNN_weights[{bias} + i];",
         f"RNN_product{'_int8' * quantized}({matrix}, h, logits, {width}, {outputs});",
@@ -154,8 +158,7 @@ def _layers(
             functions += _function(name, code, quantized)
             codes[key] = traced, code, name
         traced, code, name = codes[key]
-        floats, integers = weights.places()
-        place = f"RNN_integers + {integers}, RNN_weights + {floats}" if quantized else f"RNN_weights + {floats}"
+        place = weights.address(quantized)
         output = f"output + {network.width * (depth % 2)}" if code.has_output else f"s + {states}"
         arguments = [
             place,

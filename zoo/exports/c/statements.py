@@ -4,8 +4,11 @@ A Value is the tensor of one node of the graph: a tuple of Refs, the ranges that
 concatenating and slicing tensors copies no numbers.
 """
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .nests import INDICES
 from .operations import number
 
 
@@ -58,7 +61,43 @@ class Call:
     reads: tuple[Ref, ...]
 
 
-def loop_text(loop: list[Entrywise], read: set[str]) -> list[str]:
+def body(steps: Sequence[Entrywise | Call], buffers: Mapping[str, int]) -> str:
+    """Return the body of a function: declarations and statements. buffers: the lengths of its local arrays, by name."""
+    lines: list[str] = []
+    position = 0
+    while position < len(steps):
+        step = steps[position]
+        if isinstance(step, Call):
+            lines.append(step.text)
+            position += 1
+            continue
+        loop = _shared_loop(steps[position:])
+        position += len(loop)
+        lines += _loop_text(loop, {ref.buffer for later in steps[position:] for ref in reads(later)})
+    used = set(re.findall(r"\bb\d+\b", "\n".join(lines)))
+    arrays = [f"float RNN_ALIGNED {name}[{length}];" for name, length in buffers.items() if name in used]
+    indices = [name for name in INDICES if any(f"for ({name} = 0" in line for line in lines)]
+    index = [f"int {', '.join(indices)};"] if indices else []
+    return "\n".join("    " + line for line in [*arrays, *index, *lines])
+
+
+def _shared_loop(steps: Sequence[Entrywise | Call]) -> list[Entrywise]:
+    """Return the elementwise operations at the beginning of `steps` that can share one C loop over i.
+
+    They have equally many results, and computing number i needs only number i of the others' results.
+    """
+    loop: list[Entrywise] = []
+    for step in steps:
+        if not isinstance(step, Entrywise) or (loop and step.out.size != loop[0].out.size):
+            break
+        written = [each.out for each in loop]
+        if any(r.overlaps(out) and r != out for r in reads(step) for out in written):
+            break
+        loop.append(step)
+    return loop
+
+
+def _loop_text(loop: list[Entrywise], read: set[str]) -> list[str]:
     """Return the lines of one C loop that computes all operations of `loop`, which have equally many results.
 
     read: the names of the arrays that later statements read; results in other arrays are only local variables.

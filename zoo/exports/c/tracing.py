@@ -1,12 +1,13 @@
 """Traces one step of a layer with torch as a graph, and computes in advance everything that depends on weights alone."""
 
-import operator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from ...networks.layer import Layer
+from ..graphs import computed
 
 ATEN = torch.ops.aten
 VIEWS = {
@@ -71,8 +72,7 @@ class Trace:
             elif node.name in self.tensors:
                 values[node] = self.tensors[node.name]
             elif node.op == "call_function" and all(each in values for each in node.all_input_nodes):
-                arguments = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-                values[node] = node.target(*arguments[0], **arguments[1])
+                values[node] = computed(node, values)
             elif node.target in FILLED:
                 values[node] = torch.full(node.meta["val"].shape, FILLED[node.target])
         return values
@@ -101,11 +101,15 @@ def trace(layer: Layer, inputs: int) -> Trace:
     return Trace(program.graph, first, dt, states, output, tuple(new_states), weights, set(parameters), tensors)
 
 
+def named_arguments(node: fx.Node) -> dict[str, Any]:
+    """Return the arguments of an operation by the names that torch gives them, with their default values."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    names = [argument.name for argument in arguments]
+    return (
+        {each.name: each.default_value for each in arguments} | dict(zip(names, node.args, strict=False)) | node.kwargs
+    )
+
+
 def size(node: fx.Node) -> int:
     """Return the number of elements of a node's tensor."""
     return node.meta["val"].numel()
-
-
-def is_item(node: fx.Node) -> bool:
-    """Return whether a node selects one of the tensors that another node returns."""
-    return node.target is operator.getitem

@@ -34,6 +34,7 @@ from ...networks.pretrained import assemble
 from ...networks.quantize import quantized
 from ...registry import Entry
 from ...utils import paths
+from ...utils.text import ahead_text
 from ...utils.version import __version__
 from .facts import ModelFacts
 from .stories import parts
@@ -256,7 +257,8 @@ def _script(job: tuple[str, str, str]) -> tuple[bytes, bytes | None]:
     task, interface = registry.load_registry().all_tasks[network.config.task], network.interface
     data: dict[str, Any] = {
         "name": name, "key": key, "kind": kind, "task": network.config.task, "quantize": quantize or "", "readout": interface.readout,
-        "steps": interface.steps, "inputs": list(interface.input), "outputs": interface.outputs, "classes": list(network.classes),
+        "steps": interface.steps, "inputs": list(interface.input), "outputs": interface.outputs,
+        "classes": list(network.classes) or [ahead_text(horizon) for horizon in task.horizons],
         "bytes": sum(module.pop("bytes") for module in modules), "header": header and hashlib.sha256(header).hexdigest(), "layout": task.layout,
         "horizons": list(task.horizons),
         "words": list(network.tokenizer.words) if network.tokenizer else [],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ...utils.text import ahead_text
 from ..metrics import Target
 from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
 from .faults import fault
@@ -187,7 +188,7 @@ class Task(Shapes):
         """Readout and outputs in words."""
         kinds = {"class": "classes", "token": "tokens", "binary": "probabilities"}
         kind = kinds.get(self.target, "values")
-        if self.horizons:
-            kind = f"{kind}, {', '.join(map(str, self.horizons))} steps ahead"
         outputs = "1 value" if self.outputs == 1 and kind == "values" else f"{self.outputs} {kind}"
+        if self.horizons:
+            outputs += f", {ahead_text(*self.horizons)}"
         return outputs if self.readout == "none" else f"{self.readout}, {outputs}"

@@ -2,7 +2,7 @@
 "use strict";
 zoo.inputs = zoo.inputs || {};
 const SHOWN = 400; // steps that a network reads
-const SPEEDS = { "mackey-glass": 3, lorenz: 1 }; // the first series turns about a third as fast
+const SPEEDS = { "mackey-glass": 3, lorenz: 1 }; // Mackey-Glass turns about a third as fast, so it is shown faster
 
 /* A function that takes a step of length h of the Runge-Kutta method of order 4 in the system dv/dt = flow(v). */
 zoo.rungeKutta = (flow, h) => (v) => {
@@ -24,7 +24,10 @@ zoo.series = {
     const samples = Array.from({ length: 1000 + count }, () => {
       for (let i = 0; i < 10; i++) {
         const x = past[170], first = growth(past[0]), last = growth(past[1]), middle = growth((past[0] + past[1]) / 2);
-        const k1 = first - 0.1 * x, k2 = middle - 0.1 * (x + (h / 2) * k1), k3 = middle - 0.1 * (x + (h / 2) * k2), k4 = last - 0.1 * (x + h * k3);
+        const k1 = first - 0.1 * x;
+        const k2 = middle - 0.1 * (x + (h / 2) * k1);
+        const k3 = middle - 0.1 * (x + (h / 2) * k2);
+        const k4 = last - 0.1 * (x + h * k3);
         past.shift();
         past.push(x + (h / 6) * (k1 + 2 * k2 + 2 * k3 + k4));
       }
@@ -50,15 +53,18 @@ zoo.inputs.forecast = ({ control, style, go }) => {
     },
     rate: (speed) => rate * 1.5 * 100 ** (speed / 100), // steps a second
     show: () => {},
+    numbers: true, // the outputs are values, not classes
+    part: (value) => (value + 3) / 6, // of a bar's length
     /* The error by horizon of the forecasts that have come due, of those made after as many steps as a window of the task has. */
     summary: (run, t) => {
-      const known = errors(run, t).filter((e) => e !== null), { horizons, steps } = run.model;
-      if (!known.length) return `errors count once ${steps} steps are read`;
-      return `error so far ${known.map((e) => e.toFixed(3)).join(", ")} at ${horizons.slice(0, known.length).join(", ")} steps ahead`;
+      const due = errors(run, t).flatMap((e, i) => (e === null ? [] : [`${e.toFixed(3)} (${run.model.classes[i]})`]));
+      return due.length ? `RMSE so far: ${due.join(", ")}` : `errors count once ${run.model.steps} steps are read`;
     },
     /* The series, what is still to come in a fainter line, and each forecast at the time that it is for. */
     plot: ({ model, trace }, t, pen, colours) => {
-      const { width, height } = pen.canvas, x = (step) => (width * (step + 0.5)) / truth.length, low = Math.min(-2.6, ...truth), high = Math.max(2.6, ...truth), y = (v) => height - 5 - ((height - 10) * (v - low)) / (high - low);
+      const { width, height } = pen.canvas, low = Math.min(-2.6, ...truth), high = Math.max(2.6, ...truth);
+      const x = (step) => (width * (step + 0.5)) / truth.length;
+      const y = (v) => height - 5 - ((height - 10) * (v - low)) / (high - low);
       const line = (colour, thick, from, to, value, shift = 0) => {
         pen.strokeStyle = colour;
         pen.lineWidth = thick;

@@ -178,7 +178,12 @@
     if (kind === "writing") box.querySelector("h3").after(written);
     find(".runs").append(box);
     const scores = box.querySelector(".scores");
-    const names = Array.from({ length: model.outputs }, (_, i) => (kind === "forecast" ? `${model.horizons[i]} step${model.horizons[i] > 1 ? "s" : ""} ahead` : kind === "story" ? model.words[i] ?? String(i) : kind === "writing" ? VISIBLE[model.words[i]] ?? model.words[i] : model.classes[i] ?? (model.outputs > 1 ? String(i) : "output")));
+    const name = (i) => {
+      if (kind === "writing") return VISIBLE[model.words[i]] ?? model.words[i];
+      const known = kind === "story" ? model.words : model.classes;
+      return known[i] ?? (model.outputs > 1 ? String(i) : "output");
+    };
+    const names = Array.from({ length: model.outputs }, (_, i) => name(i));
     const shown = names.length > 12 ? 8 : names.length;
     for (let i = 0; i < shown; i++) {
       const item = scores.appendChild(document.createElement("li"));
@@ -190,14 +195,14 @@
 
   function paint(run, t) {
     const { model, trace, view } = run, { outputs } = trace;
-    const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1 || kind === "forecast";
-    const shares = value ? [...logits] : model.shares(logits), part = (v) => (kind === "forecast" ? (v + 3) / 6 : value ? v / 2 : v);
+    const logits = trace.logits.subarray(t * outputs, (t + 1) * outputs), value = outputs === 1 || input.numbers;
+    const shares = value ? [...logits] : model.shares(logits), part = input.part ?? ((v) => (value ? v / 2 : v));
     const ranked = shares.map((_, i) => i).sort((a, b) => shares[b] - shares[a]);
     const order = view.shown < outputs ? ranked.slice(0, view.shown) : shares.map((_, i) => i);
     [...view.scores.children].forEach((item, place) => {
       const i = order[place], [name, track, number] = item.children;
       name.textContent = view.names[i];
-      name.classList.toggle("top", i === ranked[0] && kind !== "forecast");
+      name.classList.toggle("top", i === ranked[0] && !input.numbers);
       track.firstChild.style.cssText = `--c:${COLOURS[i % 10]};transform:scaleX(${Math.max(0, Math.min(1, part(shares[i])))})`;
       number.textContent = value ? shares[i].toFixed(3) : `${(100 * shares[i]).toFixed(1)} %`;
     });
