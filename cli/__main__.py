@@ -37,6 +37,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _exit(*_: object) -> None:
+    files = sys.modules.get("zoo.utils.files")
+    getattr(files, "remove_scratch", lambda: None)()
     os._exit(130)
 
 

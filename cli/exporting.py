@@ -26,11 +26,13 @@ def export(
         str | None,
         Argument(help="A model's name, a checkpoint folder, or hf://org/name.", autocompletion=complete_name),
     ] = None,
-    format: Annotated[str, Option("--format", help="pt2, onnx, openvino, executorch, c or wasm.")] = "onnx",
+    format: Annotated[
+        str | None, Option("--format", help="pt2, onnx (default), openvino, executorch, c or wasm.")
+    ] = None,
     graph: Annotated[
         GraphChoice | None,
         Option(
-            help="A whole sequence, one step with explicit states, or both (default: all that the format supports)."
+            help="A whole sequence, one step with explicit states, or both (default: the sequence; of c and wasm, the step)."
         ),
     ] = None,
     opset: Annotated[int | None, Option(help="Version of ONNX's operators (default: 20).", metavar="N")] = None,
@@ -50,10 +52,11 @@ def export(
     The files are NAME.EXTENSION, NAME.step.EXTENSION and, for a model that reads text, NAME.vocabulary.txt.
     """
     if list_:
-        data = matrix(name or "*")
+        data = matrix(name or "*", format)
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
         ]))  # fmt: skip
+        say("N of M differ: predictions whose class is another one than in torch. The reason of a `-` is in --json.")
         return
     if name is None:
         raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")
@@ -63,7 +66,7 @@ def export(
 
     from zoo.exports import writing
 
-    options = {"format": format, "graph": graph and graph.value, "opset": opset, "quantize": quantize}
+    options = {"format": format or "onnx", "graph": graph and graph.value, "opset": opset, "quantize": quantize}
     if pin:
         from zoo.publishing import release
 
@@ -77,28 +80,31 @@ def export(
     say(f"Each file was run at {_lengths(written[0].checked.lengths)}, and compared with the equations in float64.")
 
 
-def matrix(pattern: str) -> list[dict[str, Any]]:
+def matrix(pattern: str, format: str | None) -> list[dict[str, Any]]:
     """Return a row for each matching model with weights: by format, the graphs that it supports and their measurements.
 
-    Raises UnknownNameError if no model with weights matches.
+    format: the only one to show, or None for all. Raises UnknownNameError if no model with weights matches, and for an unknown
+    format.
     """
     from zoo import registry
     from zoo.checkpoints import exported as rows
-    from zoo.exports.formats import FORMATS, GRAPHS, why_not
+    from zoo.exports.formats import FORMATS, GRAPHS, find_format, why_not
 
+    if format is not None:
+        find_format(format)
     measured: dict[tuple[str, str], list[rows.Row]] = {}
     for row in rows.read():
         measured.setdefault((row.model, row.format), []).append(row)
     table = []
     for model in expand([pattern]):
         config, cells = registry.find(model).config, {}
-        for format in FORMATS:
-            reasons = {kind: why_not(config, format, kind) for kind in GRAPHS}
+        for each in FORMATS if format is None else [format]:
+            reasons = {kind: why_not(config, each, kind) for kind in GRAPHS}
             graphs = [kind for kind, reason in reasons.items() if reason is None]
-            kept = measured.get((model, format), [])
+            kept = measured.get((model, each), [])
             full = next((row for row in kept if row.quantize is None), None)
             note = "" if full is None or full.answers is None else f" ({full.answers} differ)"
-            cells[format] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
+            cells[each] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
                              "text": f"{' '.join(graphs)}{note}" if graphs else "-"}  # fmt: skip
         table.append({"model": model, "formats": cells})
     return table

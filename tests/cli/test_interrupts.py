@@ -29,6 +29,18 @@ def test_other_work_that_is_interrupted_can_clean_up(tmp_path: Path) -> None:
     assert run("import works; " + RUN.format("works.work", ""), tmp_path) == (130, "clean\n", "")
 
 
+def test_files_in_the_making_are_removed_when_an_import_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "kills.py").write_text(KILL)
+    work = (
+        "from pathlib import Path\nfrom zoo.utils.files import scratch_folder\n"
+        f"def work():\n    with scratch_folder(Path({str(tmp_path)!r}), '.export-') as folder:\n"
+        "        (folder / 'half').write_text('')\n        import kills\n"
+    )
+    (tmp_path / "works.py").write_text(work)
+    assert run("import works; " + RUN.format("works.work", ""), tmp_path) == (130, "", "")
+    assert list(tmp_path.glob(".export-*")) == []
+
+
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     (tmp_path / "works.py").write_text(f"def work():\n    {KILL}\n    print('went on')\n")

@@ -194,7 +194,7 @@ def test_runtimes_can_share_a_process_of_node(tmp_path: Path) -> None:
             logits, states[place] = runtime.step(x[:, t], states[place])
             torch.testing.assert_close(logits, net(x[:, : t + 1]), rtol=1e-5, atol=1e-5)
     (tmp_path / "no.wasm").write_bytes(b"no module")
-    with pytest.raises((OSError, RuntimeError, ValueError)):
+    with pytest.raises(ExportError, match="node ended with exit code 1"):
         WasmRuntime(tmp_path / "no.wasm", nets[0], node=node).step(x[:, 0])
 
 
@@ -234,6 +234,13 @@ def test_matrices_are_stored_as_their_integers(tmp_path: Path) -> None:
     integers = [int(word) for word in stored[1].split(",")]
     expected = quantize_rows(net.layers[0].forward_direction.input.weight.detach())[0].T.flatten().tolist()
     assert integers[: len(expected)] == expected
+
+
+def test_a_command_stays_as_it_was_typed(tmp_path: Path) -> None:
+    typed = "rnnzoo export small --out 'RNN_$name'"
+    (written,) = export(small("rnn"), "c", out=tmp_path, origin=typed)
+    assert f"   command: {typed}\n" in written.path.read_text()
+    assert "/ *" in header(frozen(small("rnn")).float(), {"command": "/* a */"}, False)
 
 
 def test_a_file_says_what_made_it(tmp_path: Path) -> None:

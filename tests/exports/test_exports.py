@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from zoo import load
 from zoo.cells import constants
-from zoo.errors import ExportError
+from zoo.errors import CheckpointError, ExportError, RequestError
 from zoo.exports import onnx, writing
 from zoo.exports.formats import FORMATS
 from zoo.exports.graphs import graph
@@ -280,6 +280,15 @@ def test_8_bit_weights_are_the_same_numbers_everywhere(tmp_path: Path) -> None:
     )
 
 
+def test_biases_stay_float32(tmp_path: Path) -> None:
+    (written,) = export(
+        small("lstm", units=40), "onnx", quantize="int8", out=tmp_path
+    )  # ONNX has a bias of shape (1, n)
+    kinds = {t.name: t.data_type for t in onnx_library.load(written.path).graph.initializer}
+    assert onnx_library.TensorProto.INT8 in kinds.values()
+    assert not [name for name, kind in kinds.items() if "bias" in name and kind != onnx_library.TensorProto.FLOAT]
+
+
 @in_each_form("cell", CELLS)
 def test_a_frozen_network_computes_the_same(cell: str, kernel: int | None) -> None:
     net = network(cell, kernel=kernel, inputs=(2,) if kernel is None else (2, 4, 3), units=5).eval()
@@ -290,15 +299,52 @@ def test_a_frozen_network_computes_the_same(cell: str, kernel: int | None) -> No
 def test_a_file_that_computes_something_else_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = onnx.ONNXRuntime.run
     monkeypatch.setattr(onnx.ONNXRuntime, "run", lambda self, inputs: [o + 2e-4 for o in original(self, inputs)])
-    with pytest.raises(ExportError, match=r"small\.onnx was deleted: its logits differ by 2\.\de-04"):
+    with pytest.raises(ExportError, match=r"small\.onnx was deleted: its logits or states differ by 2\.\de-04"):
+        export(small("rnn"), "onnx", out=tmp_path)
+    monkeypatch.setattr(onnx.ONNXRuntime, "run", lambda self, inputs: _with_full_lengths(original, self, inputs))
+    with pytest.raises(ExportError, match="states differ by"):
         export(small("rnn"), "onnx", out=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def _with_full_lengths(
+    run: Callable[..., Sequence[Tensor]], runtime: object, inputs: dict[str, Tensor]
+) -> list[Tensor]:
+    """Return the right logits, with final states of sequences that are all as long as x."""
+    full = torch.full_like(inputs["lengths"], inputs["x"].shape[1])
+    return [run(runtime, inputs)[0], *run(runtime, {**inputs, "lengths": full})[1:]]
+
+
+def test_a_network_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    net = small("lstm")
+    with torch.no_grad():
+        net.head.weight[0, 0] = torch.nan
+    for quantize in (None, "int8"):
+        with pytest.raises(CheckpointError, match=r"small: head\.weight has NaN or infinite numbers\."):
+            export(net, "onnx", quantize=quantize, out=tmp_path)
+    with pytest.raises(CheckpointError, match="NaN"):
+        quantized(net)
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "small.step.onnx").mkdir()
+    with pytest.raises(RequestError, match=r"small\.step\.onnx is a folder, where a file would be written"):
+        export(small("rnn"), "onnx", graph="both", out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.step.onnx"]
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match="file, is a file"):
+        export(small("rnn"), "onnx", out=tmp_path / "file")
+
+
+def test_an_opset_is_a_whole_number(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"opset is 20\.0; it can be 18 to 23\."):
+        export(small("rnn"), "onnx", opset=20.0, out=tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("star-4x128-mnist-rows", "--opset", "99"), "opset is 99; torch writes 18 to 23."),
+        (("star-4x128-mnist-rows", "--opset", "99"), "opset is 99; it can be 18 to 23."),
         (("star-4x128-mnist-rows", "--format", "pt2", "--opset", "20"), "pt2 has no opset: leave it out."),
         (("star-4x128-mnist-rows", "--format", "onx"), "No format is called 'onx'. Did you mean onnx?"),
         (("star-4x128-mnist-rows", "--quantize", "int4"), "quantize is 'int4'; it can be None or 'int8'."),

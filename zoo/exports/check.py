@@ -1,4 +1,4 @@
-"""Checks a written file: runs it by its format's runtime and compares the logits with those of the equations in float64."""
+"""Checks a written file: runs it by its format's runtime, and compares logits and states with the equations in float64."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ SHORT, STEPS = 7, 50
 
 @dataclass(frozen=True)
 class Checked:
-    """How far a file's logits are from those of the equations."""
+    """How far a file's logits and states are from those of the equations."""
 
     difference: float
-    """The largest difference of a logit, relative to the largest logit (at least 1)."""
+    """The largest difference of a logit or a final state, relative to the largest of its tensor (at least 1)."""
     lengths: tuple[int, ...]
     """The sequence lengths that were run."""
     batches: tuple[int, ...] = (1, 2)
@@ -31,12 +31,13 @@ class Checked:
 
 @torch.no_grad()
 def check(runtime: Runtime, network: Network, kind: str) -> Checked:
-    """Run a file on the input of the network's golden outputs, and compare its logits with those of the equations.
+    """Run a file on the input of the network's golden outputs, and compare its results with those of the equations.
 
     A graph of kind "step" takes up to STEPS steps, and the logits after every step are compared. A graph of kind "sequence"
-    runs sequences of up to three lengths; if the network has one direction, each is also run in two parts, the second from
-    the state after the first. Both run with two sequences and with one; and if the cell uses the time between inputs, once
-    more with random times. Raises ExportError if a logit is off by more than TOLERANCE, or if the runtime fails.
+    runs sequences of up to three lengths, and logits and final states are compared; if the network has one direction, each is
+    also run in two parts, the second from the state after the first. Both run with two sequences, of which one ends earlier,
+    and with one; and if the cell uses the time between inputs, once more with random times. Raises ExportError if a number is
+    off by more than TOLERANCE, or if the runtime fails.
     """
     x, lengths = golden.example_input(network)
     exact = golden.exact(network)
@@ -56,7 +57,9 @@ def check(runtime: Runtime, network: Network, kind: str) -> Checked:
     except Exception as error:  # whatever a runtime raises
         raise ExportError(f"its own runtime cannot run it ({first_line(error)})") from error
     if not worst <= TOLERANCE:
-        raise ExportError(f"its logits differ by {worst:.1e} from those of the equations, more than {TOLERANCE:.0e}")
+        raise ExportError(
+            f"its logits or states differ by {worst:.1e} from those of the equations, more than {TOLERANCE:.0e}"
+        )
     return Checked(worst, sizes)
 
 
@@ -81,8 +84,14 @@ def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor, dt:
     else:
         lengths = torch.tensor([steps, max(1, steps // 2)])
     double = x.double() if x.is_floating_point() else x
-    expected = exact(double, lengths, **({} if dt is None else {"dt": dt}))
-    worst = _compare(runtime.sequence(x, lengths, dt=dt)[0], expected)
+    logits, states = runtime.sequence(x, lengths, dt=dt)
+    if isinstance(exact, RecurrentNetwork):
+        expected, ends = exact.resume(double, None, lengths, dt=dt)
+        pairs = zip(states, (state for layer in ends for state in layer), strict=True)
+        worst = max(_compare(logits, expected), *(_compare(state, end) for state, end in pairs))
+    else:
+        expected = exact(double, lengths)
+        worst = _compare(logits, expected)
     one, _ = runtime.sequence(x[:1], lengths[:1], dt=None if dt is None else dt[:1])
     worst = max(worst, _compare(one, expected[:1]))
     forward = isinstance(exact, RecurrentNetwork) and not exact.config.architecture.bidirectional
@@ -113,14 +122,12 @@ def _steps(runtime: Runtime, exact: Network, x: Tensor, dt: Tensor | None) -> fl
     return worst
 
 
-def _compare(logits: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, relative to the largest expected logit (at least 1).
+def _compare(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, relative to the largest expected number (at least 1).
 
     Raises ExportError if the shapes differ.
     """
-    if logits.shape != expected.shape:
-        raise ExportError(
-            f"its logits have shape {tuple(logits.shape)}, those of the equations {tuple(expected.shape)}"
-        )
-    difference = (logits.double() - expected).abs().max() / expected.abs().max().clamp(min=1)
+    if found.shape != expected.shape:
+        raise ExportError(f"a result has shape {tuple(found.shape)}, that of the equations {tuple(expected.shape)}")
+    difference = (found.double() - expected).abs().max() / expected.abs().max().clamp(min=1)
     return float(difference.nan_to_num(torch.inf))

@@ -146,7 +146,7 @@ def _store_integers(onnx_graph: Any) -> None:
 
     for name, value in list(onnx_graph.initializers.items()):
         matrix = value.const_value.numpy()
-        if matrix.dtype != numpy.float32 or matrix.ndim < 2 or matrix.size < SMALLEST:
+        if matrix.dtype != numpy.float32 or sum(n > 1 for n in matrix.shape) < 2 or matrix.size < SMALLEST:
             continue
         for axis in range(matrix.ndim):  # rows of the weight; torch may have stored the matrix transposed
             others = tuple(i for i in range(matrix.ndim) if i != axis)

@@ -16,14 +16,13 @@ from .graph_runtime import GraphRuntime
 def write(job: Job) -> None:
     """Write the graph that a job describes, with weights in float32. Inputs have no default values.
 
-    Layers of two directions become Scans, not operators: from a GRU or LSTM in each direction, OpenVINO 2026.4 returns a wrong
-    last output of sequences that are shorter than x.
+    GRU, LSTM and RNN become Scans, not operators: from an operator, OpenVINO 2026.4 returns wrong final states of sequences that
+    are shorter than x, and of two directions a wrong last output.
     """
     import openvino
 
-    one_direction = job.network.config.architecture.bidirectional is None
     source = job.path.with_suffix(".onnx")
-    onnx.write(replace(job, path=source), optional=False, operators=one_direction)
+    onnx.write(replace(job, path=source), optional=False, operators=False)
     try:
         model = openvino.convert_model(source)
     finally:

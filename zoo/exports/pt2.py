@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import torch
@@ -20,7 +21,9 @@ def write(job: Job) -> None:
     """Write the graph that a job describes."""
     described = graph(job.network, job.kind)
     note = {**job.provenance, "inputs": list(described.inputs), "outputs": list(described.outputs)}
-    torch.export.save(described.trace(), job.path, extra_files={NOTE: json.dumps(note, indent=1)})
+    content = BytesIO()  # where a disk is full, torch's writer of files would abort the process
+    torch.export.save(described.trace(), content, extra_files={NOTE: json.dumps(note, indent=1)})
+    job.path.write_bytes(content.getvalue())
 
 
 class PT2Runtime(GraphRuntime):

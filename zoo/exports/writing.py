@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from ..checkpoints import configs
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..errors import ExportError, RequestError, first_line, shown
+from ..networks.frozen import check_finite
 from ..networks.network import Network
 from ..networks.pretrained import assemble
 from ..networks.quantize import check_quantize, quantized
@@ -65,22 +65,28 @@ def export(
     config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
     kinds = _check_request(format, config, graph, opset, quantize)
     folder = Path(path_of("The folder of exported files", out))
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"The folder of exported files, {folder}, is a file.")
+    names = [_file_name(format, kind, config) for kind in kinds]
+    for path in [folder / name for name in (*names, f"{config.name}.{configs.VOCABULARY}")]:
+        if path.is_dir():
+            raise RequestError(f"{path} is a folder, where a file would be written.")
     folder.mkdir(parents=True, exist_ok=True)
     # a folder that cannot be written to fails here, before any work
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as name:
+    with _named(folder), files.scratch_folder(folder, ".export-") as scratch:
         network = model if isinstance(model, Network) else assemble(checkpoint, device="cpu", allow_large=True)  # type: ignore[arg-type]
+        check_finite(network)
         sha256 = checkpoint.weights_sha256 if checkpoint else _weights_sha256(network)
         fixed = quantized(network, quantize).float()
         reference = fixed if quantize else network
         origins = provenance(config, sha256, quantize, origin)
         written = []
-        for kind in kinds:
-            path = Path(name) / _file_name(format, kind, config)
-            job = Job(fixed, kind, path, {**origins, "graph": kind}, opset, quantize)
+        for kind, name in zip(kinds, names, strict=True):
+            job = Job(fixed, kind, scratch / name, {**origins, "graph": kind}, opset, quantize)
             written.append(_write(format, job, reference))
         if network.tokenizer is not None:
-            (Path(name) / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
-        for path in sorted(Path(name).iterdir()):
+            (scratch / f"{config.name}.{configs.VOCABULARY}").write_bytes(network.tokenizer.content())
+        for path in sorted(scratch.iterdir()):
             os.replace(path, folder / path.name)
     return [replace(each, path=folder / each.path.name) for each in written]
 
@@ -101,8 +107,8 @@ def _check_request(
             raise RequestError(f"The {kind} graph of {config.name} cannot be exported as {format}: {reason}.")
     if opset is not None and not row.opsets:
         raise RequestError(f"{format} has no opset: leave it out.")
-    if opset is not None and opset not in row.opsets:
-        raise RequestError(f"opset is {shown(opset)}; torch writes {row.opsets[0]} to {row.opsets[-1]}.")
+    if opset is not None and not (isinstance(opset, int) and opset in row.opsets):
+        raise RequestError(f"opset is {shown(opset)}; it can be {row.opsets[0]} to {row.opsets[-1]}.")
     check_quantize(quantize)
     if quantize and not row.quantizes:
         raise RequestError(
@@ -133,7 +139,7 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
         raise
     except Exception as error:  # whatever an exporter raises
         raise ExportError(
-            f"{job.network.config.name} could not be written as {row.title}: {first_line(error)}"
+            f"{job.network.config.name} could not be written as {row.title}: {first_line(_cause(error))}"
         ) from error
     try:
         with _quiet():
@@ -142,6 +148,13 @@ def _write(format: str, job: Job, reference: Network) -> Exported:
         raise ExportError(f"{path.name} was deleted: {error}.") from error
     size = sum(part.stat().st_size for part in path.parent.glob(f"{path.stem}.*"))
     return Exported(path, format, job.kind, size, files.sha256(path), checked)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return the error that an exporter's error is about."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def provenance(config: Config, sha256: str, quantize: str | None, origin: str | None) -> Provenance:
@@ -159,6 +172,17 @@ def _weights_sha256(network: Network) -> str:
     """Return the sha256 of the model.safetensors that `save` would write."""
     state = {name: tensor.detach().cpu().float().contiguous() for name, tensor in network.state_dict().items()}
     return hashlib.sha256(save(state, metadata={"format": "pt"})).hexdigest()
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Name `folder` in an error of the system that names no file, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = os.fspath(folder)
+        raise
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ..cells.projections import Conv, Dense, Diagonal, Projection
+from ..errors import CheckpointError
 from .layer import Direction
 from .network import Network
 
@@ -29,6 +30,13 @@ def frozen(network: Network) -> Network:
         for (owner, name), projection in plain.items():
             setattr(owner, name, projection)
     return copied.to(dtype).requires_grad_(False).eval()
+
+
+def check_finite(network: Network) -> None:
+    """Raise CheckpointError if a network has a weight that is NaN or infinite."""
+    for name, tensor in network.state_dict().items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"{network.config.name}: {name} has NaN or infinite numbers.")
 
 
 def _plain(projection: Projection, direction: Direction) -> Projection:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RequestError, shown
-from .frozen import frozen
+from .frozen import check_finite, frozen
 from .network import Network
 
 QUANTIZE = ("int8",)
@@ -38,11 +38,12 @@ def quantized(network: Network, quantize: str | None = "int8") -> Network:
     """Return a frozen copy of a network (see `frozen`) whose weights are rounded to the values of 8-bit weights.
 
     Every tensor of two dimensions or more is rounded row by row: projections, embedding and head; vectors stay. With
-    quantize=None nothing is rounded. Raises RequestError for any other value.
+    quantize=None nothing is rounded. Raises RequestError for any other value, and CheckpointError for weights that are not finite.
     """
     check_quantize(quantize)
     copied = frozen(network)
     if quantize is not None:
+        check_finite(network)
         for parameter in copied.parameters():
             if parameter.dim() > 1:
                 parameter.copy_(dequantize_rows(*quantize_rows(parameter)))

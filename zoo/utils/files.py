@@ -5,8 +5,10 @@ import hashlib
 import math
 import os
 import secrets
+import shutil
 import signal
 import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,26 @@ try:
     import fcntl
 except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
+
+
+_SCRATCH: set[str] = set()  # the folders of `scratch_folder` that exist
+
+
+@contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Create a folder in `parent` for files in the making; remove it in the end, with what is still in it."""
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name:
+        _SCRATCH.add(name)
+        try:
+            yield Path(name)
+        finally:
+            _SCRATCH.discard(name)
+
+
+def remove_scratch() -> None:
+    """Remove the folders of `scratch_folder`, before a process ends at once."""
+    for name in _SCRATCH:
+        shutil.rmtree(name, ignore_errors=True)
 
 
 def atomic_write(path: Path, content: bytes) -> None:

@@ -86,7 +86,8 @@ def compile_glue(compiler: str, flags: list[str], source: Path, target: Path) ->
             command.append("-lm")
         done = subprocess.run(command, capture_output=True, text=True, cwd=source.parent)
     if done.returncode:
-        reason = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
+        lines = done.stderr.strip().splitlines()
+        reason = next((line for line in lines if "error:" in line), (lines or [f"exit code {done.returncode}"])[0])
         raise ExportError(f"{compiler} cannot compile {source.name}: {reason}")
 
 

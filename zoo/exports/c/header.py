@@ -110,16 +110,17 @@ def header(
     given = "token" if reads_tokens else "x"
     argument = "int32_t token" if reads_tokens else "const float *RNN_RESTRICT x"
     features = 1 if reads_tokens else interface.input[0]
-    text = Template(_resource("header.h")).substitute(
+    text = Template(_resource("header.h")).safe_substitute(  # without the provenance, which stays as it is
         name=name, bytes=f"{4 * values:,}", states=values, features=features, outputs=interface.outputs,
         given=given, argument=argument, after="_after" * takes, gap="float dt, " * takes,
         about_gaps=_ABOUT_GAPS.format(given) if takes else "", plain_step=_PLAIN_STEP % (argument, given) if takes else "",
         size="a token" if reads_tokens else f"x, {features} number{'s' * (features > 1)},",
-        meaning="this step" if interface.readout == "every" else "the steps so far", provenance=_comment(provenance),
+        meaning="this step" if interface.readout == "every" else "the steps so far",
         operations=_operations(functions + body),
         arrays=_arrays(weights) if folder is None else _binary(weights, folder), functions=functions, body=body,
     )  # fmt: skip
-    return text.replace("RNN_", f"{identifier(name)}_")
+    text = text.replace("RNN_", f"{identifier(name)}_")
+    return Template(text).substitute(provenance=_comment(provenance))
 
 
 def _head_code(network: RecurrentNetwork, weights: _Weights, quantized: bool) -> list[str]:
@@ -241,8 +242,9 @@ def _readout(network: RecurrentNetwork, states: int) -> list[str]:
 
 
 def _comment(provenance: Provenance) -> str:
-    """Return `provenance` as lines of a C comment, which no text in it can end early."""
-    return "\n".join(f"   {key}: {value}" for key, value in provenance.items()).replace("*/", "* /")
+    """Return `provenance` as lines of a C comment, without what would end it or look like the begin of another."""
+    text = "\n".join(f"   {key}: {value}" for key, value in provenance.items())
+    return text.replace("*/", "* /").replace("/*", "/ *")
 
 
 def _operations(code: str) -> str:

@@ -14,6 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from ...errors import ExportError
 from ...networks.network import Network, mask
 from ...networks.recurrent import RecurrentNetwork
 from ..base import check_takes_gaps
@@ -102,9 +103,15 @@ class Node:
     def _exchange(self, request: bytes, size: int) -> bytes:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(request)
-        self.process.stdin.flush()
-        return self.process.stdout.read(size)
+        try:
+            self.process.stdin.write(request)
+            self.process.stdin.flush()
+            answer = self.process.stdout.read(size)
+        except BrokenPipeError:
+            answer = b""
+        if len(answer) < size:
+            raise ExportError(f"node ended with exit code {self.process.wait()}")
+        return answer
 
 
 class WasmRuntime(StepRuntime):
