@@ -273,7 +273,7 @@ def _page(key: str) -> str:
         f"# Why it does or does not train: {paper.citation}",
         f'The analyses of "{paper.title}", computed again. The numbers are in the JSON files beside this page, written by '
         "`python -m zoo.publishing.studies --runs DIR`, where DIR has the runs of models without published weights. Pictures and "
-        "verdicts are generated from them. Each trained network comes from one run. To analyse other networks: `rnnzoo inspect "
+        "verdicts are generated from them. Each trained network in a picture comes from one run. To analyse other networks: `rnnzoo inspect "
         "NAME --analysis ...` ([all analyses](README.md)).",
     ]
     for figure in FIGURES:
