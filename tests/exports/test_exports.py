@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import Node
 
-from zoo import load
+from zoo import load, registry
 from zoo.cells import constants
 from zoo.errors import CheckpointError, ExportError, RequestError
 from zoo.exports import onnx, writing
@@ -135,6 +135,13 @@ def from_parameters_alone(program: ExportedProgram) -> set[str]:
     return found
 
 
+def test_a_network_with_constants_of_its_own_is_exported(tmp_path: Path) -> None:
+    (written,) = export(
+        "mlp-3x8-circles.prelu", "pt2", out=tmp_path
+    )  # standardises each feature by numbers of the task
+    assert written.checked.difference < 1e-6
+
+
 @pytest.mark.parametrize("cell", ["lru", "s4d", "s5"])
 @pytest.mark.parametrize("kind", ["sequence", "step"])
 def test_what_depends_on_parameters_alone_is_stored(kind: str, cell: str) -> None:
@@ -191,6 +198,12 @@ def test_a_cell_runs_in_other_runtimes(cell: str, format: str, tmp_path: Path) -
     sequence, step = export(small(cell), format, graph="both", out=tmp_path)
     assert sequence.checked.lengths == (1, 7, 9)
     assert (sequence.graph, step.graph) == ("sequence", "step")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.list_models(pretrained=True))
+def test_every_shipped_model_is_exported(name: str, tmp_path: Path) -> None:
+    export(name, "pt2", out=tmp_path)
 
 
 @pytest.mark.slow

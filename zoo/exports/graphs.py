@@ -52,6 +52,10 @@ def _with_constants(program: ExportedProgram) -> ExportedProgram:
     Every runtime then has torch's values: a decay that differs in its last digit moves the state after hundreds of steps.
     """
     signature, nodes = program.graph_signature, program.graph.nodes
+    for node in list(nodes):
+        if node.target is torch.ops.aten.detach_.default:  # changes no number, and fails on constants that share memory
+            node.replace_all_uses_with(node.args[0])
+            program.graph.erase_node(node)
     names = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
