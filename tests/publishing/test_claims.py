@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from zoo.checkpoints.results import Evaluation, Results
 from zoo.diagnostics.base import Array, Axis, Result
 from zoo.publishing import claims
 
@@ -206,13 +207,25 @@ def test_claims_in_the_opposite_direction() -> None:
     assert not claims.gates(gates(**below), "lstm", below=False)[1]
 
 
-def test_recorded_accuracies_are_compared() -> None:
-    high, low = "gru-1x50-toxic-parts-diluted", "rnn-1x50-toxic-parts-diluted"
-    text, same = claims.better({}, [high], [low])
-    assert (text, same) == (f"test accuracy: {high} 90.50 %, {low} 50.00 %; so in 1 of 1 seeds", True)
-    assert claims.better({}, [low], [high])[1] is False
-    assert claims.better({}, [high], [high], margin=0.0)[1] is False
-    assert claims.better({}, [high], ["rhn-16x128-tum"])[1] is None
+def test_accuracies_are_compared_seed_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(value: float, seed: int) -> Evaluation:
+        return Evaluation(
+            model="lstm", task="mnist-rows", dataset="mnist", split="test", metric="accuracy", value=value, loss=1.0, n=9,
+            seed=seed, dataset_sha256={}, checkpoint_sha256="0" * 64, versions={}, device="cpu", date="2026-01-01", seconds=1.0, command="x",
+        )  # fmt: skip
+
+    runs = {"high": (0.9, 0.8, 0.7), "low": (0.5, 0.6, 0.68), "none": ()}
+    recorded = {name: [run(value, seed) for seed, value in enumerate(values)] for name, values in runs.items()}
+    monkeypatch.setattr(
+        claims.recorded,
+        "for_model",
+        lambda name: Results(evaluations=recorded[name][:1], other_seeds=recorded[name][1:]),
+    )
+    text = "test accuracy: high 80.00 % ± 10.00 %, low 59.33 % ± 9.02 %; so in 2 of 3 seeds"
+    assert claims.better({}, ["high"], ["low"]) == (text, None)  # the third difference is within the margin
+    assert claims.better({}, ["high"], ["low"], margin=0.0)[1] is True
+    assert claims.better({}, ["low"], ["high"])[1] is False
+    assert claims.better({}, ["high"], ["none"])[1] is None
 
 
 def test_a_network_that_has_not_learnt_decides_nothing() -> None:
