@@ -114,7 +114,7 @@ def test_a_card_has_the_mean_over_the_seeds_of_one_recipe(
     for seed, flags in ((1, ("--results",)), (1, ()), (0, ("--results",))):  # the last adds to what is published
         assert run("release", str(tmp_path / f"seed-{seed}"), *flags)[0] == 0
         card = (root / "cards" / model / "README.md").read_text()
-        assert f"| measured, test, mean of 3 seeds | {mean:.2f} % ± {spread:.2f} |" in card
+        assert f"| measured, test, mean of 3 seeds | {mean:.2f} % ± {spread:.2f} % |" in card
     assert "the weights are those of seed 1" in card
     assert "variation over seeds" not in card
     assert "Of the other runs, that with seed 4 diverged." in card

@@ -64,9 +64,9 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's figures beside ours: {_extent(rows)} so far, each in one training run. We measure the weights of the "
-        f"epoch with the lowest validation loss, which may be an early epoch. The difference is our figure minus the paper's, "
-        f"in percentage points for accuracies. {departure if short else ''}"
+        f"The paper's figures beside ours: {_extent(rows)} so far, in one training run each, or in as many as a row "
+        "says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
+        f"is our figure minus the paper's, in percentage points for accuracies. {departure if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
     ]
