@@ -136,9 +136,8 @@ def from_parameters_alone(program: ExportedProgram) -> set[str]:
 
 
 def test_a_network_with_constants_of_its_own_is_exported(tmp_path: Path) -> None:
-    (written,) = export(
-        "mlp-3x8-circles.prelu", "pt2", out=tmp_path
-    )  # standardises each feature by numbers of the task
+    """The network standardises each feature by numbers of its task."""
+    (written,) = export("mlp-3x8-circles.prelu", "pt2", out=tmp_path)
     assert written.checked.difference < 1e-6
 
 
@@ -294,9 +293,8 @@ def test_8_bit_weights_are_the_same_numbers_everywhere(tmp_path: Path) -> None:
 
 
 def test_biases_stay_float32(tmp_path: Path) -> None:
-    (written,) = export(
-        small("lstm", units=40), "onnx", quantize="int8", out=tmp_path
-    )  # ONNX has a bias of shape (1, n)
+    """The bias of ONNX's operators has two dimensions, (1, n), but is no matrix."""
+    (written,) = export(small("lstm", units=40), "onnx", quantize="int8", out=tmp_path)
     kinds = {t.name: t.data_type for t in onnx_library.load(written.path).graph.initializer}
     assert onnx_library.TensorProto.INT8 in kinds.values()
     assert not [name for name, kind in kinds.items() if "bias" in name and kind != onnx_library.TensorProto.FLOAT]

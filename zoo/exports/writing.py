@@ -55,10 +55,10 @@ def export(
     quantize: "int8" for 8-bit weights with a scale for each row.
     origin: the command that the file names as its maker (default: that of this process).
 
-    A file whose logits differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what `load`
-    raises; UnknownNameError for an unknown format; RequestError, before any work, for what the format cannot hold;
-    MissingExtraError for a missing package; ExportError if a file cannot be written or its logits are wrong; and OSError for
-    a folder that cannot be written to.
+    A file whose logits or states differ from those of the equations by more than `check.TOLERANCE` is deleted. Raises what
+    `load` raises; UnknownNameError for an unknown format; RequestError, before any work, for what the format cannot hold, and
+    for a folder where a file would be written; CheckpointError for weights that are not finite; MissingExtraError for a missing
+    package; ExportError if a file cannot be written or its results are wrong; and OSError for a folder that cannot be written to.
     """
     find_format(format)
     checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
@@ -127,9 +127,9 @@ def _file_name(format: str, kind: str, config: Config) -> str:
 
 
 def _write(format: str, job: Job, reference: Network) -> Exported:
-    """Write the file of a job and check it against `reference`, the network whose equations give the right logits.
+    """Write the file of a job and check it against `reference`, the network whose equations give the right results.
 
-    Raises ExportError if the file cannot be written or its logits are wrong.
+    Raises ExportError if the file cannot be written or its results are wrong.
     """
     row, path = FORMATS[format], job.path
     try:

@@ -86,7 +86,8 @@ def _rounding(measured: Sequence[rows.Row]) -> list[str]:
         return []
     own: dict[str, float] = {}
     for row in far:
-        own[row.model] = max(row.rounding or 0.0, own.get(row.model, 0.0))
+        assert row.rounding is not None  # see rows.Row
+        own[row.model] = max(row.rounding, own.get(row.model, 0.0))
     models = ", ".join(f"`{name}` {value:.1e}" for name, value in own.items())
     return [
         f"{len(far)} of {len(measured)} files differ by more than {rows.BOUND:.0e}. Their networks add up rounding errors over "
