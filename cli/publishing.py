@@ -123,7 +123,7 @@ def release(
     name = (release.release_results if results_only else release.release)(folder)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
-    steps = [] if results.for_model(name).measured() else [f"rnnzoo eval {name} --record"]
+    steps = [] if results_only or results.for_model(name).measured() else [f"rnnzoo eval {name} --record"]
     steps += ["make generated"] if paths.is_checkout() else []
     steps += [] if results_only else [f"rnnzoo verify {name}"]
     say(

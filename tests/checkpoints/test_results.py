@@ -53,6 +53,27 @@ def test_a_figure_is_kept_without_its_weights(small_zoo, run, tmp_path):
     assert [r.model for r in comparison.rows(measured=True)] == [NAME]
 
 
+def test_a_run_that_diverged_in_its_first_epoch_is_recorded_without_a_figure(small_zoo, run, tmp_path):
+    small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "max_grad_norm": None}, cell="irnn")
+    name, folder = NAME.replace("rnn", "irnn"), str(tmp_path / "run")
+    assert run("train", name, "--out", folder, "--device", "cpu")[0] == 1
+    step = results.read(tmp_path / "run").training.diverged_step
+    code, _, err = run("release", folder)
+    assert (code, "the run diverged. To record that: rnnzoo release" in err) == (1, True)
+    assert not paths.path("cards", name).exists()
+    code, _, err = run("release", folder, "--results")
+    assert (code, "eval" in err) == (0, False)
+    assert run("release", folder, "--results")[0] == 0  # again, nothing is replaced
+    (row,) = comparison.rows(measured=True)
+    assert row.measured_text == f"diverged in step {step} (epoch 1)"
+    assert (row.measured, row.seed_text, row.training_text) == (None, "0", "small, 0 of 3 epochs; diverged")
+    assert generated._unreported() == []
+    card = cards.render(registry.find(name))
+    assert f"it ended in step {step} (epoch 1), when the loss or a gradient became infinite or NaN." in card
+    assert "- The run diverged before there were weights to measure." in card
+    assert "Only the figures are published" not in card
+
+
 def test_what_is_no_history_is_a_damaged_file(tmp_path):
     training = results.for_model("rnn-1x128-mnist-rows").training.model_dump(mode="json")
     (tmp_path / results.FILE).write_text(json.dumps({"training": {**training, "history": [None]}}))

@@ -43,6 +43,9 @@ def test_every_reported_figure_is_a_row_and_every_measured_model_is_in_one() -> 
     measured = {name for name in registry.models() if results.for_model(name).measured()}
     assert measured >= set(registry.list_models(pretrained=True))
     assert {r.model for r in rows if r.measured is not None} == measured
+    assert all(r.has_run for r in rows if r.measured is not None)
+    lost = {name for name in registry.models() if results.for_model(name).unmeasurable}
+    assert {r.model for r in rows if r.has_run} == measured | lost
     assert {r.model for r in rows if r.paper is None} == {n for n in measured if not registry.models()[n].reported}
 
 
@@ -67,7 +70,7 @@ def test_filters() -> None:
     assert {r.paper for r in comparison.rows(paper="rin")} == {"rin"}
     assert {r.kind.split(".")[0] for r in comparison.rows(cell="star")} == {"convstar", "star"}  # of all tags
     assert {r.task for r in comparison.rows("*", task="smnist")} == {"smnist"}
-    assert all(r.measured is not None for r in comparison.rows(measured=True))
+    assert all(r.has_run for r in comparison.rows(measured=True))
     assert comparison.rows("nothing-*") == []
     with pytest.raises(UnknownNameError, match=r"No paper is called 'strar'\. Did you mean star"):
         comparison.rows(paper="strar")
@@ -133,7 +136,8 @@ def test_compare_as_json(run: Run) -> None:
     code, out, _ = run("compare", "--measured", "--json")
     rows = json.loads(out)
     assert code == 0
-    assert {row["model"] for row in rows} == {name for name in registry.models() if results.for_model(name).measured()}
+    found = {name: results.for_model(name) for name in registry.models()}
+    assert {row["model"] for row in rows} == {n for n, each in found.items() if each.measured() or each.unmeasurable}
     assert set(rows[0]) == {*Row.__dataclass_fields__, "difference", "seed"}
     assert run("compare", "nothing-*", "--json")[:2] == (0, "[]\n")
 
@@ -379,3 +383,6 @@ def test_a_collapsed_run_is_marked_in_table_and_plot(tmp_path: Path) -> None:
     assert pages.measured_page(rows).count(") collapsed") == 1
     assert "2 of 5 epochs; collapsed" in pages.measured_page(rows)
     assert "collapsed" in drawn(rows, tmp_path / "marked.svg")
+    lost = replace(row, layers=8, measured=None, runs=0, diverged="step 145 (epoch 1)")
+    assert lost.measured_text == "diverged in step 145 (epoch 1)"
+    assert "diverged" in drawn([row, replace(row, layers=2), lost], tmp_path / "lost.svg")

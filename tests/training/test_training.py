@@ -247,11 +247,13 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(small_zoo: Zoo, t
 def test_a_diverged_run_says_so_and_keeps_what_was_good(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo({"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 30}, cell="irnn")
     name = "irnn-1x8-mnist-rows"
-    with pytest.raises(TrainingError, match=r"diverged in step \d+ \(epoch \d+\)"):
+    with pytest.raises(TrainingError, match=r"diverged in step \d+ \(epoch \d+\)") as raised:
         train(registry.find(name), tmp_path / "run", device="cpu", save_seconds=0)
     found = results.read(tmp_path / "run").training
     assert found is not None
     assert found.diverged == found.epochs_done + 1
+    assert f"in {found.divergence}: " in str(raised.value)
+    assert found.divergence == f"step {found.diverged_step} (epoch {found.diverged})"
     state = read_tensors(tmp_path / "run" / STATE)
     assert all(tensor.isfinite().all() for key, tensor in state.items() if key.startswith("network."))
 

@@ -112,6 +112,8 @@ class Training(Spec):
     """The sha256 of the best weights so far, if known."""
     diverged: int | None = None
     """The epoch in which the loss or its gradient became infinite or NaN, if that ended the run."""
+    diverged_step: int | None = None
+    """The optimizer step in which that happened, counted from 1 over all epochs, if known."""
     history: Seq[Epoch] = ()
 
     @property
@@ -122,6 +124,12 @@ class Training(Spec):
     def produced(self, sha256: str) -> bool:
         """Return whether this training produced the weights with this sha256, or may have if it recorded no digest."""
         return bool(self.history) and self.checkpoint_sha256 in (None, sha256)
+
+    @property
+    def divergence(self) -> str:
+        """Return when the run diverged, such as "step 145 (epoch 1)", or "epoch 3" if the step is unknown."""
+        step, epoch = self.diverged_step, f"epoch {self.diverged}"
+        return epoch if step is None else f"step {step:,} ({epoch})"
 
     @property
     def finished(self) -> bool:
@@ -141,6 +149,11 @@ class Results(Spec):
     """Seeds of the runs in `other_seeds` that collapsed."""
     diverged_seeds: Seq[int] = ()
     """Seeds of further runs of the same recipe, which diverged, so that they are not in `other_seeds`."""
+
+    @property
+    def unmeasurable(self) -> bool:
+        """True if the run diverged in its first epoch, so that it has no weights to measure."""
+        return self.training is not None and self.training.diverged is not None and not self.training.history
 
     def record(self, evaluation: Evaluation) -> "Results":
         """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""

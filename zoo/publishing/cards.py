@@ -306,7 +306,9 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
     lines.append(f"Trained and measured on one dataset only: {dataset.title} (license: {dataset.license}).")
-    if entry.weights is None:
+    if recorded.unmeasurable:
+        lines.append("The run diverged before there were weights to measure.")
+    elif entry.weights is None:
         same = ended and training.recipe.settings == entry.recipe.settings
         again = f": `rnnzoo train {entry.name}` trains them again" if same else ""
         lines.append(f"Only the figures are published, not the weights{again}.")

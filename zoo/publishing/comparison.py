@@ -64,10 +64,15 @@ class Row:
     """Number of measured runs that were stopped because the network stayed at the level of chance."""
     diverged_runs: int = 0
     """Number of further runs, which diverged and so were not measured."""
-    diverged: int | None = None
-    """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
+    diverged: str | None = None
+    """When training ended because the loss or a gradient was infinite or NaN, as `Training.divergence`; None if it did not."""
     stand_in: str | None = None
     """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
+
+    @property
+    def has_run(self) -> bool:
+        """True if the model was measured, or if its run diverged before there were weights to measure."""
+        return self.measured is not None or self.diverged is not None
 
     @property
     def unit(self) -> Measure:
@@ -92,7 +97,7 @@ class Row:
     def measured_text(self) -> str | None:
         note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
         if self.measured is None:
-            return None
+            return self.diverged and f"diverged in {self.diverged}"
         return self.unit.text(self.measured) + self.spread_text + note
 
     @property
@@ -132,9 +137,9 @@ def rows(
     """Return a row for each reported figure, and a row for each model that has only a measured figure.
 
     pattern, task, cell: select models, as in `registry.list_models`. paper: return only the figures of this paper.
-    measured: return only models that were measured. results_of: returns the results of a model; by default, from cards/.
-    The rows are sorted by paper, table, task, cell, units and layers. Raises UnknownNameError for an unknown paper, task
-    or cell.
+    measured: return only models that have a run (see `Row.has_run`). results_of: returns the results of a model; by
+    default, from cards/. The rows are sorted by paper, table, task, cell, units and layers. Raises UnknownNameError for an
+    unknown paper, task or cell.
     """
     papers = registry.load_registry().papers
     if paper is not None:
@@ -143,7 +148,7 @@ def rows(
         row
         for name in registry.list_models(pattern, task=task, cell=cell)
         for row in _rows_of(name, results_of(name))
-        if paper in (None, row.paper) and not (measured and row.measured is None)
+        if paper in (None, row.paper) and (row.has_run or not measured)
     ]
     return sorted(selected, key=lambda r: (r.paper is None, r.paper, r.table, r.task, r.kind, r.units, r.layers))
 
@@ -158,7 +163,7 @@ def _rows_of(name: str, recorded: Sequence[results.Results]) -> list[Row]:
     )  # fmt: skip
     reported = [replace(row, paper=f.paper, table=f.table, reported=f.value, split=f.split) for f in spec.reported]
     rows = [_measured(row, entry, recorded) for row in reported or [replace(row, split="test")]]
-    return [row for row in rows if row.paper or row.runs]
+    return [row for row in rows if row.paper or row.has_run]
 
 
 def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Results]) -> Row:
@@ -169,7 +174,8 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
     if not measured:
-        return row
+        lost = next((run.training for run in recorded if run.unmeasurable), None)
+        return _trained(replace(row, seeds=(lost.recipe.seed,)), entry, lost) if lost else row
     evaluations = [e for run in recorded for e in run.over_seeds(split)]
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
@@ -179,14 +185,18 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
-    if training := first.training:
-        _, base = base_recipe(entry, training)
-        row = replace(
-            row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
-            paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
-            diverged=training.diverged, converged=results.converged(training.history, training.recipe),
-        )  # fmt: skip
-    return row
+    return _trained(row, entry, first.training) if first.training else row
+
+
+def _trained(row: Row, entry: registry.Entry, training: results.Training) -> Row:
+    """Return a copy of `row` with the recipe and the epochs of a run of its model. entry: of the model."""
+    _, base = base_recipe(entry, training)
+    return replace(
+        row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
+        paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
+        diverged=training.divergence if training.diverged else None,
+        converged=results.converged(training.history, training.recipe),
+    )  # fmt: skip
 
 
 def _collapsed(run: results.Results) -> bool:

@@ -84,7 +84,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
 
 def _unreported() -> list[comparison.Row]:
     """Return the rows of the models with a measured figure and no reported one."""
-    return [row for row in comparison.rows(measured=True) if row.paper is None]
+    return [row for row in comparison.rows() if row.paper is None and row.measured is not None]
 
 
 def _is_repository() -> bool:

@@ -52,7 +52,7 @@ def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
 
 
 def _extent(rows: Sequence[Row]) -> str:
-    models, measured = {row.model for row in rows}, {row.model for row in rows if row.measured is not None}
+    models, measured = {row.model for row in rows}, {row.model for row in rows if row.has_run}
     return f"{len(measured)} of {len(models)} models measured"
 
 
@@ -95,7 +95,7 @@ def _comparison_table(rows: Sequence[Row]) -> str:
     header = ("model", f"reported {rows[0].unit.title}", "measured", "difference", "n", "trained by", "seed")
     table = []
     for r in rows:
-        link = f"`{r.model}`" if r.measured is None else f"[`{r.model}`](../cards/{r.model}/README.md)"
+        link = f"`{r.model}`" if not r.has_run else f"[`{r.model}`](../cards/{r.model}/README.md)"
         n = None if r.n is None else f"{r.n:,}"
         cells = (r.reported_text, r.measured_text, r.difference_text, n, r.training_text, r.seed_text)
         table.append((link, *(cell or "-" for cell in cells)))

@@ -74,7 +74,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
     handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
-    if any(r.collapsed or r.diverged_runs for p in panels for r in p):
+    if any(r.collapsed or r.diverged_runs or (r.diverged and r.measured is None) for p in panels for r in p):
         handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
     add_caption(figure, _caption([r for p in panels for r in p]))
@@ -111,11 +111,11 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
-            if r.kind == kind and r.measured is not None:
-                place = r.layers, r.unit.scale * r.measured
+            if r.kind == kind and r.has_run:
+                place = r.layers, r.unit.scale * (r.measured or 0.0)
                 if r.std is not None:
                     axis.errorbar(*place, r.unit.scale * r.std, color=look["color"], capsize=2)
-                if r.collapsed or r.diverged_runs:
+                if r.collapsed or r.diverged_runs or r.measured is None:
                     axis.plot(*place, **COLLAPSED)
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])

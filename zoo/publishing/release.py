@@ -37,6 +37,10 @@ def release(folder: Path) -> str:
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
+    if _results(folder).unmeasurable:
+        raise CheckpointError(
+            f"{folder} has no weights: the run diverged. To record that: rnnzoo release {folder} --results"
+        )
     home = paths.path("cards", entry.name)
     with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
         source = sources.resolve(Reference.parse(folder))
@@ -112,7 +116,7 @@ def replaced(folder: Path, results_only: bool = False) -> str | None:
     if results_only and entry.weights is not None:  # they stay
         return None
     before = results.for_model(entry.name)
-    sha256 = files.sha256(folder / tensors.FILE)
+    _, sha256 = results.read_current(folder)
     digests = {e.checkpoint_sha256 for e in before.evaluations}
     digests |= {before.training.checkpoint_sha256} if before.training and before.training.checkpoint_sha256 else set()
     digests |= {entry.weights.files[tensors.FILE].sha256} if entry.weights else set()
@@ -136,7 +140,8 @@ def release_results(folder: Path) -> str:
     """Copy only the results of the run in `folder`, without weights, into cards/NAME, and return its model's NAME.
 
     This records the figure of a model whose weights are not published, and the figures of other seeds as `release` does.
-    Published weights of another seed stay, and the new figures are recorded beside theirs. Raises CheckpointError if the
+    Published weights of another seed stay, and the new figures are recorded beside theirs. A run that diverged in its first
+    epoch has neither weights nor a figure: that it diverged, and when, is recorded. Raises CheckpointError if any other
     run has no weights or no evaluation of them, UnknownNameError if its model is not registered, and RequestError for an
     installed package or if there is nothing to add to the published weights.
     """
@@ -149,7 +154,7 @@ def release_results(folder: Path) -> str:
             f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a measured run with "
             f"the same recipe and another seed. To release these weights and results instead: rnnzoo release {folder}"
         )
-    if recorded.measured() is None:
+    if recorded.measured() is None and not recorded.unmeasurable:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
     home = paths.path("cards", entry.name)
     home.mkdir(parents=True, exist_ok=True)
@@ -172,8 +177,14 @@ def lock_dataset(name: str) -> dict[str, str]:
 
 
 def _results(folder: Path) -> results.Results:
-    """Return the results in `folder`. Raises CheckpointError unless they describe the training of the weights in `folder`."""
+    """Return the results in `folder`.
+
+    Raises CheckpointError unless they describe the training of the weights in `folder`, or a run that diverged before it had
+    weights.
+    """
     recorded, weights_sha256 = results.read_current(folder)
+    if recorded.unmeasurable:
+        return recorded
     if weights_sha256 is None:
         raise CheckpointError(f"{folder} has no {tensors.FILE}. Give the folder of a finished training run.")
     if recorded.training is None:
@@ -223,6 +234,9 @@ def _entry(folder: Path) -> Entry:
     Raises CheckpointError if the folder's config.json disagrees with the entry, and RequestError in an installed package.
     """
     paths.writable()
+    recorded = results.read(folder)
+    if recorded.training is not None and recorded.unmeasurable:
+        return registry.find(recorded.training.model)  # config.json is written with the first weights
     config = configs.read(folder / configs.FILE)
     entry = registry.find(config.name)
     configs.must_agree(config, entry.config, folder)

@@ -94,7 +94,9 @@ def _run_text(training: Training) -> str:
         if recipe.precision != "no":
             text += f" Training and validation ran in {recipe.precision}; the measured figures are in float32."
     if training.diverged:
-        text += f" The run ended in epoch {training.diverged}, when the loss or a gradient became infinite or NaN."
+        text += (
+            f" The run diverged: it ended in {training.divergence}, when the loss or a gradient became infinite or NaN."
+        )
     if collapsed(training.history, recipe):
         text += f" The run collapsed: it ended after epoch {training.epochs_done}, because it was still at chance."
     return text

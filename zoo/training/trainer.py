@@ -138,7 +138,7 @@ class TrainingRun:
         self.sums = torch.zeros(4, dtype=torch.float64)  # loss, metric, targets, gradient norm over this epoch
         self.history: list[results.Epoch] = []
         self.weights_sha256: str | None = None  # of the best weights
-        self.diverged_epoch: int | None = None
+        self.diverged: tuple[int | None, int | None] = None, None  # (epoch, step)
         self.threads: int | None = torch.get_num_threads()
         self.devices = device_name(self.device)
         self.earlier_seconds = 0.0  # training time of the processes that worked on the run before this one
@@ -195,15 +195,15 @@ class TrainingRun:
         if not measured[: 3 if scaled else 4].isfinite().all():
             raise self._diverged("the loss or its gradient")
         self.sums += measured.nan_to_num(posinf=0.0)
-        self.diverged_epoch = None
+        self.diverged = None, None
 
     def _diverged(self, value: str) -> TrainingError:
-        """Record that this epoch diverged, and return the error to raise. value: the name of the value that is not finite."""
-        self.diverged_epoch = (self.step - 1) // self.steps_per_epoch + 1
+        """Record that this step diverged, and return the error to raise. value: the name of the value that is not finite."""
+        self.diverged = (self.step - 1) // self.steps_per_epoch + 1, self.step
         self._write_results()
         best = ", and so are the best weights so far" if self.history else ""
         return TrainingError(
-            f"{self.entry.name} diverged in step {self.step} (epoch {self.diverged_epoch}): {value} is infinite or NaN. "
+            f"{self.entry.name} diverged in {self.summary().divergence}: {value} is infinite or NaN. "
             f"The last good state is in {self.out}{best}. Try a lower learning rate or gradient clipping (max_grad_norm)."
         )
 
@@ -302,7 +302,7 @@ class TrainingRun:
 
     def _continue_course(self, previous: results.Training) -> None:
         """Take from `previous`, the results so far, what the state lacks: divergence, threads, and the devices used so far."""
-        self.diverged_epoch, self.threads = previous.diverged, previous.threads
+        self.diverged, self.threads = (previous.diverged, previous.diverged_step), previous.threads
         last_device = previous.device.rpartition(", then ")[2]
         same_device = last_device in (self.devices, self.device.type)  # older results say only "cpu"
         self.devices = previous.device if same_device else f"{previous.device}, then {self.devices}"
@@ -345,5 +345,5 @@ class TrainingRun:
             recipe=self.recipe, overrides=self.overrides, epochs_done=len(self.history),
             parameters=parameters(self.network), processes=self.accelerator.num_processes, threads=self.threads,
             device=self.devices, versions=versions(), command=command(), checkpoint_sha256=self.weights_sha256,
-            diverged=self.diverged_epoch, history=tuple(self.history),
+            diverged=self.diverged[0], diverged_step=self.diverged[1], history=tuple(self.history),
         )  # fmt: skip

@@ -180,7 +180,7 @@ def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row])
         tables = papers.tables([row for row in figures if row.paper == key])
         claims = papers.claims(key, link)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
-        measured = [row for table in tables for row in table.rows if row.measured is not None]
+        measured = [row for table in tables for row in table.rows if row.has_run]
         rows.append((key, known[key], tables, verdicts))
         site.page(
             f"papers/{key}.html",
