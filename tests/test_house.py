@@ -218,7 +218,7 @@ def test_results_without_weights_are_whole() -> None:
     for name in list_models(pretrained=False):
         found = results.for_model(name)
         if found.training or found.evaluations:
-            assert found.measured() is not None, name
+            assert found.measured() is not None or found.unmeasurable, name
             assert found.training is not None, name
             assert found.training.parameters == cards.counts(name).parameters, name
             assert not (ROOT / "cards" / name / "model.safetensors").exists(), name

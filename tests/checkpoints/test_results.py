@@ -17,7 +17,9 @@ from zoo.utils import paths
 from zoo.utils.files import sha256
 
 NAME = "rnn-1x8-mnist-rows"
-HISTORIES = {name: found.history for name in registry.models() if (found := results.for_model(name).training)}
+HISTORIES = {
+    name: found.history for name in registry.models() if (found := results.for_model(name).training) and found.history
+}
 
 
 def evaluation(weights):

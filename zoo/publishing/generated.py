@@ -21,6 +21,7 @@ from . import (
     atlas,
     cards,
     comparison,
+    depth_claims,
     depth_page,
     equations,
     exported,
@@ -45,7 +46,7 @@ def outputs() -> dict[Path, str]:
     locked = lock.load_lock().model_copy(update={"counts": counts, "index": catalogue.build_index()})
     texts = {paths.path(*lock.FILE): lock.dump(locked).decode()}
     for entry, recorded, count in models:
-        if entry.weights or recorded.evaluations:
+        if entry.weights or recorded.evaluations or recorded.unmeasurable:
             card = cards.compose(entry, recorded, count, lattices.section(entry.name))
             texts[paths.path("cards", entry.name, "README.md")] = card
     return texts | (_documents(models) if _is_repository() else {})
@@ -54,7 +55,13 @@ def outputs() -> dict[Path, str]:
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     """Return {path: content} of README.md and of the pages of docs/."""
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-    texts = {paths.path("docs", f"{paper}.md"): pages.comparison_page(paper, rows) for paper, rows in by_paper.items()}
+    claims = {"star": depth_claims.section}
+    texts = {
+        paths.path("docs", f"{paper}.md"): pages.comparison_page(
+            paper, rows, claims[paper](rows) if paper in claims else ""
+        )
+        for paper, rows in by_paper.items()
+    }
     texts[paths.path(*pages.MEASURED)] = pages.measured_page(_unreported())
     texts[paths.path(*tasks_page.PAGE)] = tasks_page.page()
     texts[paths.path(*literature.PAGE)] = literature.page(models)

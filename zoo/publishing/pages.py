@@ -56,8 +56,11 @@ def _extent(rows: Sequence[Row]) -> str:
     return f"{len(measured)} of {len(models)} models measured"
 
 
-def comparison_page(key: str, rows: Sequence[Row]) -> str:
-    """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both."""
+def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
+    """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both.
+
+    claims: a section about what the paper claims; "" for none.
+    """
     paper = load_registry().papers[key]
     short = shorter(rows)
     departure = f"{len(short)} of the measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
@@ -69,6 +72,7 @@ def comparison_page(key: str, rows: Sequence[Row]) -> str:
         f"is our figure minus the paper's, in percentage points for accuracies. {departure if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
+        *filter(None, [claims]),
     ]
     for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         table_rows = list(group)
