@@ -57,8 +57,8 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     }
     columns = min(2, len(panels))
     lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
-    heights = [max(2.3 if _has_curve(p) else 0.9 + 0.34 * len(p) for p in line) for line in lines]
-    figure = new_figure(figsize=(2.4 + 3.2 * columns, 0.9 + sum(heights)), layout="constrained")
+    heights = [max(2.8 if _has_curve(p) else 0.9 + 0.34 * len(p) for p in line) for line in lines]
+    figure = new_figure(figsize=(2.4 + 3.9 * columns, 0.9 + sum(heights)), layout="constrained")
     axes = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights).ravel()
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
     for axis, panel in zip(axes, panels, strict=False):
@@ -120,7 +120,10 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])
     )
-    axis.set_xticks(sorted({r.layers for r in rows}))
+    depths = sorted({r.layers for r in rows})
+    axis.set_xscale("log")  # most cells differ least at small depths, which a linear scale would draw as one
+    axis.set_xticks(depths, [str(depth) for depth in depths])
+    axis.set_xticks([], minor=True)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
     if rows[0].unit.unit == " %":
         axis.set_ylim(-4, 104)
