@@ -5,14 +5,19 @@ import signal
 import sys
 from types import FrameType
 
+SIGNALS = signal.SIGINT, signal.SIGTERM
 IMPORTING = "<frozen importlib._bootstrap>"
 """The file name of the code that imports modules."""
 
 
 def main() -> None:
-    """Run the command line and exit. Ctrl-C exits with 130, while modules are being imported, too."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, as in the background
-        signal.signal(signal.SIGINT, interrupt)
+    """Run the command line and exit. Ctrl-C and SIGTERM exit with 130, while modules are being imported, too."""
+    for number in SIGNALS:
+        if signal.getsignal(number) in (
+            signal.default_int_handler,
+            signal.SIG_DFL,
+        ):  # else it is ignored, as in the background
+            signal.signal(number, interrupt)
     try:
         from .main import main as run
 
@@ -20,8 +25,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        if signal.getsignal(signal.SIGINT) is interrupt:
-            signal.signal(signal.SIGINT, _exit)
+        for number in SIGNALS:
+            if signal.getsignal(number) is interrupt:
+                signal.signal(number, _exit)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

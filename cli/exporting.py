@@ -56,7 +56,7 @@ def export(
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
         ]))  # fmt: skip
-        say("N of M differ: predictions whose class is another one than in torch. The reason of a `-` is in --json.")
+        say("N of M differ: predictions whose class is another one than in torch.")
         return
     if name is None:
         raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")
@@ -105,7 +105,7 @@ def matrix(pattern: str, format: str | None) -> list[dict[str, Any]]:
             full = next((row for row in kept if row.quantize is None), None)
             note = "" if full is None or full.answers is None else f" ({full.answers} differ)"
             cells[each] = {"graphs": graphs, "why_not": reasons, "measured": dumped(kept),
-                             "text": f"{' '.join(graphs)}{note}" if graphs else "-"}  # fmt: skip
+                             "text": f"{' '.join(graphs)}{note}" if graphs else f"no: {reasons['step']}"}  # fmt: skip
         table.append({"model": model, "formats": cells})
     return table
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at the entry point, whatever is being imported at that moment."""
+"""Ctrl-C and SIGTERM at the entry point, whatever is being imported at that moment."""
 
 import subprocess
 import sys
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-KILL = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+KILLS = [f"import os, signal; os.kill(os.getpid(), signal.{name})" for name in ("SIGINT", "SIGTERM")]
+each_signal = pytest.mark.parametrize("kill", KILLS)
 RUN = "import sys, types; sys.modules['rnnzoo_cli.main'] = types.SimpleNamespace(main={}); from rnnzoo_cli.__main__ import main; {}main()"
 
 
@@ -17,20 +18,23 @@ def run(code: str, folder: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@each_signal
 @pytest.mark.parametrize("catches", ["BaseException", "ImportError"])
-def test_an_import_that_is_interrupted_ends_at_once(tmp_path: Path, catches: str) -> None:
-    (tmp_path / "swallows.py").write_text(f"try:\n    {KILL}\nexcept {catches}:\n    pass\nprint('went on')\n")
+def test_an_import_that_is_interrupted_ends_at_once(tmp_path: Path, catches: str, kill: str) -> None:
+    (tmp_path / "swallows.py").write_text(f"try:\n    {kill}\nexcept {catches}:\n    pass\nprint('went on')\n")
     assert run(RUN.format("lambda: __import__('swallows')", ""), tmp_path) == (130, "", "")
 
 
-def test_other_work_that_is_interrupted_can_clean_up(tmp_path: Path) -> None:
-    work = f"def work():\n    try:\n        {KILL}\n    finally:\n        print('clean')\n"
+@each_signal
+def test_other_work_that_is_interrupted_can_clean_up(tmp_path: Path, kill: str) -> None:
+    work = f"def work():\n    try:\n        {kill}\n    finally:\n        print('clean')\n"
     (tmp_path / "works.py").write_text(work)
     assert run("import works; " + RUN.format("works.work", ""), tmp_path) == (130, "clean\n", "")
 
 
-def test_files_in_the_making_are_removed_when_an_import_is_interrupted(tmp_path: Path) -> None:
-    (tmp_path / "kills.py").write_text(KILL)
+@each_signal
+def test_files_in_the_making_are_removed_when_an_import_is_interrupted(tmp_path: Path, kill: str) -> None:
+    (tmp_path / "kills.py").write_text(kill)
     work = (
         "from pathlib import Path\nfrom zoo.utils.files import scratch_folder\n"
         f"def work():\n    with scratch_folder(Path({str(tmp_path)!r}), '.export-') as folder:\n"
@@ -41,7 +45,8 @@ def test_files_in_the_making_are_removed_when_an_import_is_interrupted(tmp_path:
     assert list(tmp_path.glob(".export-*")) == []
 
 
-def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
-    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    (tmp_path / "works.py").write_text(f"def work():\n    {KILL}\n    print('went on')\n")
+@each_signal
+def test_an_ignored_signal_stays_ignored(tmp_path: Path, kill: str) -> None:
+    ignore = "import signal; [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)]; "
+    (tmp_path / "works.py").write_text(f"def work():\n    {kill}\n    print('went on')\n")
     assert run("import works; " + RUN.format("works.work", ignore), tmp_path) == (0, "went on\n", "")
