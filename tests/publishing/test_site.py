@@ -17,7 +17,7 @@ from zoo import registry
 from zoo.cells import CELLS, cell_class
 from zoo.diagnostics.base import Array, Axis, Result
 from zoo.exports.formats import FORMATS
-from zoo.publishing import analysis_pages, release
+from zoo.publishing import analysis_pages, comparison, depth_claims, release
 from zoo.publishing.site import (
     analyses,
     builder,
@@ -346,13 +346,16 @@ def test_long_curves_are_thinned_and_keep_their_peaks() -> None:
 
 def test_the_claims_of_papers_as_the_documents_have_them() -> None:
     link = documents.read().link("../")
-    notes = {claim.title: claim.note for claim in papers.claims("chen", link)}
+    notes = {claim.title: claim.note for claim in papers.claims("chen", [], link)}
     assert notes["Sections 4.2 and 4.4: the long-term dependency test"].endswith(
         '; <a href="../docs/measured.html">more of these</a>.'
     )
-    lattices = [claim.note for claim in papers.claims("star", link) if "Fig. 2:" in claim.title]
+    claims = papers.claims("star", comparison.rows(paper="star"), link)
+    lattices = [claim.note for claim in claims if "Fig. 2:" in claim.title]
     assert lattices
     assert all(re.search(r"Computed on [\d,]+ random networks\.$", note) for note in lattices)
+    depth = [claim for claim in claims if claim.title.startswith("Depth: ")]
+    assert [len(claim.verdicts) for claim in depth] == [len(depth_claims.CLAIMS)] * len(depth_claims.TASKS)
 
 
 def test_the_studies_of_the_explorable_exist() -> None:

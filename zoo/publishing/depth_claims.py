@@ -14,8 +14,8 @@ from ..utils.text import capitalised, markdown
 from .claims import Claim, Verdict
 from .comparison import Row
 
-TABLE, TASKS = "Table 3", ("pmnist", "smnist")
-"""The paper's table of accuracies at each depth, and its tasks that we have."""
+PAPER, TABLE, TASKS = "star", "Table 3", ("pmnist", "smnist")
+"""The paper, its table of accuracies at each depth, and its tasks that we have."""
 FAILED = 0.5
 """A run failed if it diverged or if its test accuracy is below this. Guessing gives 0.1, a single STAR layer 0.6."""
 CLOSE = 0.03
@@ -168,20 +168,36 @@ def rules() -> str:
 
 def table(depths: Depths) -> str:
     """Return a table of the claims, with our numbers and whether they agree."""
-    return markdown(("the paper found", "here", "agrees"), [claim.cells(depths) for claim in CLAIMS])
+    return markdown(("the paper found", "here", "agrees"), verdicts(depths))
 
 
-def section(rows: Sequence[Row]) -> str:
-    """Return the section of docs/star.md about the claims. rows: of the paper's tables, as in zoo.publishing.comparison."""
+def verdicts(depths: Depths) -> list[tuple[str, str, str]]:
+    """Return the cells of that table."""
+    return [claim.cells(depths) for claim in CLAIMS]
+
+
+def by_task(rows: Iterable[Row]) -> list[tuple[str, str, Depths]]:
+    """Return (title, note, runs) for each of TASKS. note: which networks of TABLE have no run, or "".
+
+    rows: of the paper's tables, as in zoo.publishing.comparison.
+    """
+    found = []
+    tables = [row for row in rows if row.table == TABLE and row.task in TASKS]
+    for (_, title), group in groupby(tables, key=lambda row: (row.task, row.task_title)):
+        of_task = list(group)
+        missing = ", ".join(f"`{row.model}`" for row in of_task if not row.has_run)
+        note = f"Not trained yet: {missing}." if missing else ""
+        found.append((title, note, recorded(row.model for row in of_task)))
+    return found
+
+
+def section(rows: Iterable[Row]) -> str:
+    """Return the section of docs/star.md about the claims. rows: as for `by_task`."""
     parts = [
         "## What the paper claims of depth",
         f"{rules()} Here they are checked on the networks of {TABLE} below; [at a quarter of the steps](depth.md), on three runs "
         "of every network.",
     ]
-    tables = [row for row in rows if row.table == TABLE and row.task in TASKS]
-    for (_, title), group in groupby(tables, key=lambda row: (row.task, row.task_title)):
-        of_task = list(group)
-        missing = ", ".join(f"`{row.model}`" for row in of_task if not row.has_run)
-        note = f"\n\nNot trained yet: {missing}." if missing else ""
-        parts.append(f"### {capitalised(title)}{note}\n\n{table(recorded(row.model for row in of_task))}")
+    for title, note, depths in by_task(rows):
+        parts += filter(None, [f"### {capitalised(title)}", note, table(depths)])
     return "\n\n".join(parts)

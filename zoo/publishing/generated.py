@@ -55,7 +55,7 @@ def outputs() -> dict[Path, str]:
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     """Return {path: content} of README.md and of the pages of docs/."""
     by_paper = {paper: comparison.rows(paper=paper) for paper in comparison.documents()}
-    claims = {"star": depth_claims.section}
+    claims = {depth_claims.PAPER: depth_claims.section}
     texts = {
         paths.path("docs", f"{paper}.md"): pages.comparison_page(
             paper, rows, claims[paper](rows) if paper in claims else ""

@@ -177,8 +177,8 @@ def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row])
     """Add a page for each paper, and a page that lists the papers. link: see markup.LinkMap."""
     known, rows = registry.load_registry().papers, []
     for key in papers.paper_keys():
-        tables = papers.tables([row for row in figures if row.paper == key])
-        claims = papers.claims(key, link)
+        of_paper = [row for row in figures if row.paper == key]
+        tables, claims = papers.tables(of_paper), papers.claims(key, of_paper, link)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
         measured = [row for table in tables for row in table.rows if row.has_run]
         rows.append((key, known[key], tables, verdicts))

@@ -7,7 +7,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from ... import registry
-from .. import analysis_pages, comparison
+from .. import analysis_pages, comparison, depth_claims
 from ..comparison import Row
 from . import charts, markup
 from .analyses import Picture, pictures
@@ -81,9 +81,20 @@ def _depth_figure(rows: Sequence[Row]) -> Picture | None:
     return Picture(title, chart, charts.legend(series), Markup(""))
 
 
-def claims(key: str, link: markup.LinkMap) -> list[Claimed]:
-    """Return the claims of a paper whose analyses are stored. key: of the paper. link: see markup.LinkMap."""
-    found = []
+def claims(key: str, figures: Sequence[Row], link: markup.LinkMap) -> list[Claimed]:
+    """Return the claims of a paper whose analyses are stored, and those that its figures can settle.
+
+    key: of the paper. figures: its rows of `comparison.rows`. link: see markup.LinkMap.
+    """
+    found = [
+        Claimed(
+            f"Depth: {title}",
+            markup.inline(f"{depth_claims.rules()} {note}", "docs", link),
+            (),
+            depth_claims.verdicts(depths),
+        )
+        for title, note, depths in (depth_claims.by_task(figures) if key == depth_claims.PAPER else ())
+    ]
     for figure in analysis_pages.FIGURES:
         results = analysis_pages.study(figure.study)
         if figure.paper == key and results is not None:
