@@ -63,6 +63,8 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
     mixed = runs(0.9, 0.2, diverged=1)
     assert (mixed.count, mixed.failed, mixed.mean) == (3, 2, pytest.approx(0.55))
     assert runs(diverged=2).mean == 0
+    text, agrees = depth_claims.only_one_trains({"star": STAR, "rhn": {12: runs(diverged=1)}}, "star", 12)
+    assert (text, agrees) == ("mean accuracy: star 89.0 %, rhn diverged", True)
 
 
 def test_the_page_has_every_stored_run() -> None:

@@ -85,11 +85,15 @@ def _complete(depths: Depths, cells: Iterable[str], chosen: Callable[[int], bool
 
 def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
     """Return whether `cell` with `layers` layers has a mean accuracy that exceeds every other cell's by more than CLOSE."""
-    means = {name: of_cell[layers].mean for name, of_cell in depths.items() if layers in of_cell}
-    others = [mean for name, mean in means.items() if name != cell]
-    if len(means) < len(depths):
-        return f"not measured for all{': ' if means else ''}{_percent(means)}", None
-    return f"mean accuracy: {_percent(means)}", means[cell] > max(others) + CLOSE
+    runs = {name: of_cell[layers] for name, of_cell in depths.items() if layers in of_cell}
+    text = ", ".join(
+        _percent({name: each.mean}) if each.accuracies else f"{name} diverged" for name, each in runs.items()
+    )
+    if len(runs) < len(depths):
+        return f"not measured for all{': ' if runs else ''}{text}", None
+    return f"mean accuracy: {text}", runs[cell].mean > max(
+        each.mean for name, each in runs.items() if name != cell
+    ) + CLOSE
 
 
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
