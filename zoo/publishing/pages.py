@@ -46,14 +46,15 @@ def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
     """Return a Markdown list of links to the papers' comparison pages. root: as in `models_table`."""
     papers = load_registry().papers
     return "\n".join(
-        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)}'
+        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)} models measured'
         for key, rows in by_paper.items()
     )
 
 
 def _extent(rows: Sequence[Row]) -> str:
+    """Return how many of the models have a run, such as "3 of 5"."""
     models, measured = {row.model for row in rows}, {row.model for row in rows if row.has_run}
-    return f"{len(measured)} of {len(models)} models measured"
+    return f"{len(measured)} of {len(models)}"
 
 
 def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
@@ -67,8 +68,8 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's figures beside ours: {_extent(rows)} so far, in one training run each, or in as many as a row "
-        "says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
+        f"The paper's figures beside ours: {_extent(rows)} models measured so far, in one training run each, or in as many as a "
+        "row says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
         f"is our figure minus the paper's, in percentage points for accuracies. {departure if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
         f"![{rows[0].unit.title} against depth]({key}.svg)",
@@ -77,8 +78,12 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
     for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         table_rows = list(group)
         zero = any(r.reported == 0 for r in table_rows)
-        note = "\n\nThe paper does not explain its figures of 0." if zero else ""
-        parts.append(f"## {table}: {title}\n\n{_comparison_table(table_rows)}{note}")
+        note = " The paper does not explain its figures of 0." if zero else ""
+        parts += [
+            f"## {table}: {title}",
+            f"Models measured: {_extent(table_rows)}.{note}",
+            _comparison_table(table_rows),
+        ]
     if averages := means(rows):
         parts.append(f"## Means over tasks\n\n{_means_table(averages)}")
     return "\n\n".join(parts) + "\n"
