@@ -66,6 +66,7 @@ def test_a_run_that_diverged_in_its_first_epoch_is_recorded_without_a_figure(sma
     code, _, err = run("release", folder, "--results")
     assert (code, "eval" in err) == (0, False)
     assert run("release", folder, "--results")[0] == 0  # again, nothing is replaced
+    assert "none: the run diverged" in run("show", name)[1]
     (row,) = comparison.rows(measured=True)
     assert row.measured_text == f"diverged in step {step} (epoch 1)"
     assert (row.measured, row.seed_text, row.training_text) == (None, "0", "small, 0 of 3 epochs; diverged")
@@ -73,7 +74,44 @@ def test_a_run_that_diverged_in_its_first_epoch_is_recorded_without_a_figure(sma
     card = cards.render(registry.find(name))
     assert f"it ended in step {step} (epoch 1), when the loss or a gradient became infinite or NaN." in card
     assert "- The run diverged before there were weights to measure." in card
+    assert f"| measured | diverged in step {step} (epoch 1) |" in card
     assert "Only the figures are published" not in card
+    found = results.read(tmp_path / "run")
+    other = found.training.model_copy(
+        update={"diverged_step": step + 1, "recipe": found.training.recipe.model_copy(update={"seed": 1})}
+    )
+    results.write(tmp_path / "run", found.model_copy(update={"training": other}))
+    code, _, err = run("release", folder, "--results")
+    assert (code, f"has a released run already (seed 0, 0 of 3 epochs, diverged in step {step} (epoch 1))" in err) == (
+        2,
+        True,
+    )
+    smaller = other.model_copy(update={"parameters": 5})
+    results.write(tmp_path / "run", found.model_copy(update={"training": smaller}))
+    code, _, err = run("release", folder, "--results", "--force")
+    assert (code, "the run's network has 5 parameters, but" in err) == (1, True)
+
+
+def test_a_lost_run_beside_measured_ones_is_recorded_by_their_release(small_zoo, run, tmp_path):
+    small_zoo({"epochs": 1})
+    for seed in (0, 1):
+        folder = tmp_path / f"seed-{seed}"
+        assert run("train", NAME, "--out", str(folder), "--device", "cpu", "--seed", str(seed))[0] == 0
+        found = results.read(folder)
+        if seed:
+            found = found.record(evaluation(sha256(folder / "model.safetensors")))
+        else:
+            lost = {"history": (), "epochs_done": 0, "checkpoint_sha256": None, "diverged": 1, "diverged_step": 1}
+            found = results.Results(training=found.training.model_copy(update=lost))
+            (folder / "model.safetensors").unlink()
+        results.write(folder, found)
+    code, _, err = run("release", str(tmp_path / "seed-0"), "--results")
+    assert (code, "runs of other seeds beside it were measured. Release the folder of one of them" in err) == (1, True)
+    assert run("release", str(tmp_path / "seed-1"), "--results")[0] == 0
+    assert results.for_model(NAME).diverged_seeds == (0,)
+    card = cards.render(registry.find(NAME))
+    assert "Of the other runs, that with seed 0 diverged." in card
+    assert "variation over seeds" not in card
 
 
 def test_what_is_no_history_is_a_damaged_file(tmp_path):

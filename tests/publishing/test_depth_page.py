@@ -16,7 +16,7 @@ def runs(*accuracies: float, diverged: int = 0) -> Runs:
     return Runs(accuracies, diverged)
 
 
-GOOD, FAIR, BAD = runs(0.9, 0.88), runs(0.7, 0.72), runs(0.1, 0.6)
+GOOD, FAIR, BAD, NONE, LOST = runs(0.9, 0.88), runs(0.7, 0.72), runs(0.1, 0.6), runs(), runs(diverged=2)
 STAR, LSTM = {1: FAIR, 12: GOOD}, {1: GOOD, 12: BAD}
 
 
@@ -25,32 +25,44 @@ STAR, LSTM = {1: FAIR, 12: GOOD}, {1: GOOD, 12: BAD}
     [
         (depth_claims.only_one_trains, {"star": STAR, "lstm": LSTM}, ("star", 12), True),
         (depth_claims.only_one_trains, {"star": STAR, "lstm": STAR}, ("star", 12), False),
-        (depth_claims.only_one_trains, {"star": STAR, "lstm": {1: GOOD}}, ("star", 12), None),
+        (depth_claims.only_one_trains, {"star": STAR, "rhn": {1: GOOD, 12: LOST}}, ("star", 12), True),
         (depth_claims.gains, {"star": STAR}, ("star",), True),
         (depth_claims.gains, {"lstm": LSTM}, ("lstm",), False),
         (depth_claims.gains, {"lstm": LSTM}, ("lstm", False), True),
         (depth_claims.riskier, {"lstm": LSTM}, ("lstm",), True),
         (depth_claims.riskier, {"lstm": {1: BAD, 12: GOOD}}, ("lstm",), False),
-        (depth_claims.riskier, {"rhn": {1: GOOD, 12: runs(diverged=2)}}, ("rhn",), True),
+        (depth_claims.riskier, {"rhn": {1: GOOD, 12: LOST}}, ("rhn",), True),
         (depth_claims.most_robust, {"star": STAR, "lstm": LSTM}, ("star",), True),
         (depth_claims.most_robust, {"star": STAR, "lstm": STAR}, ("star",), False),
         (depth_claims.most_robust, {"star": LSTM, "lstm": LSTM}, ("star",), False),
-        (depth_claims.trains_deep, {"star": STAR}, ("star",), True),
-        (depth_claims.trains_deep, {"star": {1: GOOD, 12: runs(0.9, 0.8)}}, ("star",), False),
-        (depth_claims.trains_deep, {"star": {1: GOOD, 12: runs(0.9, diverged=1)}}, ("star",), False),
+        (depth_claims.trains_deep, {"star": STAR}, ("star", 12), True),
+        (depth_claims.trains_deep, {"star": {1: GOOD, 12: runs(0.9, 0.8)}}, ("star", 12), False),
+        (depth_claims.trains_deep, {"star": {1: GOOD, 12: runs(0.9, diverged=1)}}, ("star", 12), False),
+        (depth_claims.trains_deep, {"star": {1: GOOD, 12: LOST}}, ("star", 12), False),
         (depth_claims.comparable, {"star": STAR, "lstm": LSTM}, ("star", "lstm"), True),
         (depth_claims.comparable, {"star": {1: FAIR}, "lstm": LSTM}, ("star", "lstm"), False),
         (depth_claims.often_fails, {"lstm": LSTM}, ("lstm", 2, 12), True),
         (depth_claims.often_fails, {"lstm": LSTM}, ("lstm", 1, 8), False),
-        # a depth is missing that another cell has: what is known decides, or nothing does
-        (depth_claims.gains, {"lstm": {1: GOOD, 2: GOOD}, "star": STAR}, ("lstm",), None),
-        (depth_claims.gains, {"lstm": {1: FAIR, 2: GOOD}, "star": STAR}, ("lstm",), True),
-        (depth_claims.riskier, {"lstm": {1: GOOD}, "star": STAR}, ("lstm",), None),
-        (depth_claims.most_robust, {"star": STAR, "lstm": {1: BAD}}, ("star",), None),
-        (depth_claims.most_robust, {"star": {1: BAD}, "lstm": LSTM}, ("star",), False),
-        (depth_claims.trains_deep, {"star": {1: GOOD}, "lstm": LSTM}, ("star",), None),
-        (depth_claims.often_fails, {"lstm": {1: GOOD}, "star": STAR}, ("lstm", 1, 12), None),
-        (depth_claims.often_fails, {"lstm": {1: BAD}, "star": STAR}, ("lstm", 1, 12), True),
+        # some networks are not trained: what is known decides, or the verdict is open
+        (depth_claims.only_one_trains, {"star": STAR, "lstm": {1: GOOD, 12: NONE}}, ("star", 12), None),
+        (depth_claims.only_one_trains, {"star": {12: NONE}, "lstm": STAR}, ("star", 12), None),
+        (depth_claims.only_one_trains, {"star": STAR, "lstm": STAR, "rnn": {12: NONE}}, ("star", 12), False),
+        (depth_claims.gains, {"lstm": {1: GOOD, 2: GOOD, 12: NONE}}, ("lstm",), None),
+        (depth_claims.gains, {"lstm": {1: NONE, 2: GOOD}}, ("lstm",), None),
+        (depth_claims.gains, {"lstm": {1: FAIR, 2: GOOD, 12: NONE}}, ("lstm",), True),
+        (depth_claims.riskier, {"lstm": {1: GOOD, 12: BAD, 16: NONE}}, ("lstm",), None),
+        (depth_claims.riskier, {"lstm": {1: GOOD, 8: NONE, 12: BAD}}, ("lstm",), True),
+        (depth_claims.most_robust, {"star": STAR, "lstm": {1: GOOD, 12: NONE}}, ("star",), None),
+        (depth_claims.most_robust, {"star": STAR, "lstm": {1: BAD, 12: NONE}}, ("star",), True),
+        (depth_claims.most_robust, {"star": {1: FAIR, 12: NONE}, "lstm": LSTM}, ("star",), None),
+        (depth_claims.most_robust, {"star": {1: BAD, 12: NONE}, "lstm": LSTM}, ("star",), False),
+        (depth_claims.most_robust, {"star": {1: FAIR, 12: NONE}, "lstm": STAR}, ("star",), False),
+        (depth_claims.trains_deep, {"star": {1: FAIR, 12: NONE}}, ("star", 12), None),
+        (depth_claims.trains_deep, {"star": {1: FAIR, 8: NONE, 12: GOOD}}, ("star", 12), None),
+        (depth_claims.trains_deep, {"star": {1: GOOD, 8: NONE, 12: BAD}}, ("star", 12), False),
+        (depth_claims.comparable, {"star": {1: FAIR, 12: NONE}, "lstm": STAR}, ("star", "lstm"), None),
+        (depth_claims.often_fails, {"lstm": {1: GOOD, 8: NONE}}, ("lstm", 1, 12), None),
+        (depth_claims.often_fails, {"lstm": {1: BAD, 8: NONE}}, ("lstm", 1, 12), True),
     ],
 )  # fmt: skip
 def test_a_claim_and_its_opposite(
@@ -63,8 +75,12 @@ def test_a_run_that_diverged_has_no_accuracy_but_counts() -> None:
     mixed = runs(0.9, 0.2, diverged=1)
     assert (mixed.count, mixed.failed, mixed.mean) == (3, 2, pytest.approx(0.55))
     assert runs(diverged=2).mean == 0
-    text, agrees = depth_claims.only_one_trains({"star": STAR, "rhn": {12: runs(diverged=1)}}, "star", 12)
-    assert (text, agrees) == ("mean accuracy: star 89.0 %, rhn diverged", True)
+    depths = {"star": STAR, "rhn": {12: LOST}, "rnn": {12: NONE}, "lstm": {12: mixed}}
+    text, _ = depth_claims.only_one_trains(depths, "star", 12)
+    assert text == "mean accuracy: star 89.0 %, rhn diverged, rnn not trained, lstm 55.0 % (1 of 3 diverged)"
+    assert depth_claims.trains_deep({"star": {12: mixed}}, "star", 12)[0].startswith(
+        "12 layers: 90.0 %, 20.0 %, diverged; "
+    )
 
 
 def test_the_page_has_every_stored_run() -> None:

@@ -90,6 +90,11 @@ def ended_early(history: Sequence[Epoch], recipe: Recipe) -> bool:
     return converged(history, recipe) or collapsed(history, recipe)
 
 
+def divergence(epoch: int | None, step: int | None) -> str:
+    """Return when a run diverged, such as "step 145 (epoch 1)", or "epoch 3" if the step is unknown."""
+    return f"epoch {epoch}" if step is None else f"step {step:,} (epoch {epoch})"
+
+
 class Training(Spec):
     """How a checkpoint was trained."""
 
@@ -127,9 +132,8 @@ class Training(Spec):
 
     @property
     def divergence(self) -> str:
-        """Return when the run diverged, such as "step 145 (epoch 1)", or "epoch 3" if the step is unknown."""
-        step, epoch = self.diverged_step, f"epoch {self.diverged}"
-        return epoch if step is None else f"step {step:,} ({epoch})"
+        """When the run diverged, as text: see `divergence`."""
+        return divergence(self.diverged, self.diverged_step)
 
     @property
     def finished(self) -> bool:

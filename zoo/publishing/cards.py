@@ -92,7 +92,8 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
     if entry.task.absent:
         return "none: the data are not available"
     if entry.weights is None:
-        return f"{'not published' if recorded.training else 'none yet'}; rnnzoo train {entry.name}"
+        lost = "none: the run diverged" if recorded.unmeasurable else ""
+        return lost or f"{'not published' if recorded.training else 'none yet'}; rnnzoo train {entry.name}"
     if entry.weights.revision:
         return f"{entry.weights.repo}@{entry.weights.revision}"
     return "in the package" if paths.ROOT == paths.PACKAGED_ROOT else str(paths.path("cards", entry.name))
@@ -232,6 +233,8 @@ def _embedding_text(spec: Embedding | None) -> str:
 
 def _figures(entry: Entry, recorded: Results) -> str:
     rows = [("reported", r.text, source(r, entry.papers[r.paper])) for r in entry.model.reported]
+    if recorded.unmeasurable and recorded.training:
+        rows.append(("measured", f"diverged in {recorded.training.divergence}", f"`{recorded.training.command}`"))
     for e in recorded.evaluations:
         how = f"`{e.command}`, {e.n:,} examples, {e.date}, {e.device}, torch {e.versions.get('torch', '?')}"
         rows.append((f"measured, {e.split}", value_text(e), how))
@@ -299,13 +302,14 @@ def _training_limits(entry: Entry, recorded: Results) -> list[str]:
         return []
     ended = training.finished or training.diverged is not None
     lines = []
-    if not recorded.other_seeds:
+    if not (recorded.other_seeds or recorded.diverged_seeds):
         lines.append(f"One training run, with seed {training.recipe.seed}: the variation over seeds was not measured.")
     failed = {"collapsed": recorded.collapsed_seeds, "diverged": recorded.diverged_seeds}
     lines += [f"Of the other runs, that with seed {seed} {word}." for word, seeds in failed.items() for seed in seeds]
     if not ended:
         lines.append("Training was stopped before its schedule ended.")
-    lines.append(f"Trained and measured on one dataset only: {dataset.title} (license: {dataset.license}).")
+    done = "Trained" if recorded.unmeasurable else "Trained and measured"
+    lines.append(f"{done} on one dataset only: {dataset.title} (license: {dataset.license}).")
     if recorded.unmeasurable:
         lines.append("The run diverged before there were weights to measure.")
     elif entry.weights is None:

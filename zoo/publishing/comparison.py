@@ -46,7 +46,7 @@ class Row:
     runs: int = 0
     """Number of runs that were measured."""
     seeds: tuple[int, ...] = ()
-    """Known seeds of the measured runs."""
+    """Known seeds of the measured runs; if there are none, that of the first run that diverged."""
     split: str | None = None
     n: int | None = None
     """Number of examples that were measured."""
@@ -64,8 +64,10 @@ class Row:
     """Number of measured runs that were stopped because the network stayed at the level of chance."""
     diverged_runs: int = 0
     """Number of further runs, which diverged and so were not measured."""
-    diverged: str | None = None
-    """When training ended because the loss or a gradient was infinite or NaN, as `Training.divergence`; None if it did not."""
+    diverged: int | None = None
+    """The epoch in which training ended because the loss or a gradient was infinite or NaN; None if it did not."""
+    diverged_step: int | None = None
+    """The optimizer step in which that happened, if known."""
     stand_in: str | None = None
     """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
 
@@ -97,7 +99,9 @@ class Row:
     def measured_text(self) -> str | None:
         note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
         if self.measured is None:
-            return self.diverged and f"diverged in {self.diverged}"
+            more = f"; {self.diverged_runs} more diverged" if self.diverged_runs else ""
+            when = results.divergence(self.diverged, self.diverged_step)
+            return None if self.diverged is None else f"diverged in {when}{more}"
         return self.unit.text(self.measured) + self.spread_text + note
 
     @property
@@ -113,7 +117,7 @@ class Row:
     @property
     def seed(self) -> int | None:
         """The seed of the measured run; None if there are several runs or the seed is unknown."""
-        return self.seeds[0] if len(self.seeds) == self.runs == 1 else None
+        return self.seeds[0] if len(self.seeds) == 1 >= self.runs else None
 
     @property
     def seed_text(self) -> str | None:
@@ -173,9 +177,13 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     """
     split = row.split or "test"
     measured = [(run, e) for run in recorded if (e := run.measured(split)) is not None]
+    lost = [(run, run.training) for run in recorded if run.training and run.unmeasurable]
+    if not measured and not lost:
+        return row
     if not measured:
-        lost = next((run.training for run in recorded if run.unmeasurable), None)
-        return _trained(replace(row, seeds=(lost.recipe.seed,)), entry, lost) if lost else row
+        (_, training), *_ = lost
+        more = len(lost) - 1 + sum(len(run.diverged_seeds) for run, _ in lost)
+        return _trained(replace(row, seeds=(training.recipe.seed,), diverged_runs=more), entry, training)
     evaluations = [e for run in recorded for e in run.over_seeds(split)]
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
@@ -183,7 +191,7 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
         row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None, n=evaluation.n,
         runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
-        diverged_runs=sum(len(run.diverged_seeds) for run, _ in measured),
+        diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
     return _trained(row, entry, first.training) if first.training else row
 
@@ -194,7 +202,7 @@ def _trained(row: Row, entry: registry.Entry, training: results.Training) -> Row
     return replace(
         row, recipe=training.recipe_name, epochs_done=training.epochs_done, epochs=training.recipe.epochs,
         paper_epochs=base.epochs if base and base.paper else None, recipe_paper=base.paper if base else None,
-        diverged=training.divergence if training.diverged else None,
+        diverged=training.diverged, diverged_step=training.diverged_step,
         converged=results.converged(training.history, training.recipe),
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """What Turkoglu et al. 2019 claim of depth, checked on recorded training runs. Does not import torch.
 
-Section 4.1 and Fig. 4 of the paper. The paper averages over the runs that succeeded; here failed runs count.
+Section 4.1 and Fig. 4 of the paper. The paper averages over the runs that succeeded; here the mean is over all runs that did
+not diverge, and the text says how many diverged.
 """
 
 import statistics
@@ -16,10 +17,11 @@ from .comparison import Row
 
 PAPER, TABLE, TASKS = "star", "Table 3", ("pmnist", "smnist")
 """The paper, its table of accuracies at each depth, and its tasks that we have."""
+DEEP, SHALLOW = (12, 16), (1, 2, 4)
 FAILED = 0.5
 """A run failed if it diverged or if its test accuracy is below this. Guessing gives 0.1, a single STAR layer 0.6."""
 CLOSE = 0.03
-"""Accuracies that differ by less than this count as equal. Most standard deviations over seeds are smaller."""
+"""Accuracies that differ by less than this count as equal. At a quarter of the pixels, most standard deviations over three seeds are smaller."""
 
 
 @dataclass(frozen=True)
@@ -40,26 +42,35 @@ class Runs:
 
     @property
     def mean(self) -> float:
+        """The mean accuracy of the runs that did not diverge; 0 if all did."""
         return statistics.fmean(self.accuracies) if self.accuracies else 0.0
+
+    @property
+    def text(self) -> str:
+        """The mean, and how many runs diverged, such as "42.4 % (2 of 3 diverged)"."""
+        if not self.accuracies:
+            return "diverged" if self.diverged else "not trained"
+        lost = f" ({self.diverged} of {self.count} diverged)" if self.diverged else ""
+        return f"{100 * self.mean:.1f} %{lost}"
 
 
 Depths = Mapping[str, Mapping[int, Runs]]
-"""Runs by cell, then by number of layers."""
+"""Runs by cell, then by number of layers; `Runs` of 0 runs for a network that is not trained."""
 
 
 def recorded(names: Iterable[str]) -> Depths:
-    """Return {cell: {number of layers: the recorded runs}} of models that differ in cell and depth; not of those without runs."""
+    """Return {cell: {number of layers: the recorded runs}} of models that differ in cell and depth."""
     depths: dict[str, dict[int, Runs]] = {}
     for name in names:
         model, found = registry.models()[name], results.for_model(name)
-        runs = Runs([e.value for e in found.over_seeds()], len(found.diverged_seeds) + found.unmeasurable)
-        if runs.count:
-            depths.setdefault(model.cell, {})[model.layers] = runs
+        lost = found.training is not None and found.training.diverged is not None
+        accuracies = [e.value for e in found.over_seeds()][lost:]  # the first is of the run that `training` describes
+        depths.setdefault(model.cell, {})[model.layers] = Runs(accuracies, len(found.diverged_seeds) + lost)
     return {cell: dict(sorted(layers.items())) for cell, layers in depths.items()}
 
 
-def _percent(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {100 * value:.1f} %" for name, value in values.items())
+def _texts(runs: Mapping[str, Runs]) -> str:
+    return ", ".join(f"{name} {each.text}" for name, each in runs.items())
 
 
 def _failures(depths: Depths, cells: Sequence[str], chosen: Callable[[int], bool]) -> dict[str, tuple[int, int]]:
@@ -78,22 +89,25 @@ def _counted(failures: Mapping[str, tuple[int, int]]) -> str:
 
 
 def _complete(depths: Depths, cells: Iterable[str], chosen: Callable[[int], bool] = lambda n: True) -> bool:
-    """Return whether each of `cells` has runs at every depth that some cell has and for which `chosen(depth)` is True."""
-    known = {n for of_cell in depths.values() for n in of_cell if chosen(n)}
-    return all(known <= set(depths[cell]) for cell in cells)
+    """Return whether each of `cells` has runs at every depth in layers for which `chosen(depth)` is True."""
+    return all(runs.count for cell in cells for n, runs in depths[cell].items() if chosen(n))
+
+
+def _best(depths: Depths, cell: str) -> int:
+    """Return the number of layers of `cell` with the highest mean accuracy."""
+    return max(depths[cell], key=lambda n: depths[cell][n].mean)
+
+
+# A verdict is None where runs are missing that could change it.
 
 
 def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
     """Return whether `cell` with `layers` layers has a mean accuracy that exceeds every other cell's by more than CLOSE."""
-    runs = {name: of_cell[layers] for name, of_cell in depths.items() if layers in of_cell}
-    text = ", ".join(
-        _percent({name: each.mean}) if each.accuracies else f"{name} diverged" for name, each in runs.items()
-    )
-    if len(runs) < len(depths):
-        return f"not measured for all{': ' if runs else ''}{text}", None
-    return f"mean accuracy: {text}", runs[cell].mean > max(
-        each.mean for name, each in runs.items() if name != cell
-    ) + CLOSE
+    runs = {name: of_cell[layers] for name, of_cell in depths.items()}
+    others = [each.mean for name, each in runs.items() if name != cell]
+    agrees = runs[cell].mean > max(others) + CLOSE
+    decided = runs[cell].count and (not agrees or all(each.count for each in runs.values()))
+    return f"mean accuracy: {_texts(runs)}", agrees if decided else None
 
 
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
@@ -101,48 +115,54 @@ def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
 
     does: False to return the opposite.
     """
-    means = {n: runs.mean for n, runs in depths[cell].items()}
-    best = max(means, key=means.__getitem__)
-    text = f"{cell}: {_percent({'1 layer': means[1], f'the best depth, {best},': means[best]})}"
-    gained = means[best] > means[1] + CLOSE
-    return text, gained == does if gained or _complete(depths, [cell]) else None
+    best, single = _best(depths, cell), depths[cell][1]
+    gained = depths[cell][best].mean > single.mean + CLOSE
+    decided = single.count and (gained or _complete(depths, [cell]))
+    text = f"{cell}: {_texts({'1 layer': single, f'the best depth, {best},': depths[cell][best]})}"
+    return text, gained == does if decided else None
 
 
 def riskier(depths: Depths, *cells: str) -> Verdict:
-    """Return whether a larger share of the runs of `cells`, taken together, failed at 12 or more layers than at 4 or fewer."""
-    deep, shallow = (_failures(depths, cells, chosen) for chosen in (lambda n: n >= 12, lambda n: n <= 4))
+    """Return whether a larger share of the runs of `cells`, taken together, failed at 12 and 16 layers than at 1 to 4."""
+    deep, shallow = (_failures(depths, cells, chosen.__contains__) for chosen in (DEEP, SHALLOW))
     shares = [sum(f for f, _ in each.values()) / max(1, sum(n for _, n in each.values())) for each in (deep, shallow)]
     text = f"failed runs, 12 and 16 layers: {_counted(deep)}; 1 to 4 layers: {_counted(shallow)}"
-    return text, shares[0] > shares[1] if _complete(depths, cells) else None
+    return text, shares[0] > shares[1] if _complete(depths, cells, (*DEEP, *SHALLOW).__contains__) else None
 
 
 def most_robust(depths: Depths, cell: str) -> Verdict:
     """Return whether no run of `cell` failed, and at least one run of every other cell failed."""
     failures = _failures(depths, list(depths), lambda n: True)
     agrees = not failures[cell][0] and all(failed for name, (failed, _) in failures.items() if name != cell)
-    return f"failed runs: {_counted(failures)}", agrees if failures[cell][0] or _complete(depths, depths) else None
+    refuted = failures[cell][0] or any(
+        not failures[name][0] and _complete(depths, [name]) for name in depths if name != cell
+    )
+    decided = refuted or (agrees and _complete(depths, [cell]))
+    return f"failed runs: {_counted(failures)}", agrees if decided else None
 
 
-def trains_deep(depths: Depths, cell: str) -> Verdict:
-    """Return whether every run of `cell` at its greatest depth is as accurate, within CLOSE, as the mean at its best depth."""
-    best, deepest = max(runs.mean for runs in depths[cell].values()), max(depths[cell])
-    accuracies = depths[cell][deepest].accuracies
-    text = f"{deepest} layers: {', '.join(f'{100 * a:.1f}' for a in accuracies)} %; mean of the best depth: {100 * best:.1f} %"
-    trained = not depths[cell][deepest].diverged and min(accuracies) > best - CLOSE
-    return text, trained if _complete(depths, [cell]) else None
+def trains_deep(depths: Depths, cell: str, layers: int) -> Verdict:
+    """Return whether every run of `cell` with `layers` layers is as accurate, within CLOSE, as the mean at its best depth."""
+    best, deep = depths[cell][_best(depths, cell)].mean, depths[cell][layers]
+    each = [f"{100 * accuracy:.1f} %" for accuracy in deep.accuracies] + ["diverged"] * deep.diverged
+    trained = not deep.diverged and min(deep.accuracies, default=0.0) > best - CLOSE
+    decided = deep.count and (not trained or _complete(depths, [cell]))
+    text = f"{layers} layers: {', '.join(each) or 'not trained'}; mean of the best depth: {100 * best:.1f} %"
+    return text, trained if decided else None
 
 
 def comparable(depths: Depths, cell: str, other: str) -> Verdict:
     """Return whether `cell` and `other` differ by less than CLOSE in mean accuracy, each at its best depth."""
-    best = {name: max(runs.mean for runs in depths[name].values()) for name in (cell, other)}
-    return f"the best depth: {_percent(best)}", abs(best[cell] - best[other]) < CLOSE
+    best = {name: depths[name][_best(depths, name)] for name in (cell, other)}
+    agrees = abs(best[cell].mean - best[other].mean) < CLOSE
+    return f"the best depth: {_texts(best)}", agrees if _complete(depths, best) else None
 
 
 def often_fails(depths: Depths, cell: str, least: int, most: int) -> Verdict:
     """Return whether at least one run of `cell` failed at a depth of `least` to `most` layers."""
     failures = _failures(depths, [cell], lambda n: least <= n <= most)
-    known = failures[cell][0] or _complete(depths, [cell], lambda n: least <= n <= most)
-    return f"failed runs, {least} to {most} layers: {_counted(failures)}", failures[cell][0] > 0 if known else None
+    decided = failures[cell][0] or _complete(depths, [cell], lambda n: least <= n <= most)
+    return f"failed runs, {least} to {most} layers: {_counted(failures)}", failures[cell][0] > 0 if decided else None
 
 
 CLAIMS = (
@@ -155,7 +175,7 @@ CLAIMS = (
     Claim("depth increases the risk of a catastrophic training failure", riskier, ("lstm", "lstm-f", "rhn", "rnn")),
     Claim("LSTM training already often fails at 2 to 8 layers", often_fails, ("lstm", 2, 8)),
     Claim("STAR is significantly more robust in that respect", most_robust, ("star",)),
-    Claim("STAR can be trained up to a depth of 20 layers (here 16)", trains_deep, ("star",)),
+    Claim("STAR can be trained up to a depth of 20 layers (here 16)", trains_deep, ("star", 16)),
     Claim("STAR's performance is comparable to that of a successfully trained LSTM", comparable, ("star", "lstm")),
 )
 """The claims, in the order in which the paper's section makes them."""
@@ -164,7 +184,7 @@ CLAIMS = (
 def rules() -> str:
     """Return the sentences that say what the claims' words mean here."""
     return (
-        "Section 4.1 and Fig. 4 of Turkoglu et al. 2019. A run fails here if it diverges or its accuracy stays below "
+        "Section 4.1 and Fig. 4 of Turkoglu et al. 2019. A run fails here if it diverges or its test accuracy is below "
         f"{100 * FAILED:.0f} %; the paper does not say what it counts as a failure. Accuracies within {100 * CLOSE:.0f} "
         "points count as equal."
     )
@@ -198,9 +218,9 @@ def by_task(rows: Iterable[Row]) -> list[tuple[str, str, Depths]]:
 def section(rows: Iterable[Row]) -> str:
     """Return the section of docs/star.md about the claims. rows: as for `by_task`."""
     parts = [
-        "## What the paper claims of depth",
-        f"{rules()} Here they are checked on the networks of {TABLE} below; [at a quarter of the steps](depth.md), on three runs "
-        "of every network.",
+        "## What the paper claims about depth",
+        f"{rules()} Here they are checked on the networks of {TABLE} below, mostly one run each, by recipes that differ between "
+        "networks; [another page](depth.md) checks them on three runs of every network by one recipe, at a quarter of the steps.",
     ]
     for title, note, depths in by_task(rows):
         parts += filter(None, [f"### {capitalised(title)}", note, table(depths)])

@@ -24,7 +24,9 @@ def page() -> str:
     depths = depth_claims.recorded(name for name, model in registry.models().items() if model.recipe == STUDY)
     layers = sorted({n for of_cell in depths.values() for n in of_cell})
     by_place = {(row.kind, row.layers): row for row in rows()}
-    table = [(str(n), *(_figure(by_place[cell, n]) if n in depths[cell] else "-" for cell in depths)) for n in layers]
+    table = [
+        (str(n), *(_figure(by_place[cell, n]) if depths[cell][n].count else "-" for cell in depths)) for n in layers
+    ]
     runs = sum(each.count for of_cell in depths.values() for each in of_cell.values())
     return "\n\n".join(
         [
@@ -45,4 +47,4 @@ def page() -> str:
 
 
 def _figure(row: comparison.Row) -> str:
-    return f"[{row.unit.text(row.measured or 0.0)}{row.spread_text}](../cards/{row.model}/README.md)"
+    return f"[{row.measured_text}](../cards/{row.model}/README.md)"

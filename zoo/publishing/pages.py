@@ -46,7 +46,7 @@ def papers_list(by_paper: Mapping[str, Sequence[Row]], root: str) -> str:
     """Return a Markdown list of links to the papers' comparison pages. root: as in `models_table`."""
     papers = load_registry().papers
     return "\n".join(
-        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): {_extent(rows)} models measured'
+        f'- [{papers[key].citation}, "{papers[key].title}"]({root}docs/{key}.md): results for {_extent(rows)} models'
         for key, rows in by_paper.items()
     )
 
@@ -68,7 +68,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's figures beside ours: {_extent(rows)} models measured so far, in one training run each, or in as many as a "
+        f"The paper's figures beside ours: results for {_extent(rows)} models so far, in one training run each, or in as many as a "
         "row says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
         f"is our figure minus the paper's, in percentage points for accuracies. {departure if short else ''}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
@@ -81,7 +81,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
         note = " The paper does not explain its figures of 0." if zero else ""
         parts += [
             f"## {table}: {title}",
-            f"Models measured: {_extent(table_rows)}.{note}",
+            f"Results for {_extent(table_rows)} models.{note}",
             _comparison_table(table_rows),
         ]
     if averages := means(rows):

@@ -111,17 +111,20 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
-            if r.kind == kind and r.has_run:
-                place = r.layers, r.unit.scale * (r.measured or 0.0)
+            if r.kind == kind and r.measured is None and r.has_run:  # on the axis, at the end for the worst figures
+                worst = 0.0 if r.unit.higher_is_better else 1.0
+                axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
+            if r.kind == kind and r.measured is not None:
+                place = r.layers, r.unit.scale * r.measured
                 if r.std is not None:
                     axis.errorbar(*place, r.unit.scale * r.std, color=look["color"], capsize=2)
-                if r.collapsed or r.diverged_runs or r.measured is None:
+                if r.collapsed or r.diverged_runs:
                     axis.plot(*place, **COLLAPSED)
     axis.set(
         title=_title(f"{rows[0].task_title}, {rows[0].units} units"), xlabel="depth, layers", ylabel=_metric(rows[0])
     )
     depths = sorted({r.layers for r in rows})
-    axis.set_xscale("log")  # most cells differ least at small depths, which a linear scale would draw as one
+    axis.set_xscale("log")  # on a linear scale 1, 2 and 4 layers almost coincide
     axis.set_xticks(depths, [str(depth) for depth in depths])
     axis.set_xticks([], minor=True)
     axis.grid(axis="y", color="0.9", linewidth=0.6)
@@ -140,6 +143,8 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
         if r.measured is not None:
             error = None if r.std is None else scale * r.std
             axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=error)
+        elif r.has_run:
+            axis.plot(0.0, place + shift, transform=axis.get_yaxis_transform(), clip_on=False, **COLLAPSED)
     axis.set_yticks(range(len(rows)), [f"{r.kind} {r.layers}x{r.units}" for r in rows])
     axis.set(title=_title(rows[0].task_title), xlabel=_metric(rows[0]), ylim=(len(rows) - 0.5, -0.5))
     axis.grid(axis="x", color="0.9", linewidth=0.6)
@@ -168,7 +173,7 @@ def _caption(rows: Sequence[Row]) -> str:
     if done:
         caption += f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."
     else:
-        caption += "None of these models is measured yet."
+        caption += "None of these models is measured."
     if stand_ins := dict.fromkeys(f"{r.task} on a stand-in for {r.stand_in}" for r in done if r.stand_in):
         caption += f" Measured on other data than reported: {', '.join(stand_ins)}."
     return caption

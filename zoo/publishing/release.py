@@ -37,10 +37,7 @@ def release(folder: Path) -> str:
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
-    if _results(folder).unmeasurable:
-        raise CheckpointError(
-            f"{folder} has no weights: the run diverged. To record that: rnnzoo release {folder} --results"
-        )
+    _results(folder, with_weights=True)  # before anything is copied
     home = paths.path("cards", entry.name)
     with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
         source = sources.resolve(Reference.parse(folder))
@@ -50,7 +47,7 @@ def release(folder: Path) -> str:
                 f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. Give a folder of rnnzoo train, "
                 "which writes this file."
             )
-        recorded = _with_other_seeds(folder, _results(folder))
+        recorded = _with_other_seeds(folder, _results(folder, with_weights=True))
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
         if find_spec("matplotlib") is not None:
             lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
@@ -112,7 +109,7 @@ def replaced(folder: Path, results_only: bool = False) -> str | None:
 
     results_only: True for a release of the results alone. Raises the errors of `release`.
     """
-    entry, recorded = _entry(folder), _results(folder)
+    entry, recorded = _entry(folder), _results(folder, with_weights=not results_only)
     if results_only and entry.weights is not None:  # they stay
         return None
     before = results.for_model(entry.name)
@@ -120,7 +117,8 @@ def replaced(folder: Path, results_only: bool = False) -> str | None:
     digests = {e.checkpoint_sha256 for e in before.evaluations}
     digests |= {before.training.checkpoint_sha256} if before.training and before.training.checkpoint_sha256 else set()
     digests |= {entry.weights.files[tensors.FILE].sha256} if entry.weights else set()
-    if not digests or sha256 in digests:
+    known = sha256 in digests if digests else not before.unmeasurable or before.training == recorded.training
+    if known:
         return None
     return f"{entry.name} has a released run already ({_run_text(before)}); {folder} holds another run ({_run_text(recorded)})."
 
@@ -130,9 +128,10 @@ def _run_text(recorded: results.Results) -> str:
     texts = (
         [f"seed {training.recipe.seed}, {training.epochs_done} of {training.recipe.epochs} epochs"] if training else []
     )
-    texts += [
-        f"{METRICS[figure.metric].title} {METRICS[figure.metric].text(figure.value)}" if figure else "not measured"
-    ]
+    if figure:
+        texts.append(f"{METRICS[figure.metric].title} {METRICS[figure.metric].text(figure.value)}")
+    else:
+        texts.append(f"diverged in {training.divergence}" if training and recorded.unmeasurable else "not measured")
     return ", ".join(texts)
 
 
@@ -142,17 +141,22 @@ def release_results(folder: Path) -> str:
     This records the figure of a model whose weights are not published, and the figures of other seeds as `release` does.
     Published weights of another seed stay, and the new figures are recorded beside theirs. A run that diverged in its first
     epoch has neither weights nor a figure: that it diverged, and when, is recorded. Raises CheckpointError if any other
-    run has no weights or no evaluation of them, UnknownNameError if its model is not registered, and RequestError for an
-    installed package or if there is nothing to add to the published weights.
+    run has no weights or no evaluation of them, or if the run diverged and other seeds' runs did not; UnknownNameError if its
+    model is not registered; and RequestError for an installed package or if there is nothing to add to the published weights.
     """
     entry = _entry(folder)
     recorded = _results(folder) if entry.weights is None else results.for_model(entry.name)
     if recorded.training is not None:
         recorded = _with_other_seeds(folder, recorded)
+    if recorded.unmeasurable and recorded.other_seeds:
+        raise CheckpointError(
+            f"{folder} diverged, but runs of other seeds beside it were measured. Release the folder of one of them: this run is "
+            "then recorded as one that diverged."
+        )
     if entry.weights is not None and not (recorded.other_seeds or recorded.diverged_seeds):
         raise RequestError(
-            f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a measured run with "
-            f"the same recipe and another seed. To release these weights and results instead: rnnzoo release {folder}"
+            f"{entry.name} has published weights, and no folder seed-N in {folder.resolve().parent} has a run with the same recipe "
+            f"and another seed that was measured or diverged. To release these weights and results instead: rnnzoo release {folder}"
         )
     if recorded.measured() is None and not recorded.unmeasurable:
         raise CheckpointError(f"{folder}: the weights were not measured. Run first: rnnzoo eval {folder} --record")
@@ -176,13 +180,17 @@ def lock_dataset(name: str) -> dict[str, str]:
     return digests
 
 
-def _results(folder: Path) -> results.Results:
+def _results(folder: Path, with_weights: bool = False) -> results.Results:
     """Return the results in `folder`.
 
-    Raises CheckpointError unless they describe the training of the weights in `folder`, or a run that diverged before it had
-    weights.
+    Raises CheckpointError unless they describe the training of the weights in `folder` or, if not `with_weights`, a run that
+    diverged before it had weights.
     """
     recorded, weights_sha256 = results.read_current(folder)
+    if recorded.unmeasurable and with_weights:
+        raise CheckpointError(
+            f"{folder} has no weights: the run diverged. To record that: rnnzoo release {folder} --results"
+        )
     if recorded.unmeasurable:
         return recorded
     if weights_sha256 is None:
@@ -231,12 +239,18 @@ def _with_other_seeds(folder: Path, recorded: results.Results) -> results.Result
 def _entry(folder: Path) -> Entry:
     """Return the registry's entry of the model in `folder`.
 
-    Raises CheckpointError if the folder's config.json disagrees with the entry, and RequestError in an installed package.
+    Raises CheckpointError if the folder's config.json, or the size of a network that diverged before it had one, disagrees
+    with the entry, and RequestError in an installed package.
     """
     paths.writable()
     recorded = results.read(folder)
     if recorded.training is not None and recorded.unmeasurable:
-        return registry.find(recorded.training.model)  # config.json is written with the first weights
+        entry = registry.find(recorded.training.model)  # config.json is written with the first weights
+        if (now := sizes.counts(entry.name).parameters) != recorded.training.parameters:
+            raise CheckpointError(
+                f"{folder}: the run's network has {recorded.training.parameters:,} parameters, but {entry.name} has {now:,} now."
+            )
+        return entry
     config = configs.read(folder / configs.FILE)
     entry = registry.find(config.name)
     configs.must_agree(config, entry.config, folder)
