@@ -1,6 +1,6 @@
 """No verb, but the table of all verbs, and the function that turns exceptions into messages and exit codes.
 
-Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted.
+Exit codes: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted (Ctrl-C or SIGTERM).
 """
 
 import io

@@ -105,5 +105,22 @@ def test_the_page_ranks_every_row() -> None:
     text = ranking.page()
     rows = leaderboard.read()
     assert rows
-    assert text.count("\n| ") == len(rows) + 2 * len({row.task for row in rows})
+    by_task = {task: [row for row in rows if row.task == task] for task in dict.fromkeys(row.task for row in rows)}
+    over_tasks = ranking.over_tasks(by_task)
+    assert over_tasks is not None
+    assert over_tasks in text
+    assert text.replace(over_tasks, "").count("\n| ") == len(rows) + 2 * len(by_task)
     assert all(f"| `{row.cell}` | {row.units:,} |" in text for row in rows)
+
+
+def test_places_over_tasks_count_the_cells_that_all_tasks_have() -> None:
+    row = leaderboard.read()[0]
+    ranked = {
+        task: [row.model_copy(update={"task": task, "cell": cell}) for cell in cells.split()]
+        for task, cells in (("a", "lem gru star"), ("b", "star rnn gru"))
+    }
+    assert ranking.over_tasks(ranked) == (
+        "| cell | mean place | `a` | `b` |\n| --- | --- | --- | --- |\n| `gru` | 1.5 | 1 | 2 |\n| `star` | 1.5 | 2 | 1 |"
+    )
+    assert ranking.over_tasks({"a": ranked["a"]}) is None
+    assert ranking.over_tasks({}) is None

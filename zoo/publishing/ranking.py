@@ -1,5 +1,7 @@
 """Writes docs/leaderboard.md: the figures of each cell on each task, trained under one protocol. Does not import torch."""
 
+import statistics
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from ..checkpoints import leaderboard
@@ -29,8 +31,10 @@ def page() -> str:
         f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
-    for task, group in groupby(leaderboard.read(), key=lambda row: row.task):
-        rows = list(group)
+    ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
+    if (shared := over_tasks(ranked)) is not None:
+        parts += ["## All tasks", "Places among the cells that were measured on every task.", shared]
+    for task, rows in ranked.items():
         table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
         title = tasks[task].title
         first = rows[0]
@@ -40,6 +44,19 @@ def page() -> str:
             f"{first.updates:,} updates; {len(rows)} cell{'s' * (len(rows) > 1)}; {', '.join(sorted({row.cpu for row in rows}))}, one thread.\n\n{markdown(header, table)}"
         )
     return "\n\n".join(parts) + "\n"
+
+
+def over_tasks(ranked: Mapping[str, Sequence[leaderboard.Row]]) -> str | None:
+    """Return a table of the cells that every task has, by their mean place among them; None if there are under two tasks.
+
+    ranked: the rows of each task, the best first.
+    """
+    shared = set.intersection(*({row.cell for row in rows} for rows in ranked.values())) if len(ranked) > 1 else set()
+    places = {task: [row.cell for row in rows if row.cell in shared] for task, rows in ranked.items()}
+    by_cell = {cell: [order.index(cell) + 1 for order in places.values()] for cell in shared}
+    ordered = sorted(by_cell.items(), key=lambda item: (statistics.fmean(item[1]), item[0]))
+    table = [(f"`{cell}`", f"{statistics.fmean(each):.1f}", *map(str, each)) for cell, each in ordered]
+    return markdown(("cell", "mean place", *(f"`{task}`" for task in places)), table) if table else None
 
 
 def _cells(row: leaderboard.Row) -> tuple[str, ...]:
