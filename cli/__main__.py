@@ -12,11 +12,9 @@ IMPORTING = "<frozen importlib._bootstrap>"
 
 def main() -> None:
     """Run the command line and exit. Ctrl-C and SIGTERM exit with 130, while modules are being imported, too."""
+    usual = signal.default_int_handler, signal.SIG_DFL  # a signal with another handler is ignored, as in the background
     for number in SIGNALS:
-        if signal.getsignal(number) in (
-            signal.default_int_handler,
-            signal.SIG_DFL,
-        ):  # else it is ignored, as in the background
+        if signal.getsignal(number) in usual:
             signal.signal(number, interrupt)
     try:
         from .main import main as run

@@ -100,6 +100,8 @@ def test_the_matrix_of_models_and_formats(run: Run, tmp_path: Path, monkeypatch:
     (row,) = json.loads(out)
     assert row["formats"]["onnx"]["graphs"] == ["sequence"]
     assert row["formats"]["onnx"]["why_not"]["step"] == "it is bidirectional, so it needs the whole sequence"
+    _, out, _ = run("export", "--list", "convstar-*", "--format", "c")
+    assert out.splitlines()[1].split(maxsplit=1)[1] == "no: it is convolutional"
     assert run("export", "--list", "nothing*")[0] == 2
 
 

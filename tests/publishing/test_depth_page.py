@@ -106,4 +106,5 @@ def test_the_comparison_has_the_claims_and_names_what_is_not_trained() -> None:
     assert re.findall(r"`(\S+-\dx\d+-\S+|\S+-\d\dx\d+-\S+)`", section) == waiting
     assert section.count("\n| ") == 2 * (len(depth_claims.CLAIMS) + 2)
     assert section in pages.comparison_page("star", rows, section)
+    assert depth_claims.by_task([row for row in rows if row.kind != "rhn"]) == []  # as another zoo may have it
     assert "What the paper claims" not in pages.comparison_page("star", rows)

@@ -92,8 +92,9 @@ def _weights_text(entry: Entry, recorded: Results) -> str:
     if entry.task.absent:
         return "none: the data are not available"
     if entry.weights is None:
-        lost = "none: the run diverged" if recorded.unmeasurable else ""
-        return lost or f"{'not published' if recorded.training else 'none yet'}; rnnzoo train {entry.name}"
+        if recorded.unmeasurable:
+            return "none: the run diverged"
+        return f"{'not published' if recorded.training else 'none yet'}; rnnzoo train {entry.name}"
     if entry.weights.revision:
         return f"{entry.weights.repo}@{entry.weights.revision}"
     return "in the package" if paths.ROOT == paths.PACKAGED_ROOT else str(paths.path("cards", entry.name))

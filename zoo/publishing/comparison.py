@@ -72,9 +72,14 @@ class Row:
     """The paper's dataset if we use another dataset in its place, so that the two figures come from different test sets."""
 
     @property
+    def lost(self) -> bool:
+        """True if the model's run diverged before there were weights to measure."""
+        return self.measured is None and self.diverged is not None
+
+    @property
     def has_run(self) -> bool:
-        """True if the model was measured, or if its run diverged before there were weights to measure."""
-        return self.measured is not None or self.diverged is not None
+        """True if the model was measured, or if its run was `lost`."""
+        return self.measured is not None or self.lost
 
     @property
     def unit(self) -> Measure:
@@ -98,10 +103,11 @@ class Row:
     @property
     def measured_text(self) -> str | None:
         note = f" (on a stand-in for {self.stand_in})" if self.stand_in else ""
-        if self.measured is None:
+        if self.lost:
             more = f"; {self.diverged_runs} more diverged" if self.diverged_runs else ""
-            when = results.divergence(self.diverged, self.diverged_step)
-            return None if self.diverged is None else f"diverged in {when}{more}"
+            return f"diverged in {results.divergence(self.diverged, self.diverged_step)}{more}"
+        if self.measured is None:
+            return None
         return self.unit.text(self.measured) + self.spread_text + note
 
     @property
@@ -117,7 +123,7 @@ class Row:
     @property
     def seed(self) -> int | None:
         """The seed of the measured run; None if there are several runs or the seed is unknown."""
-        return self.seeds[0] if len(self.seeds) == 1 >= self.runs else None
+        return self.seeds[0] if len(self.seeds) == 1 and self.runs <= 1 else None
 
     @property
     def seed_text(self) -> str | None:

@@ -17,11 +17,14 @@ from .comparison import Row
 
 PAPER, TABLE, TASKS = "star", "Table 3", ("pmnist", "smnist")
 """The paper, its table of accuracies at each depth, and its tasks that we have."""
+CELLS, LAYERS = {"rnn", "lstm", "lstm-f", "rhn", "star"}, {1, 2, 4, 8, 12, 16}
+"""The cells and numbers of layers of that table. Another zoo may have only some of them, which decide no claim."""
 DEEP, SHALLOW = (12, 16), (1, 2, 4)
 FAILED = 0.5
 """A run failed if it diverged or if its test accuracy is below this. Guessing gives 0.1, a single STAR layer 0.6."""
 CLOSE = 0.03
-"""Accuracies that differ by less than this count as equal. At a quarter of the pixels, most standard deviations over three seeds are smaller."""
+"""Accuracies that differ by less than this count as equal. Most standard deviations over three seeds of docs/depth.md are
+smaller."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ def verdicts(depths: Depths) -> list[tuple[str, str, str]]:
 
 
 def by_task(rows: Iterable[Row]) -> list[tuple[str, str, Depths]]:
-    """Return (title, note, runs) for each of TASKS. note: which networks of TABLE have no run, or "".
+    """Return (title, note, runs) for each of TASKS that has all networks. note: which networks of TABLE have no run, or "".
 
     rows: of the paper's tables, as in zoo.publishing.comparison.
     """
@@ -211,7 +214,9 @@ def by_task(rows: Iterable[Row]) -> list[tuple[str, str, Depths]]:
         of_task = list(group)
         missing = ", ".join(f"`{row.model}`" for row in of_task if not row.has_run)
         note = f"Not trained yet: {missing}." if missing else ""
-        found.append((title, note, recorded(row.model for row in of_task)))
+        depths = recorded(row.model for row in of_task)
+        if depths.keys() == CELLS and all(of_cell.keys() == LAYERS for of_cell in depths.values()):
+            found.append((title, note, depths))
     return found
 
 

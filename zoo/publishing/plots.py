@@ -74,7 +74,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
         name: style for name, style in SOURCES.items() if any(getattr(r, name) is not None for p in panels for r in p)
     }
     handles += [line([], [], color="0.3", marker="o", label=name, **style)[0] for name, style in sources.items()]
-    if any(r.collapsed or r.diverged_runs or (r.diverged and r.measured is None) for p in panels for r in p):
+    if any(r.collapsed or r.diverged_runs or r.lost for p in panels for r in p):
         handles += line([], [], label="runs that collapsed or diverged", **COLLAPSED)
     figure.legend(handles=handles, loc="outside right upper")
     add_caption(figure, _caption([r for p in panels for r in p]))
@@ -111,7 +111,7 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
             if points:
                 axis.plot(*zip(*points, strict=True), **look, **style)
         for r in rows:
-            if r.kind == kind and r.measured is None and r.has_run:  # on the axis, at the end for the worst figures
+            if r.kind == kind and r.lost:  # on the axis, at the end for the worst figures
                 worst = 0.0 if r.unit.higher_is_better else 1.0
                 axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
             if r.kind == kind and r.measured is not None:
@@ -143,7 +143,7 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
         if r.measured is not None:
             error = None if r.std is None else scale * r.std
             axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=error)
-        elif r.has_run:
+        elif r.lost:
             axis.plot(0.0, place + shift, transform=axis.get_yaxis_transform(), clip_on=False, **COLLAPSED)
     axis.set_yticks(range(len(rows)), [f"{r.kind} {r.layers}x{r.units}" for r in rows])
     axis.set(title=_title(rows[0].task_title), xlabel=_metric(rows[0]), ylim=(len(rows) - 0.5, -0.5))

@@ -37,9 +37,9 @@ def release(folder: Path) -> str:
     no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
-    _results(folder, with_weights=True)  # before anything is copied
     home = paths.path("cards", entry.name)
     with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
+        recorded = _with_other_seeds(folder, _results(folder, with_weights=True))
         source = sources.resolve(Reference.parse(folder))
         network = loading.assemble(source, device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
@@ -47,7 +47,6 @@ def release(folder: Path) -> str:
                 f"{folder} has no {configs.VOCABULARY}, which the network needs to read text. Give a folder of rnnzoo train, "
                 "which writes this file."
             )
-        recorded = _with_other_seeds(folder, _results(folder, with_weights=True))
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
         if find_spec("matplotlib") is not None:
             lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
@@ -113,12 +112,12 @@ def replaced(folder: Path, results_only: bool = False) -> str | None:
     if results_only and entry.weights is not None:  # they stay
         return None
     before = results.for_model(entry.name)
-    _, sha256 = results.read_current(folder)
+    sha256 = None if recorded.unmeasurable else files.sha256(folder / tensors.FILE)
     digests = {e.checkpoint_sha256 for e in before.evaluations}
     digests |= {before.training.checkpoint_sha256} if before.training and before.training.checkpoint_sha256 else set()
     digests |= {entry.weights.files[tensors.FILE].sha256} if entry.weights else set()
-    known = sha256 in digests if digests else not before.unmeasurable or before.training == recorded.training
-    if known:
+    same = before.training == recorded.training if before.unmeasurable else not digests or sha256 in digests
+    if same:
         return None
     return f"{entry.name} has a released run already ({_run_text(before)}); {folder} holds another run ({_run_text(recorded)})."
 

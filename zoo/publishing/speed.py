@@ -77,8 +77,8 @@ def linear_tables(data: dict[str, Any]) -> str:
     few = next(row["batch"] for row in data["rows"] if row["series"] == "length")
     return "\n\n".join(
         (
-            "A training step without its optimizer, in processor time of one thread. "
-            "The minGRUs of torch are written in `benchmarks/linear.py`. "
+            "A training step without its optimizer, in processor time of one thread. The minGRUs of torch are written in "
+            "`benchmarks/linear.py`. "
             f"Sequences of {task[0]['steps']} steps of one feature, {task[0]['batch']} in a batch:",
             markdown(header, rows),
             f"The same with {few} in a batch, by the number of steps:",

@@ -180,7 +180,7 @@ def _papers(site: Site, link: markup.LinkMap, figures: Sequence[comparison.Row])
         of_paper = [row for row in figures if row.paper == key]
         tables, claims = papers.tables(of_paper), papers.claims(key, of_paper, link)
         verdicts = [verdict for claim in claims for *_, verdict in claim.verdicts]
-        measured = [row for table in tables for row in table.rows if row.has_run]
+        measured = [row for table in tables for row in table.rows if row.measured is not None]
         rows.append((key, known[key], tables, verdicts))
         site.page(
             f"papers/{key}.html",

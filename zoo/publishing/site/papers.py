@@ -30,7 +30,7 @@ class TableOfPaper:
 
     @property
     def measured(self) -> int:
-        return sum(row.has_run for row in self.rows)
+        return sum(row.measured is not None for row in self.rows)
 
 
 @dataclass(frozen=True)
