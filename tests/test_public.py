@@ -14,7 +14,15 @@ from torch.utils.data import DataLoader
 from zoo import Network, build, examples, load, registry, spec
 from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.data.base import Split
-from zoo.errors import CheckpointError, DataError, RequestError, UnknownNameError
+from zoo.errors import (
+    CheckpointError,
+    DataError,
+    MissingError,
+    MissingExtraError,
+    RequestError,
+    UnknownNameError,
+    ZooError,
+)
 from zoo.networks.feedforward import ACTIVATIONS
 from zoo.networks.sizes import multiply_adds
 from zoo.networks.stack import Stack
@@ -441,3 +449,18 @@ def test_an_architecture_without_shapes_says_what_is_missing() -> None:
         match=r"^bilstm-2x32 is an architecture, not a registered model\. Pass inputs=\.\.\. and outputs=\.\.\. too\.$",
     ):
         build("bilstm-2x32")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UnknownNameError("model", "x", ["y"]), MissingExtraError("onnx", "export"), MissingError("No file.", 1)],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_cross_from_one_process_to_another(error: ZooError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.exit_code) == (type(error), str(error), error.exit_code)
+
+
+def test_a_data_loader_may_start_its_workers_afresh() -> None:
+    split = pickle.loads(pickle.dumps(examples("circles")))  # as spawned workers receive it
+    assert torch.equal(split[0][0], examples("circles")[0][0])

@@ -1,8 +1,8 @@
 """Every error that rnnzoo raises on purpose. A message says in one or two lines what is wrong and what to do."""
 
 import difflib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -12,6 +12,16 @@ class ZooError(Exception):
     """Base class of all errors that rnnzoo raises on purpose."""
 
     exit_code = 1  # the exit status of the command line: 2 if the request was wrong, 1 if the work failed
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...], dict[str, Any]]:
+        """Pickle the message instead of the arguments of a subclass, so that errors can cross from one process to another."""
+        return _unpickled, (type(self), str(self)), vars(self)
+
+
+def _unpickled(kind: type[ZooError], message: str) -> ZooError:
+    error = kind.__new__(kind)
+    error.args = (message,)
+    return error
 
 
 class RequestError(ZooError, ValueError):

@@ -607,6 +607,7 @@ def test_a_connection_that_breaks_off(home, tmp_path, monkeypatch, error):
     (lambda c: c["architecture"].update(units=4), r"architecture\.units is 4 in the file and 3 in the registry"),
     (lambda c: c["architecture"].update(options={"shift": 1.0}), r"architecture\.options is .* in the file"),
     (lambda c: c["architecture"]["init"].update(gate_bias="chrono"), r"architecture\.init is "),
+    (lambda c: c["architecture"].update(block={}), r"architecture\.block is .* in the file and None in the registry"),
     (lambda c: c["interface"].update(steps=10), r"interface\.steps is 10 in the file and 9 in the registry"),
     (lambda c: c["interface"].update(mean=0.5), r"interface\.mean is 0\.5 in the file and 0\.0 in the registry"),
     (lambda c: c.update(name=OTHER), f"name is '{OTHER}' in the file and '{NAME}' in the registry"),

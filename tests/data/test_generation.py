@@ -117,3 +117,17 @@ def test_a_missing_midi_library_is_told_before_weights_are_read(run, monkeypatch
     monkeypatch.setattr(loading, "assemble", lambda *_, **__: pytest.fail("the weights were read"))
     code, _, err = run("generate", NAME)
     assert (code, "mido" in err, "rnnzoo[music]" in err) == (2, True, True)
+
+
+def test_the_smallest_temperature_is_no_chance_at_all():
+    network = load("gru-2x256-shakespeare", device="cpu")
+    coldest, likeliest = (generate(network, prompt="a", length=20, temperature=t) for t in (1e-300, 0))
+    assert coldest == likeliest
+
+
+def test_of_equal_logits_as_many_remain_as_were_asked_for():
+    network = load("gru-2x256-shakespeare", device="cpu")
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.zero_()
+    assert len(set(generate(network, prompt="a", length=40, top_k=3)[1:])) <= 3

@@ -86,6 +86,12 @@ def test_samples_whose_full_scale_is_unknown_are_refused(dtype):
         assert speech.LogMel()(torch.ones(400).to(known)).dtype == torch.float32
 
 
+def test_two_channels_are_refused():
+    for shape in ((2, 400), (400, 2)):
+        with pytest.raises(RequestError, match="Samples are one channel"):
+            speech.LogMel()(torch.ones(shape))
+
+
 def test_recordings_shorter_than_a_frame_and_none_at_all():
     short = torch.from_numpy(recording(0.01))
     torch.testing.assert_close(speech.log_mel(short), speech.log_mel(torch.cat([short, short.new_zeros(120)])))

@@ -504,6 +504,10 @@ def test_a_family_may_be_a_class_of_ones_own(small_zoo, run, tmp_path, monkeypat
     assert run("train", name, "--out", out, "--device", "cpu")[0] == 0
     code, text, _ = run("eval", out, "--device", "cpu", "--json")
     assert (code, json.loads(text)["n"]) == (0, 60)
+    (tmp_path / "my_tasks.py").write_text(MINE.replace("rand(60,", "rand(60 * (name != 'validation'),"))
+    monkeypatch.delitem(sys.modules, "my_tasks")
+    code, _, err = run("train", name, "--out", str(tmp_path / "other"), "--device", "cpu")
+    assert (code, "has no examples in its validation split" in err) == (1, True)
 
 
 # digests of data, in cards/lock.json

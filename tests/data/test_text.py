@@ -65,6 +65,10 @@ def test_the_most_frequent_words_get_tokens():
     assert len(tokenizer) == 5
     with pytest.raises(RequestError, match="no texts"):
         tokenizer([])
+    assert Tokenizer.learn([["b", "a", "a"]], 1, 5).words == RESERVED
+    for odd in (b"x", 3, ["a", 3]):
+        with pytest.raises(RequestError, match="What a tokenizer reads must be a string or a list of strings"):
+            tokenizer(odd)
 
 
 @pytest.mark.parametrize("words", [("a", "b"), (*RESERVED, "a", "a"), (*RESERVED[::-1], "a"), ()])

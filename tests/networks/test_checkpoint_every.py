@@ -56,3 +56,15 @@ def test_what_cannot_be_recomputed_is_refused(spec: dict[str, object], every: in
     net.checkpoint_every, net.tbptt_steps = every, tbptt_steps
     with pytest.raises(RequestError, match="cannot have checkpoint_every="):
         net(normal(3, 7, 2, dtype=torch.float32))
+
+
+@pytest.mark.parametrize("lengths", [[12, 12, 12], [2, 1, 2], [12, 5, 1]], ids=str)
+def test_parts_of_a_network_of_blocks_know_where_sequences_end(lengths: list[int]) -> None:
+    net = small("lstm", layers=2, steps=12, block={"convolution": 4})
+    net.backend = "auto"
+    run = functools.partial(
+        results, net, normal(3, 12, 2, dtype=torch.float32), random_state(net, 3), torch.tensor(lengths)
+    )
+    expected = run()
+    for net.checkpoint_every in (1, 5, 12):
+        close(run(), expected)

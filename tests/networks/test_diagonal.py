@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from helpers import gradients, score
+from helpers import gradients, normal, score
 from scans import BUILT, LINEAR, check_both_scans, close, each_instruction_set, linear_problem, results, small
 from torch import Tensor
 
@@ -85,3 +85,28 @@ def test_the_gradient_of_a_closed_rg_lru_is_finite(backend: str) -> None:
     x = torch.ones(2, 5, 2, requires_grad=True)
     score([net.encode(x)[0]]).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in [x, *net.layers.parameters()])
+
+
+@pytest.mark.parametrize("case", LINEAR)
+@pytest.mark.parametrize("truncate", [None, 5])
+def test_the_last_output_of_each_sequence_has_its_gradient(case: str, truncate: int | None) -> None:
+    """Also where gradients are cut between a sequence's end and the last step."""
+    net, x = small(case, layers=2, steps=12), normal(3, 12, 2, dtype=torch.float32).requires_grad_()
+    net.tbptt_steps = truncate
+    lengths = torch.tensor([12, 4, 1])
+
+    def slopes(net: Network) -> list[Tensor]:
+        found = gradients(score([net(x, lengths)]), {"x": x, **dict(net.named_parameters())})
+        assert (found["x"].flatten(1).norm(dim=1) > 0).all()
+        return list(found.values())
+
+    check_both_scans(net, slopes)
+
+
+def test_a_transition_of_zero_keeps_the_last_input_only() -> None:
+    net = small("s4d", layers=1, steps=9)
+    with torch.no_grad():
+        net.layers[0].forward_direction.cell.log_decay.fill_(20.0)  # exp(-exp(20)) is 0
+    x = normal(2, 9, 2, dtype=torch.float32).requires_grad_()
+    check_both_scans(net, lambda net: [net(x), *gradients(score([net(x)]), {"x": x}).values()])
+    assert net(x).isfinite().all()

@@ -1,5 +1,7 @@
 """Irregular samples: the time between two inputs, `dt`, in every cell that declares it, and refused by the others."""
 
+from collections.abc import Callable
+
 import pytest
 import reference
 import torch
@@ -203,7 +205,7 @@ def test_gaps_are_positive_and_finite(bad: float) -> None:
 @pytest.mark.parametrize(
     ("dt", "words"),
     [
-        (torch.ones(TIME), r"a tensor of numbers of shape \(3, 6\); got \(6,\) of torch.float32"),
+        (torch.ones(TIME), r"a dense tensor of numbers of shape \(3, 6\); got \(6,\) of torch.float32"),
         (torch.ones(BATCH, TIME, dtype=torch.bool), "of torch.bool"),
         ([1.0], "got list"),
     ],
@@ -223,3 +225,21 @@ def test_no_fused_scan_takes_gaps() -> None:
     net.backend = "fused"
     with pytest.raises(RequestError, match="No fused scan can run"):
         net(x, dt=dt)
+
+
+def test_gaps_beyond_the_end_do_not_matter_with_resets() -> None:
+    net = small("cfc")
+    x, dt = inputs(net)
+    lengths, resets = torch.tensor([6, 3, 1]), torch.zeros(BATCH, TIME, dtype=torch.bool)
+    resets[0, 4] = resets[1, 2] = True
+    expected = net(x, lengths, resets=resets, dt=dt)
+    dt = torch.where(torch.arange(TIME) < lengths[:, None], dt, float("nan"))
+    assert torch.equal(net(x, lengths, resets=resets, dt=dt), expected)
+
+
+@pytest.mark.parametrize("make", [lambda dt: dt.to_sparse(), lambda dt: dt.to("meta")], ids=["sparse", "meta"])
+def test_gaps_without_values_are_refused(make: Callable[[Tensor], Tensor]) -> None:
+    net = small("cfc")
+    x, dt = inputs(net)
+    with pytest.raises(RequestError, match="dt must be a dense tensor of numbers"):
+        net(x, dt=make(dt))

@@ -17,7 +17,9 @@ from zoo.networks import golden, loading
 from zoo.networks.base import NETWORKS, meta_network, network_class
 from zoo.networks.builder import build
 from zoo.networks.feedforward import FeedForward
+from zoo.networks.frozen import frozen
 from zoo.networks.network import Network
+from zoo.networks.quantize import quantized
 from zoo.networks.recurrent import RecurrentNetwork
 from zoo.networks.story_reader import StoryReader
 from zoo.registry.schema import Architecture, Config, Embedding, Interface
@@ -138,3 +140,34 @@ def test_stacks_of_a_story_reader_share_their_settings() -> None:
     assert net.settings is net.stack.settings
     assert next(iter(net.state_dict())).startswith("layers.0.directions.0.")
     assert {name.split(".")[0] for name in net.state_dict()} == {"layers", "embedding", "head", "question", "decoder"}
+
+
+@pytest.mark.parametrize("cell", ["exprnn", "lru", "urnn"])
+def test_matrices_in_the_place_of_what_they_come_from_are_not_saved(cell: str, tmp_path: Path) -> None:
+    net = build(config(cell), device="cpu")
+    for changed in (frozen(net), quantized(net)):
+        with pytest.raises(CheckpointError, match="small is frozen or quantized"):
+            changed.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    eight = quantized(build(config("lstm"), device="cpu"))
+    eight.save_pretrained(tmp_path / "lstm")
+    same(dict(load(tmp_path / "lstm", device="cpu").state_dict()), dict(eight.state_dict()), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_8_bits_are_those_of_the_stored_weights_in_any_dtype(dtype: torch.dtype, tmp_path: Path) -> None:
+    folder = saved(build(config("lstm"), device="cpu"), tmp_path)
+    exact = load(folder, device="cpu", quantize="int8").state_dict()
+    low = load(folder, device="cpu", quantize="int8", dtype=dtype).state_dict()
+    same(dict(low), {name: tensor.to(dtype) for name, tensor in exact.items()}, 0)
+    small_rows = build(config("lstm"), device="cpu", dtype=dtype)
+    with torch.no_grad():
+        small_rows.head.weight.fill_(3e-6)
+    assert (quantized(small_rows).head.weight > 0).all()
+
+
+def test_the_meta_device_has_no_weights_to_save_or_round(tmp_path: Path) -> None:
+    net = load(saved(build(config(), device="cpu"), tmp_path), device="meta")
+    for ask in (lambda: net.save_pretrained(tmp_path / "new"), lambda: quantized(net)):
+        with pytest.raises(RequestError, match="is on the meta device"):
+            ask()

@@ -71,3 +71,19 @@ def test_bad_lengths_are_refused(lengths: object, call: str) -> None:
     net = network()
     with pytest.raises(RequestError, match="lengths must be 3 integers from 1 to 6"):
         getattr(net, call)(batch(net), lengths=torch.tensor(lengths))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64])
+def test_autocast_does_not_make_numbers_of_anything(dtype: torch.dtype) -> None:
+    net = network(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert net(torch.ones(3, 6, 2, dtype=torch.bfloat16)).isfinite().all()
+        with pytest.raises(RequestError, match=r"small takes torch\.float32; got"):
+            net(torch.ones(3, 6, 2).to(dtype))
+
+
+def test_batch_norm_of_one_sequence_is_refused_in_training() -> None:
+    net = network(block={"norm": "batch"}, train=True)
+    with pytest.raises(RequestError, match="cannot train on a single vector"):
+        net(batch(net, 1))
+    net.eval()(batch(net, 1))

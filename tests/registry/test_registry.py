@@ -745,13 +745,13 @@ def test_classes_that_are_not_the_outputs(tmp_path, extra, words):
     assert words in refusal(tmp_path, text)
 
 
-@pytest.mark.parametrize("begins", [(2, 1), (2, 2)])
+@pytest.mark.parametrize("begins", [(2, 1), (2, 2), (0,)])
 def test_stages_out_of_order(tmp_path, begins):
     then = ", ".join(f"{{start_epoch: {after}, lr: 0.1}}" for after in begins)
     text = edited("    batch_size: 10\n", f"    batch_size: 10\n    stages: [{then}]\n").replace(
         "  r:\n", "  r:  # HERE\n"
     )
-    assert "must begin after the one before it" in refusal(tmp_path, text)
+    assert "each must begin after the one before it" in refusal(tmp_path, text)
 
 
 def test_a_recipe_that_follows_itself(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import network, normal
 from small import TRAIN, VALIDATION
 from torch import Tensor
 
@@ -15,12 +16,12 @@ from zoo import registry
 from zoo.checkpoints.tensors import FILE as WEIGHTS
 from zoo.checkpoints.tensors import read_tensors
 from zoo.data import mnist, task_data
-from zoo.data.base import Split, SplitName
+from zoo.data.base import IGNORED, Split, SplitName
 from zoo.diagnostics import recorder
 from zoo.errors import DataError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
-from zoo.training.evaluation import evaluate, score
+from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
 from zoo.training.trainer import train
@@ -180,3 +181,9 @@ def test_a_figure_is_of_the_split_that_was_asked_for_and_has_the_digests_of_its_
 def test_a_class_that_the_network_lacks_is_named() -> None:
     with pytest.raises(DataError, match=r"not from 0 to 2, as the network has 3 outputs \(Target 4 is out of bounds"):
         score("class", torch.zeros(2, 3), torch.tensor([0, 4]))
+
+
+def test_examples_without_any_target_cannot_be_measured() -> None:
+    split = Split(normal(3, 6, 2), torch.full((3, 6), IGNORED), {})
+    with pytest.raises(DataError, match="None of these 3 examples has a target"):
+        measure(network(readout="every"), split, "class", 2)

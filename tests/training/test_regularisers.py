@@ -91,12 +91,15 @@ def test_of_one_time_step_the_penalty_is_zero() -> None:
     [
         ("lstm", {}, "lstm has more states than h"),
         ("star", {"bidirectional": "sum"}, "it is bidirectional"),
+        ("esn", {}, "none of its recurrent weights is trained"),
         ("rnn", {"zoneout": 0.1}, "zoneout and recurrent dropout"),
         ("rnn", {"recurrent_dropout": 0.1}, "zoneout and recurrent dropout"),
     ],
 )
 def test_networks_without_a_defined_penalty_are_refused(case: str, spec: dict[str, object], reason: str) -> None:
     net = network(case, **spec)
+    for layer in net.layers if case == "esn" else ():
+        layer.requires_grad_(False)
     with pytest.raises(RequestError, match=f"cannot be trained with gradient_flow_penalty: {reason}"):
         gradient_flow_penalty(net, normal(3, 6, 2), torch.tensor([0, 3, 1]))
 

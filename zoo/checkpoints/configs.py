@@ -36,10 +36,10 @@ def must_agree(config: Config, registered: Config, path: Path) -> None:
         return
     actual, expected = config.model_dump(), registered.model_dump()
     differences = [
-        f"{part}.{key} is {value!r} in the file and {expected[part].get(key)!r} in the registry"
+        f"{part}.{key} is {actual[part].get(key)!r} in the file and {expected[part].get(key)!r} in the registry"
         for part in ("architecture", "interface")
-        for key, value in actual[part].items()
-        if value != expected[part].get(key)
+        for key in {**actual[part], **expected[part]}
+        if actual[part].get(key) != expected[part].get(key)
     ] or [
         f"{key} is {actual[key]!r} in the file and {expected[key]!r} in the registry"
         for key in ("name", "task")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import CheckpointError, RequestError, shown
 from ..utils import files
+from ..utils.arguments import texts_of
 from . import configs
 
 FILE = configs.VOCABULARY
@@ -64,7 +65,7 @@ class Tokenizer:
         """
         counts = Counter(word for text in texts for word in text)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
-        return cls([*RESERVED, *ranked[: size - len(RESERVED)]], max_words)
+        return cls([*RESERVED, *ranked[: max(0, size - len(RESERVED))]], max_words)
 
     @classmethod
     def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
@@ -106,8 +107,8 @@ class Tokenizer:
         return len(self.words)
 
     def __call__(self, texts: str | Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Return tokens, (batch, time), and lengths, (batch,), of one text or several."""
-        return self.batch([self.split(text) for text in ([texts] if isinstance(texts, str) else texts)])
+        """Return tokens, (batch, time), and lengths, (batch,), of one text or several. Raises RequestError for anything else."""
+        return self.batch([self.split(text) for text in texts_of("What a tokenizer reads", texts)])
 
     def batch(self, texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Return tokens, (batch, time), and lengths, (batch,), of texts that are lists of words.
@@ -131,8 +132,7 @@ class Tokenizer:
         story and of the question, in this order. Raises RequestError for different numbers of stories and questions, and the
         errors of `batch_pairs`.
         """
-        stories = [stories] if isinstance(stories, str) else list(stories)
-        questions = [questions] if isinstance(questions, str) else list(questions)
+        stories, questions = texts_of("What a tokenizer reads", stories), texts_of("What a tokenizer reads", questions)
         if len(stories) != len(questions):
             raise RequestError(
                 f"Every story needs one question: got {len(stories)} stories and {len(questions)} questions."

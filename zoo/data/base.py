@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.tokenizer import Tokenizer
-from ..errors import RequestError
+from ..errors import DataError, RequestError
 from ..networks.network import Network
 from ..registry.schema import Augmentation, Dataset, Task
 from ..utils.arguments import check_name
@@ -22,6 +22,10 @@ SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
 """Seed of each split of a generated dataset."""
 IGNORED = -100
 """The target at a time step that has none."""
+
+
+def _unchanged(raw: Tensor) -> Tensor:
+    return raw
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Split:
     NaN where there is no target. Binary targets: int8, 0 and 1, shaped like values, with IGNORED at steps without a target."""
     digests: dict[str, str]
     """By file name: the sha256 of each original file that the split comes from."""
-    prepare: Callable[[Tensor], Tensor] = lambda raw: raw
+    prepare: Callable[[Tensor], Tensor] = _unchanged
     """Turns a batch of raw examples into x, (batch, time, *input). By default, x equals the raw examples."""
     lengths: Tensor | None = None
     """Lengths in time steps, (n,), or for bAbI (n, 2): of the story, of the question. None if all lengths are the same."""
@@ -134,11 +138,17 @@ class TaskData(ABC):
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`, after reading and verifying its files.
 
-        Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one.
+        Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one, or if the
+        split is empty.
         """
         names = get_args(SplitName)
         check_name("split", name, names, f"The splits are {', '.join(names)}.")
-        return self.read(name)
+        split = self.read(name)
+        if not len(split):
+            raise DataError(
+                f"{self.dataset.title} has no examples in its {name} split. Give it more, or change the splits."
+            )
+        return split
 
     @abstractmethod
     def read(self, name: SplitName) -> Split:

@@ -86,11 +86,14 @@ def stream_text(
 
     def draw(logits: Tensor) -> Tensor:
         logits[: len(RESERVED)] = -torch.inf
-        if top_k is not None:
-            logits[logits < logits.topk(min(top_k, len(logits))).values[-1]] = -torch.inf
+        if top_k is not None and top_k < len(logits):
+            best, tokens = logits.topk(top_k)
+            logits = torch.full_like(logits, -torch.inf).scatter_(0, tokens, best)
         if temperature == 0:
             return logits.argmax()
-        return torch.multinomial((logits / temperature).softmax(0), 1, generator=generator)[0]
+        # at most 0, and divided in float64, so that no temperature makes them NaN
+        logits = ((logits - logits.max()).double() / temperature).to(logits.dtype)
+        return torch.multinomial(logits.softmax(0), 1, generator=generator)[0]
 
     return tokenizer.pieces(int(token) for token in _continued(network, tokens[0], length, draw))
 

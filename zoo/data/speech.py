@@ -57,8 +57,13 @@ class LogMel:
     ) -> Tensor:
         """Return the frames that these samples complete, (frames, BANDS), float32, with frames >= 0.
 
-        Raises RequestError for samples of another type, since their full scale is not known.
+        Raises RequestError for samples of another shape, such as two channels, or of another type, since their full scale is
+        not known.
         """
+        if samples.dim() != 1:
+            raise RequestError(
+                f"Samples are one channel, (samples,); got {tuple(samples.shape)}. Average the channels."
+            )
         if not (samples.dtype == torch.int16 or samples.is_floating_point()):
             raise RequestError(
                 f"Samples are int16, or float with full scale 1; got {samples.dtype}. Convert them to one of these types."

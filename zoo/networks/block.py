@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..cells.projections import Projection, ProjectionFactory
+from ..errors import RequestError
 from ..registry.schema.blocks import BlockSpec
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,11 +34,17 @@ class BatchNorm(nn.Module):
             nn.init.constant_(tensor, value)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the normalised x. Raises RequestError for one example in training, whose variance is not defined."""
+        if self.training and len(x) == 1:
+            raise RequestError(
+                "Batch normalisation cannot train on a single vector. Use batches of two sequences or more."
+            )
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, self.training)  # type: ignore[arg-type]
 
 
 class Norm(nn.Module):
-    """Layer norm or RMS norm over the channels, or batch norm, whose statistics are over all time steps but padding."""
+    """Layer norm or RMS norm over the channels, or batch norm, whose statistics are over all vectors but padding: those of
+    all time steps or, in the top block of a network with the readout "last", of the last steps."""
 
     def __init__(self, kind: str, channels: int, axis: int):
         super().__init__()

@@ -25,7 +25,8 @@ def build(
     """Return a freshly initialised network, in training mode.
 
     spec: a name of the registry, what `zoo.spec` returns for one, a Config of your own or, with `inputs` and `outputs`,
-    `[bi][block][conv]CELL-LxH` of any cell, such as "lstm-2x32": L layers of H units whose last output the head reads.
+    `[bi][block][conv]CELL-LxH` of any cell, such as "lstm-2x32": L layers of H units whose last output the head reads
+    (which excludes `biblock`: its top block has no last step).
     inputs: features of a time step, or the shape of an image, (channels, height, width). outputs: width of the head.
     device: where the network goes, "meta" included (default: a GPU that torch can use, else the CPU).
     dtype: of the parameters (default: float32).

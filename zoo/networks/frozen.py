@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..cells.projections import Conv, Dense, Diagonal, Projection
-from ..errors import CheckpointError
+from ..errors import CheckpointError, RequestError
 from .layer import Direction
 from .network import Network
 
@@ -16,8 +16,12 @@ def frozen(network: Network) -> Network:
     """Return a copy of a network on the CPU, in eval mode and without gradients, whose linear maps have plain matrices.
 
     Each parametrized matrix is computed in float64 and stored as the weight. A projection that is a product of rotations or
-    Fourier transforms becomes a Dense.
+    Fourier transforms becomes a Dense. Raises RequestError for a network on the meta device.
     """
+    if network.device.type == "meta":
+        raise RequestError(
+            f"{network.config.name} is on the meta device, where it has no weights. Load it onto another."
+        )
     dtype = network.dtype
     copied = copy.deepcopy(network).to("cpu", torch.float64).eval().requires_grad_(False)
     for direction in [module for module in copied.modules() if isinstance(module, Direction)]:

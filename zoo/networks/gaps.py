@@ -6,7 +6,7 @@ from torch import Tensor
 from ..cells.properties import cells_with
 from ..errors import RequestError
 from .layer import Direction
-from .network import shape_text
+from .network import is_strided, shape_text
 
 
 def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size, lengths: Tensor | None) -> Tensor:
@@ -17,9 +17,10 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
     """
     if not direction.cell.uses_time_gaps:
         raise RequestError(f"{cell} takes no dt. Cells that use the time between inputs: {', '.join(TIME_AWARE)}.")
-    if not isinstance(dt, Tensor) or dt.dtype == torch.bool or dt.is_complex() or dt.shape != shape:
+    odd = not isinstance(dt, Tensor) or not is_strided(dt) or dt.is_meta or dt.dtype == torch.bool or dt.is_complex()
+    if odd or dt.shape != shape:
         got = f"{shape_text(dt)} of {dt.dtype}" if isinstance(dt, Tensor) else type(dt).__name__
-        raise RequestError(f"dt must be a tensor of numbers of shape {tuple(shape)}; got {got}.")
+        raise RequestError(f"dt must be a dense tensor of numbers of shape {tuple(shape)}; got {got}.")
     dt = dt.to(direction.input.weight.device)
     if lengths is not None:
         dt = torch.where(torch.arange(shape[1], device=dt.device) < lengths[:, None], dt, 1)

@@ -8,6 +8,7 @@ import torch
 from ..checkpoints import sources
 from ..checkpoints.references import Reference
 from ..errors import RequestError
+from .base import resolve_dtype
 from .builder import build
 from .network import Network, with_classes
 from .pretrained import assemble, load_weights, save
@@ -34,23 +35,26 @@ def load(
     classes: replace the head by a fresh one with this number of outputs or these class names; see Network.reset_head.
     quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.
 
-    Raises UnknownNameError for an unknown name, RequestError for other invalid arguments, CheckpointError unless every tensor
+    Loading onto a CPU turns on flush-to-zero, as `build` does. Raises UnknownNameError for an unknown name, RequestError for other invalid arguments, CheckpointError unless every tensor
     passes its checks, and SizeError for a large network.
     The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
     `RecurrentNetwork.from_pretrained(name)`.
     """
     check_quantize(quantize)
+    target_dtype = resolve_dtype(dtype)
     if not pretrained:
         if revision is not None:
             raise RequestError("The revision selects weights, but pretrained=False loads none. Leave out the revision.")
         config = sources.read_config(Reference.parse(name_or_path))
         config = config if classes is None else with_classes(config, classes)
-        fresh = build(config, device=device, dtype=dtype, seed=seed, allow_large=allow_large).eval()
-        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device)
-    resolved = sources.resolve(Reference.parse(name_or_path, revision))
-    network: Network = assemble(resolved, device=device, dtype=dtype, allow_large=allow_large)
-    if quantize is not None:
-        network = quantized(network, quantize).to(network.device)
+        fresh = build(
+            config, device=device, dtype=None if quantize else dtype, seed=seed, allow_large=allow_large
+        ).eval()
+        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device, target_dtype)
+    resolved, stored = sources.resolve(Reference.parse(name_or_path, revision)), None if quantize else dtype
+    network: Network = assemble(resolved, device=device, dtype=stored, allow_large=allow_large)
+    if quantize is not None:  # the weights are rounded as they are stored, then converted
+        network = quantized(network, quantize).to(network.device, target_dtype)
     if classes is not None:
         network.reset_head(classes)
     return network

@@ -21,6 +21,9 @@ from ..registry import load_registry
 from ..registry.schema import Config, ConvHead, Interface
 from .pretrained import PretrainedMixin
 
+AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
+"""The types of numbers that torch.autocast converts."""
+
 
 class ConvolutionalHead(nn.Module):
     """Maps an image of states to a vector: convolutions with rectifiers, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
@@ -152,7 +155,7 @@ class Network(PretrainedMixin):
         if self.embedding is not None:
             if x.dtype not in (torch.int32, torch.int64):
                 raise RequestError(f"{name} takes tokens, torch.int64 or torch.int32; got {x.dtype}.")
-        elif x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+        elif x.dtype != dtype and not (torch.is_autocast_enabled(x.device.type) and x.dtype in AUTOCAST):
             raise RequestError(f"{name} takes {dtype}; got {x.dtype}. Try x.to({dtype}).")
 
     def _shape_text(self, leading: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import torch
 
+from ..cells.projections import Conv, Dense, Diagonal, Projection
 from ..checkpoints import configs, tensors, tokenizer
 from ..checkpoints.checkpoint import Checkpoint
 from ..checkpoints.hub.browse import identity
@@ -38,7 +39,8 @@ def assemble(
     network = meta_network(config)
     if not allow_large:
         refuse_large(network, "; pass allow_large=True to build it")
-    torch.set_flush_denormal(True)  # as in `build`
+    if target.type == "cpu":
+        torch.set_flush_denormal(True)  # as in `build`
     load_weights(network, checkpoint.files[tensors.FILE])
     if words := checkpoint.files.get(tokenizer.FILE):
         kind = tokenizer.tokenizer_class(config.interface.form)
@@ -64,9 +66,17 @@ def save(network: ConfiguredModule, folder: Path) -> None:
 
     Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN.
     """
+    if network.device.type == "meta":
+        raise RequestError(f"{network.config.name} is on the meta device, where it has no weights to save.")
+    expected = meta_network(network.config)
+    if _plain_maps(network) != _plain_maps(expected):
+        raise CheckpointError(
+            f"{network.config.name} is frozen or quantized: matrices that its config computes from weights have become "
+            "weights, which would be read back wrongly. Save the network that it was made from."
+        )
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
-    if problems := tensors.differences(meta_network(network.config).state_dict(), state):
+    if problems := tensors.differences(expected.state_dict(), state):
         raise CheckpointError(
             f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."
         )
@@ -79,6 +89,14 @@ def save(network: ConfiguredModule, folder: Path) -> None:
         files.atomic_write(folder / tokenizer.FILE, network.tokenizer.content())
     config = json.dumps(network.config.model_dump(mode="json"), indent=2) + "\n"
     files.atomic_write(folder / configs.FILE, config.encode())
+
+
+def _plain_maps(network: ConfiguredModule) -> dict[str, bool]:
+    """Return, by name, whether each linear map of the layers has its matrix as its weight, instead of computing it."""
+    maps = ((name, module) for name, module in network.named_modules() if isinstance(module, Projection))
+    return {
+        name: isinstance(module, Dense | Conv | Diagonal) and module.parametrization is None for name, module in maps
+    }
 
 
 class PretrainedMixin(ConfiguredModule):
@@ -104,8 +122,8 @@ class PretrainedMixin(ConfiguredModule):
         """Write weights, config and vocabulary into `folder`, for `zoo.load` and `from_pretrained`.
 
         The weights are written in float32, in whatever dtype the network computes. Raises CheckpointError if the network is
-        not what its config says, for example because its head was replaced by hand (see `reset_head`), or if a value is
-        infinite or NaN. Raises RequestError if `load` would not find the folder: for a name of the registry, an address on
+        not what its config says, for example because its head was replaced by hand (see `reset_head`) or because it is
+        quantized and has other matrices than its config's, or if a value is infinite or NaN. Raises RequestError if `load` would not find the folder: for a name of the registry, an address on
         the Hub, or a file.
         """
         name = path_of("The folder of a checkpoint", folder)

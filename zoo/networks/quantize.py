@@ -46,7 +46,7 @@ def quantized(network: Network, quantize: str | None = "int8") -> Network:
         check_finite(network)
         for parameter in copied.parameters():
             if parameter.dim() > 1:
-                parameter.copy_(dequantize_rows(*quantize_rows(parameter)))
+                parameter.copy_(dequantize_rows(*quantize_rows(parameter.float())))  # float16 lacks small scales
     return copied
 
 

@@ -47,6 +47,7 @@ class RecurrentNetwork(SequenceNetwork):
         """Return logits; see Network.forward.
 
         state: the final states after earlier steps, as `encode` returns them; the logits are then those of the whole sequence.
+        A bidirectional network has no such states: each direction begins from the one given, as in torch.nn.LSTM.
         resets: the steps between two resets are a separate sequence, such as an episode or a document of a stream;
         the readouts "last" and "mean" read the last one. dt: positive, in any unit; only cells with the property "time-gaps"
         take it. The backward direction has the same time between the same two inputs, and dt[:, 0] before its first input.
@@ -283,7 +284,7 @@ class RecurrentNetwork(SequenceNetwork):
         begin = segments.begin(self.initial_state, self._check_state_of(state, x))
         block = self.config.architecture.block
         means_of_all = self.training and block is not None and block.norm == "batch"
-        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], None)
+        gaps = None if dt is None else self._check_gaps(dt, x.shape[:2], lengths)
         return segments.run(run, x, begin, every_step, gaps, together=means_of_all)
 
     def _check_gaps(self, dt: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:

@@ -118,7 +118,7 @@ class Stack:
         for begin in range(0, x.shape[1], every):
             if tbptt_steps and begin:
                 state = tuple(tuple(s.detach() for s in layer_state) for layer_state in state)
-            rest = None if lengths is None else lengths - begin
+            rest = None if lengths is None else (lengths - begin).clamp(0, every)
             part, gaps = (None if whole is None else whole[:, begin : begin + every] for whole in (x, dt))
             outputs, residual, read, state = checkpoint(self._part, part, state, rest, gaps, use_reentrant=False)
             parts.append((outputs, residual, read))

@@ -192,7 +192,7 @@ def measure(
     """Return the mean loss and metric of a network, in eval mode, on a split or on its first `limit` examples.
 
     A stream (Split.stream) is read one window at a time, from the first, and the state is carried from each window to the
-    next; `batch_size` is ignored.
+    next; `batch_size` is ignored. Raises DataError for examples without any target.
     """
     n = len(split) if limit is None else min(limit, len(split))
     outputs = split.targets.shape[-1] if target == "forecast" else 1
@@ -209,6 +209,10 @@ def measure(
             sums += torch.stack([torch.stack(score(target, *part)) for part in parts]).cpu().double()
             report(int(indices[-1]) + 1, n)
     finish, (loss, metric, targets) = TARGETS[target].of_mean, sums.sum(0).tolist()
+    if targets == 0:
+        raise DataError(
+            f"None of these {n:,} examples has a target, so {network.config.name} cannot be measured on them."
+        )
     by_output = tuple(finish(total / count) for _, total, count in sums.tolist()) if target == "forecast" else ()
     return Measured(loss / targets, finish(metric / targets), n, by_output)
 

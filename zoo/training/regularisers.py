@@ -24,7 +24,7 @@ def gradient_flow_penalty(
     are constants: Omega depends on the weights only through the step from h_{t-1} to h_t.
 
     Raises RequestError for a network that is not a RecurrentNetwork, is bidirectional, has a cell with more states than h,
-    or uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t.
+    has no recurrent weights to train, or uses zoneout or recurrent dropout, which change the step from h_{t-1} to h_t.
     """
     recurrent = _suitable(network)
     logits, records = recurrent.trace(x, lengths)
@@ -58,6 +58,8 @@ def _suitable(network: Network) -> RecurrentNetwork:
         reason = "it is bidirectional"
     elif len(network.layers[0].forward_direction.cell.states) > 1:
         reason = f"{spec.cell} has more states than h"
+    elif not any(p.requires_grad for layer in network.layers for p in layer.parameters()):
+        reason = "none of its recurrent weights is trained"
     elif spec.zoneout or spec.recurrent_dropout:
         reason = "zoneout and recurrent dropout change the step from one state to the next"
     else:

@@ -70,7 +70,11 @@ def scan_last(
     cell = cast(LinearRecurrence, direction.cell)
     if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
         outputs, final = scan(direction, x, state, lengths, truncate)
-        return (outputs[-1:], final) if lengths is None else (final[0][None], final)
+        if lengths is None:
+            return outputs[-1:], final
+        # read at each sequence's own end, not in the final state: gradients are cut between the two
+        ends = lengths.clamp(1, len(outputs)) - 1
+        return outputs[ends, torch.arange(len(ends), device=ends.device)][None], final
     assert isinstance(x, Tensor)
     with direction.hold_projections(x[0]), torch.autocast(x.device.type, enabled=False):
         c = _closed_form(direction, cell, x.float(), state[-1].float())
@@ -108,6 +112,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
     )
     constant, matrix = b[0], b[1:] - b[0]  # (2 n,), (inputs, 2 n)
     re, im = a.double().flatten().chunk(2)
+    re = torch.where((re == 0) & (im == 0), 1e-150, re)  # a power of 0 by its logarithm would be NaN
     exponents = torch.arange(steps, -1, -1, dtype=torch.float64, device=x.device)[:, None]
     size, angle = torch.exp(exponents * (re.square() + im.square()).log() / 2), exponents * torch.atan2(im, re)
     powers = torch.cat([size * angle.cos(), size * angle.sin()], 1).float()  # (time + 1, 2 n), a^T first
@@ -119,8 +124,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
 def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
     """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
 
-    start: (batch, ...), what is repeated for a sequence without steps, whose length is 0 or, where a part of all steps begins
-    beyond its end, negative.
+    start: (batch, ...), what is repeated for a sequence that ends before the first of these steps.
     """
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
     last = (lengths.clamp(min=0) - 1).minimum(time)  # (time, batch)

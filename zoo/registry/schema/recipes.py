@@ -115,8 +115,8 @@ class Recipe(Augmentation):
         if self.optimizer.name == "ridge" and descends:
             yield "ridge computes the head once: set epochs to 1, and leave out stages, precision and settings of gradients"
         begins = [stage.start_epoch for stage in self.stages]
-        if begins != sorted(set(begins)):
-            yield f"the stages begin at epochs {begins}, but each stage must begin after the one before it"
+        if [0, *begins] != sorted({0, *begins}):
+            yield f"the stages begin at epochs {begins}, but each must begin after the one before it, and the first after epoch 0"
         for stage, end in self.timeline:
             length = min(end, self.epochs) - stage.start_epoch
             if stage.schedule.epochs is not None and stage.schedule.epochs < length:
