@@ -13,7 +13,7 @@ from zoo import registry
 from zoo.cells import CELLS, ROWS
 from zoo.cells.properties import PROPERTIES, properties_of
 from zoo.checkpoints import figures
-from zoo.errors import RequestError
+from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
 
@@ -37,6 +37,7 @@ def list_(
     pretrained: Annotated[bool | None, Option(help="Only models with weights, or only models without.")] = None,
     sort: Annotated[Sorting, Option(help="Best, smallest or fastest (fewest multiply-adds) first.")] = Sorting.name,
     cells: Annotated[bool, Option("--cells", help="List the cells instead of the models.")] = False,
+    tasks: Annotated[bool, Option("--tasks", help="List the tasks instead of the models.")] = False,
     properties: Annotated[
         list[str] | None,
         Option("--property", help=f"With --cells, only cells with this property: {', '.join(PROPERTIES)}."),
@@ -52,13 +53,18 @@ def list_(
             raise RequestError("--remote cannot be combined with --task, --cell or --pretrained: leave these out.")
         _list_remote(pattern, namespace, timeout, as_json)
         return
+    if (cells or tasks) and (task or cell or sort != Sorting.name or (cells and tasks)):
+        raise RequestError(
+            "--cells and --tasks cannot be combined with each other, --task, --cell or --sort: leave these out."
+        )
+    if properties and not cells:
+        raise RequestError("--property is a property of cells: add --cells.")
+    if tasks:
+        _list_tasks(registry.list_tasks(pattern, pretrained=pretrained), as_json)
+        return
     if cells:
-        if task or cell or sort != Sorting.name:
-            raise RequestError("--cells cannot be combined with --task, --cell or --sort: leave these out.")
         _list_cells(registry.list_cells(pattern, properties=properties or (), pretrained=pretrained), as_json)
         return
-    if properties:
-        raise RequestError("--property is a property of cells: add --cells.")
     models = _sorted(_matches(pattern, task, cell, pretrained), sort)
     if not models:
         say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
@@ -79,7 +85,8 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
             sizes = {"parameters": counts.parameters} | ({"multiply_adds": counts.multiply_adds} if costs else {})
         rows.append({
             "name": name, "cell": model.cell, "task": model.task, **sizes,
-            "measured": value, "reported_percent": list(model.reported_percent), "weights": model.pretrained,
+            "measured": value, "reported_percent": list(model.reported_percent), "reported": model.reported_text,
+            "weights": model.pretrained,
         })  # fmt: skip
         texts = (f"{size:,}" for size in sizes.values())
         measured_text = None if value is None else TARGETS[model.target].text(value)
@@ -158,6 +165,21 @@ def _list_cells(cells: Sequence[str], as_json: bool) -> None:
     emit(rows, as_json, columns(header, table))
 
 
+def _list_tasks(tasks: Sequence[str], as_json: bool) -> None:
+    models, known = index.read() or registry.summaries(), registry.load_registry().all_tasks
+    rows: list[dict[str, Any]] = []
+    for task in tasks:
+        mine = [model for model in models.values() if model.task == task]
+        rows.append({
+            "task": task, "title": known[task].title, "metric": TARGETS[known[task].target].metric, "models": len(mine),
+            "with_weights": sum(model.pretrained for model in mine),
+        })  # fmt: skip
+    if not rows:
+        say("No task matches. `rnnzoo list --tasks` shows every task; '*part*' matches a part of a name.")
+    header = ("TASK", "WHAT IT IS", "METRIC", "MODELS", "WITH WEIGHTS")
+    emit(rows, as_json, columns(header, [tuple(row.values()) for row in rows]))
+
+
 def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:
     from zoo.checkpoints.hub import browse
     from zoo.checkpoints.references import SCHEME
@@ -194,7 +216,10 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
 
     from .describing import describe
 
-    reference = Reference.parse(name)
+    try:
+        reference = Reference.parse(name)
+    except UnknownNameError:
+        raise registry.unknown_model(name, more=CELLS) from None
     data, text = describe(reference, timeout)
     emit(data, as_json, text)
     if reference.repo is not None:
@@ -226,6 +251,8 @@ def compare(
     from zoo.publishing import comparison, literature
 
     (pattern,) = patterns or ["*"]
+    if patterns and not set(pattern) & set("*?["):
+        _named(patterns)  # refuses a name that does not exist
     options = {} if runs is None else {"results_of": comparison.in_folder(runs)}
     rows = comparison.rows(pattern, task=task, cell=cell, paper=paper, measured=measured, **options)
     if plot is not None:

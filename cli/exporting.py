@@ -56,7 +56,7 @@ def export(
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data
         ]))  # fmt: skip
-        say("N of M differ: predictions whose class is another one than in torch.")
+        say("N of M differ: so many examples get another answer than in torch.")
         return
     if name is None:
         raise RequestError("Name a model to export: rnnzoo export NAME. `rnnzoo list --pretrained` shows the names.")

@@ -14,7 +14,9 @@ CHUNK = 800
 
 def listen(
     name: Address,
-    file: Annotated[str, Argument(help="A WAV file, mono, 16 bits, 8 kHz; - reads standard input.")],
+    file: Annotated[
+        str, Argument(help="A WAV file, mono, 8 kHz, 16-bit integers or 32-bit floats; - reads standard input.")
+    ],
     quiet: Annotated[
         float | None,
         Option(metavar="DB", help="Frames below this level are a pause (default: -53); a sine of full scale has 0."),

@@ -102,8 +102,9 @@ def predict(
     with torch.no_grad():
         logits = network(x.to(network.device), lengths).float().cpu()[0]
     last = logits if logits.dim() == 1 else logits[-1]  # of a readout at every step
-    task = registry.load_registry().all_tasks.get(network.config.task)  # None for a network of the user's own
-    if task is not None and task.target in ("value", "forecast"):
+    # None for a network of the user's own, and for a head that is not the task's
+    task = registry.load_registry().all_tasks.get(network.config.task) if network.interface.classes is None else None
+    if len(last) == 1 if task is None else task.target in ("value", "forecast"):
         emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
         return
     is_binary = task is not None and task.target == "binary"

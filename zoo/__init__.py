@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .registry import find as spec  # noqa: F401
     from .registry import list_cells as list_cells
     from .registry import list_models as list_models
+    from .registry import list_tasks as list_tasks
     from .registry.schema import Architecture as Architecture
     from .registry.schema import Config as Config
     from .registry.schema import ConvHead as Head  # noqa: F401
@@ -33,7 +34,7 @@ _PUBLIC = {  # each public name, and the `module:attribute` where it is defined
     "Embedding": "registry.schema:Embedding", "Entry": "registry:Entry", "Head": "registry.schema:ConvHead",
     "Init": "registry.schema:Init", "Interface": "registry.schema:Interface", "Network": "networks.network:Network",
     "build": "networks.builder:build", "examples": "data:examples", "export": "exports.writing:export", "list_cells": "registry:list_cells",
-    "list_models": "registry:list_models", "generate": "data.generation:generate",
+    "list_models": "registry:list_models", "list_tasks": "registry:list_tasks", "generate": "data.generation:generate",
     "from_torch": "networks.torch_layers:from_torch", "load": "networks.loading:load", "spec": "registry:find",
     "to_torch": "networks.torch_layers:to_torch",
 }  # fmt: skip

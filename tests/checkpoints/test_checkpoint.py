@@ -401,7 +401,9 @@ def test_a_config_that_cannot_be_read_or_is_huge(tmp_path):
     (tmp_path / CONFIG).write_text(" " * 1_000_001)
     reason(tmp_path, "larger than 1,000,000 bytes")
     (tmp_path / CONFIG).unlink()
-    reason(tmp_path, "cannot be read", "No such file")
+    reason(tmp_path, "is not a checkpoint: it has no config.json")
+    (tmp_path / CONFIG).mkdir()
+    reason(tmp_path, "config.json: cannot be read", "Is a directory")
 
 
 def test_a_config_of_a_model_too_large_for_memory(tmp_path):
@@ -424,7 +426,14 @@ def test_what_is_neither_a_name_nor_a_checkpoint(name):
 
 
 def test_an_empty_folder(tmp_path):
-    reason(tmp_path, "config.json: cannot be read")
+    reason(tmp_path, "is not a checkpoint: it has no config.json.")
+
+
+def test_a_folder_of_several_runs_names_them(tmp_path):
+    for seed in range(5):
+        (tmp_path / f"seed-{seed}").mkdir()
+        saved(tmp_path / f"seed-{seed}")
+    reason(tmp_path, "It holds the runs seed-0, seed-1, seed-2 ...: choose one.")
 
 
 @pytest.fixture

@@ -511,6 +511,33 @@ def test_every_cell_is_listed_with_what_it_is(run: Run) -> None:
     assert run("list", "--cells", "--task", "pmnist")[0] == 2
 
 
+def test_every_task_is_listed_with_what_it_is(run: Run) -> None:
+    rows = json.loads(run("list", "--tasks", "--json")[1])
+    assert [row["task"] for row in rows] == sorted(registry.load_registry().all_tasks)
+    assert all(row["title"] and row["metric"] for row in rows)
+    assert sum(row["models"] for row in rows) == len(registry.models())
+    assert run("list", "--tasks", "js*")[1].splitlines()[1].startswith("jsb ")
+    assert "No task matches" in run("list", "--tasks", "nothing")[2]
+    for more in ("--cells",), ("--task", "pmnist"), ("--property", "linear"):
+        assert run("list", "--tasks", *more)[0] == 2
+
+
+def test_a_misspelt_cell_is_recognised(run: Run) -> None:
+    code, _, err = run("show", "sttar")
+    assert (code, "Did you mean star" in err) == (2, True)
+
+
+def test_a_misspelt_model_is_not_compared_with_nothing(run: Run) -> None:
+    code, _, err = run("compare", "star-16x64-pmnst")
+    assert (code, "Did you mean star-16x64-pmnist" in err) == (2, True)
+    assert run("compare", "star-16x64-*nothing")[0] == 0
+
+
+def test_a_figure_that_is_no_percentage_is_in_the_json(run: Run) -> None:
+    (row,) = json.loads(run("list", "lstm-2x128-nottingham", "--json")[1])
+    assert row["reported"] == "3.29 nats"
+
+
 def test_cells_are_chosen_by_their_properties(run: Run) -> None:
     def cells(*options: str) -> list[str]:
         return [row["cell"] for row in json.loads(run("list", "--cells", "--json", *options)[1])]

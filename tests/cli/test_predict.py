@@ -70,10 +70,11 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        (DIGITS, b"1,2,3", "lines of 28 finite numbers, but this file has 1 lines of 3"),
-        (DIGITS, b"1,two", "comma-separated numbers"),
-        (DIGITS, b"1,2\n3", "with the same number of values in every line"),
-        (DIGITS, b"", "finite numbers"),
+        (DIGITS, b"1,2,3", "28 finite numbers, separated by commas, on each line, but line 1 is '1,2,3'"),
+        (DIGITS, b"\n" + b"1," * 27 + b"two", "but line 2 is '1,1,"),
+        (DIGITS, b"", "but this file is empty"),
+        (DIGITS, b"\xff\xfe", "but this file is not a text"),
+        ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),
         ("gru-1x200-spooky", b" \n", "is empty"),
@@ -81,7 +82,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         ("rin-1x100-adding-200", image(0), "does not read images"),
         ("convlstm-f-2x8-nmnist-small", b"1,2", "which a table cannot hold"),
         ("mlp-3x8-circles.prelu-tuned", b"1,2\n3,4", "reads one line"),
-        ("rin-1x100-adding-200", b"1,nan", "finite numbers"),
+        ("rin-1x100-adding-200", b"1,0\r\n1,nan", "but line 2 is '1,nan'"),
     ],
 )
 def test_a_file_that_does_not_fit_says_why(run: Run, tmp_path: Path, name: str, content: bytes, words: str) -> None:
@@ -125,3 +126,18 @@ def test_a_network_without_a_task_of_the_registry_predicts_classes(run: Run, tmp
     code, out, _ = run("predict", str(tmp_path / "mine"), str(tmp_path / "table.csv"), "--device", "cpu", "--json")
     assert code == 0
     assert sorted(row["class"] for row in json.loads(out)["classes"]) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(("name", "first"), [("gru-2x64-lorenz", b"1\n2"), (DIGITS, b"0," * 27 + b"1")])
+def test_a_replaced_head_answers_by_what_it_is(run: Run, tmp_path: Path, name: str, first: bytes) -> None:
+    (tmp_path / "file.csv").write_bytes(first)
+    for classes, key in (["up", "down"], "classes"), (1, "values"):
+        load(name, device="cpu", classes=classes).save_pretrained(tmp_path / key)
+        code, out, _ = run("predict", str(tmp_path / key), str(tmp_path / "file.csv"), "--device", "cpu", "--json")
+        assert code == 0
+        answer = json.loads(out)
+        assert len(answer[key]) == (2 if key == "classes" else 1)
+    shares = {row["class"]: row["probability"] for row in json.loads(run(
+        "predict", str(tmp_path / "classes"), str(tmp_path / "file.csv"), "--device", "cpu", "--json")[1])["classes"]}  # fmt: skip
+    assert set(shares) == {"up", "down"}
+    assert sum(shares.values()) == pytest.approx(1)

@@ -131,3 +131,9 @@ def test_of_equal_logits_as_many_remain_as_were_asked_for():
         network.head.weight.zero_()
         network.head.bias.zero_()
     assert len(set(generate(network, prompt="a", length=40, top_k=3)[1:])) <= 3
+
+
+@pytest.mark.parametrize("name", ["gru-2x256-shakespeare", NAME])
+def test_a_network_with_another_head_writes_nothing(name):
+    with pytest.raises(RequestError, match="predicts neither text nor music"):
+        generate(load(name, device="cpu", classes=["a", "b"]), length=2)

@@ -973,6 +973,16 @@ def test_a_reported_figure_fits_the_metric_of_its_task(tmp_path, target, figure,
         assert f"which is not in '{figure.partition(':')[0]}'" in refusal(tmp_path, text)
 
 
+def test_tasks_are_listed_by_pattern_and_weights():
+    every = registry.list_tasks()
+    assert every == sorted(registry.load_registry().all_tasks)
+    trained, untrained = (registry.list_tasks(pretrained=wanted) for wanted in (True, False))
+    assert sorted([*trained, *untrained]) == every
+    assert "pmnist" in trained
+    assert "tum" in untrained
+    assert registry.list_tasks("js*") == ["jsb"]
+
+
 def test_cells_are_listed_by_pattern_property_and_weights():
     every = registry.list_cells()
     assert every == sorted(every)

@@ -22,6 +22,10 @@ def read(path: Path) -> Config:
         config = Config.model_validate_json(content)
         refuse_repeats(content)
         return config
+    except FileNotFoundError as error:
+        runs = sorted(run.parent.name for run in path.parent.glob(f"seed-*/{FILE}"))
+        hint = f" It holds the runs {', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''}: choose one." if runs else ""
+        raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {FILE}.{hint}") from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}).") from error
     except ValidationError as error:

@@ -59,7 +59,7 @@ def generate(
 
 def writes(network: Network) -> bool:
     """Return True if a network predicts the next character, byte or word of a text."""
-    return isinstance(network.tokenizer, StreamTokenizer)
+    return isinstance(network.tokenizer, StreamTokenizer) and network.interface.outputs == network.interface.vocabulary
 
 
 def stream_text(
@@ -104,7 +104,10 @@ def _frames(
     """Yield the frames, (keys,), of 0 and 1, with which a network of music continues a prompt. Arguments: see `generate`."""
     _check(length, temperature, top_k, seed)
     task = registry.load_registry().all_tasks.get(network.config.task)
-    if not isinstance(network, RecurrentNetwork) or task is None or task.family != "music" or not network.classes:
+    is_music = (
+        task is not None and task.family == "music" and network.interface.classes is None
+    )  # whose head is as it was
+    if not isinstance(network, RecurrentNetwork) or not is_music:
         raise RequestError(
             f"{network.config.name} predicts neither text nor music. `rnnzoo list --task shakespeare` and `--task jsb` show "
             "networks that do."

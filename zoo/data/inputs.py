@@ -1,6 +1,5 @@
 """Turns a user's file into the input of a network: an image, a recording, a text, or a table of numbers."""
 
-import csv
 import io
 import warnings
 
@@ -8,14 +7,15 @@ import torch
 from torch import Tensor
 
 from .. import registry
-from ..errors import MissingExtraError, RequestError
+from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
 from . import examples, task_data
 
 MAX_BYTES = 20_000_000
-IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"RIFF")
-"""The first bytes of image files."""
+LARGEST = torch.finfo(torch.float32).max
+IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM")
+"""The first bytes of image files. Those of WebP are RIFF, as of a WAV file, and WEBP follows after four more."""
 
 
 def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | None]:
@@ -36,7 +36,7 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
         x = task_data(task, known.datasets[task.dataset]).read_file(network.config.name, content)
         if x is not None:
             return x, None
-    if content.startswith(IMAGES):
+    if content.startswith(IMAGES) or (content.startswith(b"RIFF") and content[8:12] == b"WEBP"):
         return _image(network, content), None
     return _numbers(network, content), None
 
@@ -98,19 +98,30 @@ def _numbers(network: Network, content: bytes) -> Tensor:
             f"{name} reads {' x '.join(map(str, shape))} numbers at each step, which a table cannot hold. Call it in Python "
             f"with a tensor of the shape (batch, time, {', '.join(map(str, shape))})."
         )
+    numbers = "one finite number" if shape == (1,) else f"{shape[0]} finite numbers, separated by commas,"
+    reads = f"{name} reads {numbers} on each line"
+    rows = []
     try:
-        rows = [[float(cell) for cell in row] for row in csv.reader(io.StringIO(content.decode())) if row]
-        x = torch.tensor(rows)
-    except ValueError as error:  # of decoding, too
-        raise RequestError(
-            f"{name} reads comma-separated numbers, with the same number of values in every line: {error}."
-        ) from error
-    if x.shape[1:] != shape or not x.isfinite().all():
-        raise RequestError(
-            f"{name} reads lines of {shape[0]} finite numbers, but this file has {len(rows)} lines of {x.shape[-1]} numbers."
-        )
+        for number, line in enumerate(content.decode().splitlines(), 1):
+            row = _finite(line) if line.strip() else None
+            if row is not None and len(row) != shape[0]:
+                raise RequestError(f"{reads}, but line {number} is {shown(line)}.")
+            rows += [] if row is None else [row]
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{reads}, but this file is not a text.") from error
+    if not rows:
+        raise RequestError(f"{reads}, but this file is empty.")
     if network.interface.readout != "none":
-        return x[None]
-    if len(x) > 1:
+        return torch.tensor(rows)[None]
+    if len(rows) > 1:
         raise RequestError(f"{name} reads one line of numbers, but this file has {len(rows)} lines.")
-    return x
+    return torch.tensor(rows)
+
+
+def _finite(line: str) -> list[float]:
+    """Return the numbers of a line, separated by commas; none if one of them is no finite number."""
+    try:
+        row = [float(cell.strip().strip('"')) for cell in line.split(",")]
+    except ValueError:
+        return []
+    return row if all(abs(number) <= LARGEST for number in row) else []

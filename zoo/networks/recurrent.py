@@ -214,7 +214,7 @@ class RecurrentNetwork(SequenceNetwork):
             )
 
     def stream(self) -> Stream:
-        """Return a Stream, which takes steps with copies of the current weights, several times faster than `step`.
+        """Return a Stream, which takes steps with copies of the current weights, about twice as fast as `step`.
 
         Raises RequestError if the network is bidirectional, or if the compiled code has no step for it (see Stream).
         """

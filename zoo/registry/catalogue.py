@@ -163,3 +163,17 @@ def list_cells(pattern: str = "*", *, properties: Sequence[str] = (), pretrained
         for name in sorted(cells_with(*texts_of("A property", properties)))
         if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
     ]
+
+
+def list_tasks(pattern: str = "*", *, pretrained: bool | None = None) -> list[str]:
+    """Return the names of the tasks that match a shell-style pattern, sorted.
+
+    pretrained: only tasks for which some model has (True), or none has (False), published weights.
+    """
+    text_of("A pattern", pattern)
+    with_weights = {model.task for model in summaries().values() if model.pretrained}
+    return [
+        name
+        for name in sorted(load_registry().all_tasks)
+        if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
+    ]
