@@ -105,14 +105,23 @@ def predict(
     # None for a network of the user's own, and for a head that is not the task's
     task = registry.load_registry().all_tasks.get(network.config.task) if network.interface.classes is None else None
     if len(last) == 1 if task is None else task.target in ("value", "forecast"):
-        emit({"name": name, "values": last.tolist()}, as_json, " ".join(f"{value:.6g}" for value in last.tolist()))
+        data: dict[str, Any] = {"name": name, "values": last.tolist()}
+        values = [f"{value:.6g}" for value in data["values"]]
+        if task is None or not task.horizons:
+            emit(data, as_json, " ".join(values))
+            return
+        data["steps_ahead"] = list(task.horizons)
+        emit(data, as_json, columns(("STEPS AHEAD", "VALUE"), list(zip(task.horizons, values, strict=True))))
         return
     is_binary = task is not None and task.target == "binary"
     shares, classes = (last.sigmoid() if is_binary else last.softmax(0)).topk(min(top, len(last)))
     words = network.tokenizer.words if network.tokenizer and network.interface.vocabulary == len(last) else ()
     names = network.classes or words or tuple(map(str, range(len(last))))  # an answer in bAbI is a token
     rows = [{"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)]
-    table = [(row["class"], f"{100 * row['probability']:.2f} %") for row in rows]
+    table = [
+        (repr(row["class"]) if row["class"].isspace() else row["class"], f"{100 * row['probability']:.2f} %")
+        for row in rows
+    ]
     emit({"name": name, "classes": rows}, as_json, columns(("CLASS", "PROBABILITY"), table))
 
 

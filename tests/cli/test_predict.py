@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from zoo import build, examples, load
+from zoo import build, examples, load, registry
 from zoo.data.inputs import read_example
 
 Run = Callable[..., tuple[int, str, str]]
@@ -141,3 +141,19 @@ def test_a_replaced_head_answers_by_what_it_is(run: Run, tmp_path: Path, name: s
         "predict", str(tmp_path / "classes"), str(tmp_path / "file.csv"), "--device", "cpu", "--json")[1])["classes"]}  # fmt: skip
     assert set(shares) == {"up", "down"}
     assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_a_forecast_says_of_when_each_value_is(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "series.csv").write_text("1\n2\n3\n")
+    arguments = ("predict", "gru-2x64-lorenz", str(tmp_path / "series.csv"), "--device", "cpu")
+    horizons = registry.find("gru-2x64-lorenz").task.horizons
+    answer = json.loads(run(*arguments, "--json")[1])
+    assert answer["steps_ahead"] == list(horizons)
+    header, *rows = run(*arguments)[1].splitlines()
+    assert header.split() == ["STEPS", "AHEAD", "VALUE"]
+    assert [float(row.split()[1]) for row in rows] == pytest.approx(answer["values"], rel=1e-4)
+
+
+def test_a_class_that_is_a_space_can_be_seen(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("To be,")
+    assert "' '" in run("predict", "gru-2x256-shakespeare", str(tmp_path / "text"), "--device", "cpu")[1]
