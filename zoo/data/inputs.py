@@ -103,10 +103,11 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     rows = []
     try:
         for number, line in enumerate(content.decode().splitlines(), 1):
-            row = _finite(line) if line.strip() else None
-            if row is not None and len(row) != shape[0]:
+            if not line.strip():
+                continue
+            rows.append(_finite(line))
+            if len(rows[-1]) != shape[0]:
                 raise RequestError(f"{reads}, but line {number} is {shown(line)}.")
-            rows += [] if row is None else [row]
     except UnicodeDecodeError as error:
         raise RequestError(f"{reads}, but this file is not a text.") from error
     if not rows:
