@@ -73,7 +73,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         (DIGITS, b"1,2,3", "28 finite numbers, separated by commas, on each line, but line 1 is '1,2,3'"),
         (DIGITS, b"\n" + b"1," * 27 + b"two", "but line 2 is '1,1,"),
         (DIGITS, b"", "but this file is empty"),
-        (DIGITS, b"\xff\xfe", "but this file is not a text"),
+        (DIGITS, b"\xff\xfe", "but this file is not a table of numbers"),
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),

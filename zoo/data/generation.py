@@ -104,9 +104,8 @@ def _frames(
     """Yield the frames, (keys,), of 0 and 1, with which a network of music continues a prompt. Arguments: see `generate`."""
     _check(length, temperature, top_k, seed)
     task = registry.load_registry().all_tasks.get(network.config.task)
-    is_music = (
-        task is not None and task.family == "music" and network.interface.classes is None
-    )  # whose head is as it was
+    # a head that was replaced has classes of its own, and no keys
+    is_music = task is not None and task.family == "music" and network.interface.classes is None
     if not isinstance(network, RecurrentNetwork) or not is_music:
         raise RequestError(
             f"{network.config.name} predicts neither text nor music. `rnnzoo list --task shakespeare` and `--task jsb` show "

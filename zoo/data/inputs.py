@@ -1,5 +1,6 @@
 """Turns a user's file into the input of a network: an image, a recording, a text, or a table of numbers."""
 
+import csv
 import io
 import warnings
 
@@ -102,14 +103,15 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     reads = f"{name} reads {numbers} on each line"
     rows = []
     try:
-        for number, line in enumerate(content.decode().splitlines(), 1):
-            if not line.strip():
+        table = csv.reader(io.StringIO(content.decode()))
+        for cells in table:
+            if not "".join(cells).strip():
                 continue
-            rows.append(_finite(line))
+            rows.append(_finite(cells))
             if len(rows[-1]) != shape[0]:
-                raise RequestError(f"{reads}, but line {number} is {shown(line)}.")
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{reads}, but this file is not a text.") from error
+                raise RequestError(f"{reads}, but line {table.line_num} is {shown(','.join(cells))}.")
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RequestError(f"{reads}, but this file is not a table of numbers.") from error
     if not rows:
         raise RequestError(f"{reads}, but this file is empty.")
     if network.interface.readout != "none":
@@ -119,10 +121,10 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     return torch.tensor(rows)
 
 
-def _finite(line: str) -> list[float]:
-    """Return the numbers of a line, separated by commas; none if one of them is no finite number."""
+def _finite(cells: list[str]) -> list[float]:
+    """Return the numbers in the cells of a line; none if one of them is no finite float32."""
     try:
-        row = [float(cell.strip().strip('"')) for cell in line.split(",")]
+        row = [float(cell) for cell in cells]
     except ValueError:
         return []
     return row if all(abs(number) <= LARGEST for number in row) else []

@@ -35,8 +35,8 @@ def load(
     classes: replace the head by a fresh one with this number of outputs or these class names; see Network.reset_head.
     quantize: "int8" to round the weights to the values that an int8 export stores; see zoo.networks.quantize.
 
-    Loading onto a CPU turns on flush-to-zero, as `build` does. Raises UnknownNameError for an unknown name, RequestError for other invalid arguments, CheckpointError unless every tensor
-    passes its checks, and SizeError for a large network.
+    Loading onto a CPU turns on flush-to-zero, as `build` does. Raises UnknownNameError for an unknown name, RequestError for
+    other invalid arguments, CheckpointError unless every tensor passes its checks, and SizeError for a large network.
     The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
     `RecurrentNetwork.from_pretrained(name)`.
     """
