@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from zoo import registry
+from zoo import load, registry
 from zoo.checkpoints.results import Results
 from zoo.data import forecast, task_data
 from zoo.data.base import Split
@@ -149,4 +149,7 @@ def test_training_shows_the_root_of_its_loss_and_a_card_every_horizon(trained) -
 def test_a_network_of_values_predicts_from_a_table(trained, run, tmp_path) -> None:
     (tmp_path / "window.csv").write_text("\n".join(map(str, range(9))))
     code, out, _ = run("predict", str(trained[0]), str(tmp_path / "window.csv"))
-    assert (code, len(out.split())) == (0, 4)
+    rows = [line.split() for line in out.splitlines()[1:]]
+    values = load(trained[0], device="cpu")(torch.arange(9.0)[None, :, None])[0].tolist()
+    assert (code, [int(ahead) for ahead, _ in rows]) == (0, [1, 5, 25, 50])
+    assert [float(value) for _, value in rows] == pytest.approx(values, rel=1e-4)
