@@ -131,16 +131,15 @@ def test_a_network_without_a_task_of_the_registry_predicts_classes(run: Run, tmp
 @pytest.mark.parametrize(("name", "first"), [("gru-2x64-lorenz", b"1\n2"), (DIGITS, b"0," * 27 + b"1")])
 def test_a_replaced_head_answers_by_what_it_is(run: Run, tmp_path: Path, name: str, first: bytes) -> None:
     (tmp_path / "file.csv").write_bytes(first)
-    for classes, key in (["up", "down"], "classes"), (1, "values"):
-        load(name, device="cpu", classes=classes).save_pretrained(tmp_path / key)
-        code, out, _ = run("predict", str(tmp_path / key), str(tmp_path / "file.csv"), "--device", "cpu", "--json")
+    answers = {}
+    for classes, folder in (["up", "down"], tmp_path / "classes"), (1, tmp_path / "values"):
+        load(name, device="cpu", classes=classes).save_pretrained(folder)
+        code, out, _ = run("predict", str(folder), str(tmp_path / "file.csv"), "--device", "cpu", "--json")
         assert code == 0
-        answer = json.loads(out)
-        assert len(answer[key]) == (2 if key == "classes" else 1)
-    shares = {row["class"]: row["probability"] for row in json.loads(run(
-        "predict", str(tmp_path / "classes"), str(tmp_path / "file.csv"), "--device", "cpu", "--json")[1])["classes"]}  # fmt: skip
-    assert set(shares) == {"up", "down"}
-    assert sum(shares.values()) == pytest.approx(1)
+        answers |= json.loads(out)
+    assert len(answers["values"]) == 1
+    assert {row["class"] for row in answers["classes"]} == {"up", "down"}
+    assert sum(row["probability"] for row in answers["classes"]) == pytest.approx(1)
 
 
 def test_a_forecast_says_of_when_each_value_is(run: Run, tmp_path: Path) -> None:
