@@ -98,6 +98,7 @@ def card(
 def release(
     target: Annotated[str, Argument(metavar="FOLDER|DATASET", help="Folder of a run, or a dataset of the registry.")],
     results_only: Annotated[bool, Option("--results", help="Release only the results, not the weights.")] = False,
+    half: Annotated[bool, Option("--half", help="Round the weights to float16: half the size, other figures.")] = False,
     force: Annotated[bool, Option("--force", help="Replace a released run by this run without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -110,17 +111,20 @@ def release(
     from zoo.utils import paths
 
     if target in registry.load_registry().datasets:
-        if results_only:
-            raise RequestError(f"{target} is a dataset, but --results is for the folder of a run: leave out --results.")
+        if results_only or half:
+            option = "--results" if results_only else "--half"
+            raise RequestError(f"{target} is a dataset, but {option} is for the folder of a run: leave out {option}.")
         digests = release.lock_dataset(target)
         lines = "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items())
         emit({"dataset": target, "sha256": digests}, as_json, lines)
         say(f"Pinned {len(digests)} files of {target} in cards/lock.json; review and commit it.")
         return
+    if results_only and half:
+        raise RequestError("--results releases no weights, so there are none to round: leave out --half.")
     folder = Path(target)
     if (loss := release.replaced(folder, results_only)) and not force and not ask(f"{loss} Replace it?"):
         raise RequestError(f"{loss} Nothing was changed. To replace the released run: --force")
-    name = (release.release_results if results_only else release.release)(folder)
+    name = release.release_results(folder) if results_only else release.release(folder, half)
     home = str(paths.path("cards", name))
     emit({"name": name, "folder": home}, as_json, home)
     steps = [] if results_only or results.for_model(name).measured() else [f"rnnzoo eval {name} --record"]

@@ -5,10 +5,11 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
 from helpers import flip
 
-from zoo import registry
-from zoo.checkpoints import results
+from zoo import load, registry
+from zoo.checkpoints import results, tensors
 from zoo.errors import CheckpointError
 from zoo.publishing import cards, comparison, generated, pages
 from zoo.publishing.comparison import Row
@@ -112,6 +113,49 @@ def test_a_lost_run_beside_measured_ones_is_recorded_by_their_release(small_zoo,
     card = cards.render(registry.find(NAME))
     assert "Of the other runs, that with seed 0 diverged." in card
     assert "variation over seeds" not in card
+
+
+def test_weights_are_released_rounded_to_float16(small_zoo, run, tmp_path):
+    small_zoo({"epochs": 1})
+    folder, home = tmp_path / "run", paths.path("cards", NAME)
+    assert run("train", NAME, "--out", str(folder), "--device", "cpu")[0] == 0
+    assert run("eval", str(folder), "--record", "--device", "cpu")[0] == 0
+    trained, weights = load(folder, device="cpu"), "model.safetensors"
+    assert results.read(folder).measured() is not None
+    code, _, err = run("release", str(folder), "--half")
+    assert (code, f"Next: rnnzoo eval {NAME} --record" in err) == (0, True)
+    assert {stored.dtype for stored in tensors.header(home / weights).values()} == {"F16"}
+    released, found = load(NAME, device="cpu"), results.for_model(NAME)
+    for name, tensor in trained.state_dict().items():
+        assert released.state_dict()[name].dtype == torch.float32
+        assert torch.equal(released.state_dict()[name], tensor.half().float())
+    assert (found.measured(), found.training.rounded_sha256) == (None, sha256(home / weights))
+    assert run("eval", NAME, "--record", "--device", "cpu")[0] == 0  # the figure of the rounded weights
+    assert results.for_model(NAME).measured().checkpoint_sha256 == sha256(home / weights)
+    assert run("card", NAME, "--write")[0] == 0
+    assert "They are published rounded to float16." in (home / "README.md").read_text()
+    assert run("verify", NAME)[0] == 0
+    before = (home / weights).read_bytes()
+    assert run("release", str(home), "--half")[0] == 0  # in place, and already rounded
+    assert (home / weights).read_bytes() == before
+    assert results.for_model(NAME).measured() is not None
+
+
+def test_a_release_in_float16_refuses_what_float16_cannot_hold(small_zoo, run, tmp_path):
+    small_zoo({"epochs": 1})
+    assert run("train", NAME, "--out", str(tmp_path), "--device", "cpu")[0] == 0
+    network = load(tmp_path, device="cpu")
+    with torch.no_grad():
+        network.head.bias[0] = 1e5
+    network.save_pretrained(tmp_path)
+    found = results.read(tmp_path)
+    training = found.training.model_copy(update={"checkpoint_sha256": sha256(tmp_path / "model.safetensors")})
+    results.write(tmp_path, found.model_copy(update={"training": training}))
+    code, _, err = run("release", str(tmp_path), "--half")
+    assert (code, "cannot be rounded to float16: head.bias has values that are infinite or NaN" in err) == (1, True)
+    assert not (paths.path("cards", NAME) / "model.safetensors").exists()
+    code, _, err = run("release", str(tmp_path), "--half", "--results")
+    assert (code, "there are none to round: leave out --half" in err) == (2, True)
 
 
 def test_what_is_no_history_is_a_damaged_file(tmp_path):

@@ -115,6 +115,8 @@ class Training(Spec):
     command: Text
     checkpoint_sha256: Sha256 | None = None
     """The sha256 of the best weights so far, if known."""
+    rounded_sha256: Sha256 | None = None
+    """The sha256 of those weights rounded to float16, if they are published so."""
     diverged: int | None = None
     """The epoch in which the loss or its gradient became infinite or NaN, if that ended the run."""
     diverged_step: int | None = None
@@ -128,7 +130,8 @@ class Training(Spec):
 
     def produced(self, sha256: str) -> bool:
         """Return whether this training produced the weights with this sha256, or may have if it recorded no digest."""
-        return bool(self.history) and self.checkpoint_sha256 in (None, sha256)
+        may_have = self.checkpoint_sha256 is None or sha256 in (self.checkpoint_sha256, self.rounded_sha256)
+        return bool(self.history) and may_have
 
     @property
     def divergence(self) -> str:
@@ -168,6 +171,13 @@ class Results(Spec):
         key = (evaluation.split, evaluation.metric)
         kept = tuple(e for e in self.evaluations if (e.split, e.metric) != key)
         return self.model_copy(update={"evaluations": (*kept, evaluation)})
+
+    def of_rounded(self, sha256: str) -> "Results":
+        """Return a copy for the same weights rounded to float16, a file with this digest: evaluations of others are left out."""
+        training = self.training and self.training.model_copy(update={"rounded_sha256": sha256})
+        lists = {"evaluations": self.evaluations, "runtimes": self.runtimes}
+        kept = {name: tuple(e for e in each if e.checkpoint_sha256 == sha256) for name, each in lists.items()}
+        return self.model_copy(update={**kept, "training": training})
 
     def measured(self, split: str = "test") -> Evaluation | None:
         """Return the first evaluation on `split`, or None if there is none."""

@@ -93,6 +93,27 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
+def widened(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """Return copies of the tensors in which those of float16 are float32, the dtype of a network's parameters."""
+    import torch
+
+    return {name: t.float() if t.dtype == torch.float16 else t.clone() for name, t in tensors.items()}
+
+
+def rounded(path: Path) -> bytes:
+    """Return a safetensors file's content with its float32 tensors rounded to float16.
+
+    Raises CheckpointError for a value beyond the range of float16 (65,504), and the errors of `header`.
+    """
+    import torch
+    from safetensors.torch import save
+
+    halves = {name: t.half() if t.dtype == torch.float32 else t for name, t in read_tensors(path).items()}
+    if problems := differences(halves, halves, finite=True):
+        raise CheckpointError(f"{path} cannot be rounded to float16: {problems}.")
+    return save(halves, metadata={"format": "pt"})
+
+
 def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
     """Write a safetensors file, replacing `path` atomically.
 

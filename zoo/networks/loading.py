@@ -28,7 +28,7 @@ def load(
     their pins; hf://org/name[@revision] for any repository of this library; or a folder with model.safetensors and
     config.json. A registered name is found before a folder of the same name.
     device: where the network goes (default: a GPU that torch can use, else the CPU).
-    dtype: of the parameters, torch.float16 or "float16" (default: float32, as they are stored).
+    dtype: of the parameters, torch.float16 or "float16" (default: float32, also if they are stored in float16).
     revision: a revision on the Hub other than the pinned one.
     pretrained: if False, `build` initialises the network randomly, from `seed`.
     allow_large: load networks of more than 200 million parameters too.

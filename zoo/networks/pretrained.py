@@ -51,14 +51,14 @@ def assemble(
 def load_weights(network: ConfiguredModule, path: Path) -> None:
     """Make the tensors of a safetensors file the parameters of `network`, which may be on the meta device.
 
-    Raises CheckpointError, with a list of what differs, unless names, shapes and dtypes are those of the network and every
-    value is finite. The network is then unchanged.
+    Tensors that are stored in float16 become float32. Raises CheckpointError, with a list of what differs, unless names,
+    shapes and dtypes are then those of the network and every value is finite. The network is then unchanged.
     """
-    found = tensors.read_tensors(path)
+    # safetensors maps the file into memory, and somebody may write into the file later: copies
+    found = tensors.widened(tensors.read_tensors(path))
     if problems := tensors.differences(network.state_dict(), found, finite=True):
         raise CheckpointError(f"{path} does not fit {network.config.name}: {problems}.")
-    # safetensors maps the file into memory, and somebody may write into the file later: copy every tensor
-    network.load_state_dict({name: tensor.clone() for name, tensor in found.items()}, assign=True)
+    network.load_state_dict(found, assign=True)
 
 
 def save(network: ConfiguredModule, folder: Path) -> None:

@@ -23,7 +23,7 @@ NAMESPACE = "rnnzoo"
 """The Hub's organisation in a model's first pin."""
 
 
-def release(folder: Path) -> str:
+def release(folder: Path, half: bool = False) -> str:
     """Copy the checkpoint in `folder` into cards/NAME, complete and pin it, and return its model's NAME.
 
     The function adds a card and golden outputs (the network's outputs for stored inputs, by which `verify` checks it on other
@@ -33,8 +33,11 @@ def release(folder: Path) -> str:
     `folder` is one of several folders seed-N, as `rnnzoo train --seeds` makes them, the card reports the figures of all
     measured ones.
 
-    Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME, or if `folder` has
-    no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
+    half: round the weights to float16, which halves their file. Loaded, they are float32 again. Figures of the weights as
+    they were are left out: measure the rounded ones by `rnnzoo eval NAME --record`.
+
+    Raises CheckpointError if the weights do not load strictly into the registry's architecture of NAME or do not fit into
+    float16, or if `folder` has no results of these weights; UnknownNameError; and RequestError if rnnzoo is an installed package, not a zoo's folder.
     """
     entry = _entry(folder)
     home = paths.path("cards", entry.name)
@@ -48,10 +51,16 @@ def release(folder: Path) -> str:
                 "which writes this file."
             )
         names = [tensors.FILE, configs.FILE, *([configs.VOCABULARY] if entry.task.vocabulary else [])]
+        contents = {name: (folder / name).read_bytes() for name in names}
+        if half:
+            contents[tensors.FILE] = tensors.rounded(folder / tensors.FILE)
         if find_spec("matplotlib") is not None:
             lattices.write(entry, home)  # first, since it is slow and does not contradict the old pin
-        for name in names:
-            files.atomic_write(home / name, (folder / name).read_bytes())
+        for name, content in contents.items():
+            files.atomic_write(home / name, content)
+    if half:
+        recorded = recorded.of_rounded(files.sha256(home / tensors.FILE))
+        loading.load_weights(network, home / tensors.FILE)  # as others will load them
     golden.write(network, home / golden.FILE)
     results.write(home, recorded)
     pins = {name: pin(home / name) for name in sorted([*names, golden.FILE])}

@@ -87,6 +87,7 @@ def _run_text(training: Training) -> str:
         text += (
             f" The weights are those of epoch {best.epoch}, which had the lowest validation loss "
             f"({metric.with_loss(best.validation_loss, best.validation_metric)})."
+            f"{' They are published rounded to float16.' if training.rounded_sha256 else ''}"
             f" The first epoch, to compare with a run with `--stop-after 1`{threads}: "
             f"training loss {metric.with_loss(first.train_loss, first.train_metric)}; "
             f"validation loss {metric.with_loss(first.validation_loss, first.validation_metric)}."
