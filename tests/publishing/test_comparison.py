@@ -238,9 +238,10 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
     for text in ("accuracy, %", "depth, layers", "lstm", "reported", "measured", "10,000 test examples", "8 units"):
         assert text in after
     assert "(r, 2 of 3 epochs, seed 1)" in after
-    several = [replace(r, **known | {"runs": 3, "seeds": (1, 2, 5), "std": 0.05}) for r in rows]
+    several = [replace(r, **known | {"runs": 3, "seeds": (1, 2, 5), "span": (0.1, 0.9)}) for r in rows]
     text = drawn(several, tmp_path / "g.svg")
-    assert "mean and standard deviation of 3 runs" in text
+    assert "mean of 3 runs (error bars: lowest to highest)" in text
+    assert plots._error(several[0]) == [[pytest.approx(70)], [pytest.approx(10)]]  # below and above 80 %
     assert "seed 1, 2, 5" in text
     assert "on a stand-in for x" in drawn([replace(r, **known, stand_in="x") for r in rows], tmp_path / "c.svg")
     assert drawn(rows, tmp_path / "d.svg") == before
@@ -368,6 +369,7 @@ def test_the_other_seeds_on_a_card_count(small_zoo: Zoo, tmp_path: Path) -> None
     recorded = results.Results(evaluations=(figure,), other_seeds=others)
     (row,) = comparison.rows(measured=True, results_of=lambda _: [recorded])
     assert (row.measured, row.std, row.runs, row.seeds) == (pytest.approx(0.7), pytest.approx(0.2), 3, (0, 1, 2))
+    assert row.span == (pytest.approx(0.5), pytest.approx(0.9))
     assert row.measured_text == "70.00 % ± 20.00 % (3 runs)"
     failed = recorded.model_copy(update={"collapsed_seeds": (1,), "diverged_seeds": (3, 4)})
     (row,) = comparison.rows(measured=True, results_of=lambda _: [failed])

@@ -43,6 +43,9 @@ class Row:
     """Mean over the runs that were measured."""
     std: float | None = None
     """Standard deviation over the runs, if there are several (n - 1 in the denominator)."""
+    span: tuple[float, float] | None = None
+    """The lowest and the highest figure of the runs, if there are several. Plots show it, since a run that collapsed puts the
+    mean plus the standard deviation above what any run can reach."""
     runs: int = 0
     """Number of runs that were measured."""
     seeds: tuple[int, ...] = ()
@@ -194,8 +197,8 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     values = [one.value for one in evaluations]
     first, evaluation = measured[0]
     row = replace(
-        row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None, n=evaluation.n,
-        runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
+        row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None,
+        span=(min(values), max(values)) if len(values) > 1 else None, n=evaluation.n, runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
@@ -297,7 +300,7 @@ def digest(rows: Sequence[Row]) -> str:
             r.measured,
             r.training_text,
             r.stand_in,
-            *([r.std] if r.runs > 1 else []),
+            *([r.span] if r.span else []),
         )
         for r in rows
     ]

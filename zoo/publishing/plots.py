@@ -116,8 +116,8 @@ def _curves(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]])
                 axis.plot(r.layers, worst, transform=axis.get_xaxis_transform(), clip_on=False, **COLLAPSED)
             if r.kind == kind and r.measured is not None:
                 place = r.layers, r.unit.scale * r.measured
-                if r.std is not None:
-                    axis.errorbar(*place, r.unit.scale * r.std, color=look["color"], capsize=2)
+                if error := _error(r):
+                    axis.errorbar(*place, error, color=look["color"], capsize=2)
                 if r.collapsed or r.diverged_runs:
                     axis.plot(*place, **COLLAPSED)
     axis.set(
@@ -141,8 +141,7 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
         if r.reported is not None:
             axis.barh(place - shift, scale * r.reported, height, facecolor="white", edgecolor=colour, linestyle="--")
         if r.measured is not None:
-            error = None if r.std is None else scale * r.std
-            axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=error)
+            axis.barh(place + shift, scale * r.measured, height, color=colour, xerr=_error(r))
         elif r.lost:
             axis.plot(0.0, place + shift, transform=axis.get_yaxis_transform(), clip_on=False, **COLLAPSED)
     axis.set_yticks(range(len(rows)), [f"{r.kind} {r.layers}x{r.units}" for r in rows])
@@ -151,6 +150,14 @@ def _bars(axis: "Axes", rows: Sequence[Row], looks: dict[str, dict[str, Any]]) -
     axis.set_axisbelow(True)
     if rows[0].unit.unit == " %":
         axis.set_xlim(0, 104)
+
+
+def _error(row: Row) -> list[list[float]] | None:
+    """Return how far the lowest run lies below the mean and the highest above it, or None if there is one run."""
+    if row.span is None or row.measured is None:
+        return None
+    low, high = row.span
+    return [[row.unit.scale * (row.measured - low)], [row.unit.scale * (high - row.measured)]]
 
 
 def _title(text: str) -> str:
@@ -184,7 +191,7 @@ def _runs_text(rows: Sequence[Row]) -> str:
     if runs == [1]:
         return "one run each"
     span = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    return f"mean and standard deviation of {span} runs"
+    return f"mean of {span} runs (error bars: lowest to highest)"
 
 
 def _source(row: Row) -> str:
