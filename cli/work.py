@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -16,6 +16,9 @@ from zoo.utils.text import ahead_text
 
 from .arguments import Address, AsJson, Device, content_of, is_pattern, model_argument, number
 from .output import CONTINUES, columns, dumped, emit, progress, say
+
+if TYPE_CHECKING:
+    from zoo.networks.network import Network
 
 
 class SplitChoice(StrEnum):
@@ -83,21 +86,46 @@ def evaluate(
 
 def predict(
     name: Address,
-    file: Annotated[
-        str, Argument(help="An image, a text, a WAV file or comma-separated numbers; - reads standard input.")
+    files: Annotated[
+        list[str],
+        Argument(
+            metavar="FILE...", help="Images, texts, WAV files or comma-separated numbers; - reads standard input."
+        ),
     ],
     top: Annotated[int, number("Show the N most likely classes.")] = 5,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on a file of yours: a drawn digit, a text, a spoken word, or a table with a line for each time step."""
+    """Run a model on files of yours: drawn digits, texts, spoken words, or tables with a line for each time step."""
+    from zoo import load
+
+    contents = [content_of(file) for file in files]
+    network = load(name, device=device)
+    answers = []
+    for file, content in zip(files, contents, strict=True):
+        try:
+            answers.append(_answer(network, content, top))
+        except RequestError as error:
+            raise RequestError(f"{file}: {error}" if len(files) > 1 else str(error)) from error
+    if len(files) == 1:
+        header, rows = _answer_table(answers[0])
+        emit({"name": name, **answers[0]}, as_json, columns(header, rows) if header else " ".join(rows[0]))
+        return
+    header, _ = _answer_table(answers[0])
+    table = [(file, *row) for file, answer in zip(files, answers, strict=True) for row in _answer_table(answer)[1]]
+    data = [{"file": file, **answer} for file, answer in zip(files, answers, strict=True)]
+    emit({"name": name, "files": data}, as_json, columns(("FILE", *(header or ["VALUE"] * len(table[0][1:]))), table))
+
+
+def _answer(network: "Network", content: bytes, top: int) -> dict[str, Any]:
+    """Return a network's answer to the content of a file: `values`, with `steps_ahead` of a forecast, or `classes`.
+
+    top: the number of classes, the most likely ones. Raises the errors of read_example.
+    """
     import torch
 
-    from zoo import load
     from zoo.data.inputs import read_example
 
-    content = content_of(file)
-    network = load(name, device=device)
     x, lengths = read_example(network, content)
     with torch.no_grad():
         logits = network(x.to(network.device), lengths).float().cpu()[0]
@@ -105,24 +133,30 @@ def predict(
     # None for a network of the user's own, and for a head that is not the task's
     task = registry.load_registry().all_tasks.get(network.config.task) if network.interface.classes is None else None
     if len(last) == 1 if task is None else task.target in ("value", "forecast"):
-        data: dict[str, Any] = {"name": name, "values": last.tolist()}
-        values = [f"{value:.6g}" for value in data["values"]]
-        if task is None or not task.horizons:
-            emit(data, as_json, " ".join(values))
-            return
-        data["steps_ahead"] = list(task.horizons)
-        emit(data, as_json, columns(("STEPS AHEAD", "VALUE"), list(zip(task.horizons, values, strict=True))))
-        return
+        horizons = {"steps_ahead": list(task.horizons)} if task is not None and task.horizons else {}
+        return {"values": last.tolist(), **horizons}
     is_binary = task is not None and task.target == "binary"
     shares, classes = (last.sigmoid() if is_binary else last.softmax(0)).topk(min(top, len(last)))
     words = network.tokenizer.words if network.tokenizer and network.interface.vocabulary == len(last) else ()
     names = network.classes or words or tuple(map(str, range(len(last))))  # an answer in bAbI is a token
-    rows = [{"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)]
-    table = [
-        (repr(row["class"]) if row["class"].isspace() else row["class"], f"{100 * row['probability']:.2f} %")
-        for row in rows
-    ]
-    emit({"name": name, "classes": rows}, as_json, columns(("CLASS", "PROBABILITY"), table))
+    return {
+        "classes": [
+            {"class": names[i], "probability": p} for i, p in zip(classes.tolist(), shares.tolist(), strict=True)
+        ]
+    }
+
+
+def _answer_table(answer: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the header and the rows of a table that shows an answer; values that need no label have no header."""
+    if "classes" in answer:
+        return ("CLASS", "PROBABILITY"), [
+            (repr(row["class"]) if row["class"].isspace() else row["class"], f"{100 * row['probability']:.2f} %")
+            for row in answer["classes"]
+        ]
+    values = [f"{value:.6g}" for value in answer["values"]]
+    if "steps_ahead" in answer:
+        return ("STEPS AHEAD", "VALUE"), list(zip(map(str, answer["steps_ahead"]), values, strict=True))
+    return (), [tuple(values)]
 
 
 def train(

@@ -49,6 +49,33 @@ def test_a_text_comes_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPa
     assert (code, out.splitlines()[1].split()[0]) == (0, best)
 
 
+def test_several_files_have_their_names_beside_their_answers(run: Run, tmp_path: Path) -> None:
+    texts = {"a.txt": "A dreadful horror rose from the nameless gulf.", "b.txt": "She loved him."}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    paths, network = [str(tmp_path / name) for name in texts], load("gru-1x200-spooky", device="cpu")
+    code, out, _ = run("predict", "gru-1x200-spooky", *paths, "--top", "1", "--device", "cpu")
+    best = [network.classes[network(*network.tokenizer(text)).argmax()] for text in texts.values()]
+    header, *rows = [line.split()[:2] for line in out.splitlines()]
+    assert (code, header, rows) == (0, ["FILE", "CLASS"], [[p, c] for p, c in zip(paths, best, strict=True)])
+    answers = [json.loads(run("predict", "gru-1x200-spooky", path, "--device", "cpu", "--json")[1]) for path in paths]
+    both = json.loads(run("predict", "gru-1x200-spooky", *paths, "--device", "cpu", "--json")[1])
+    assert [file["classes"] for file in both["files"]] == [answer["classes"] for answer in answers]
+    assert [file["file"] for file in both["files"]] == paths
+    (tmp_path / "empty").write_text("")
+    code, out, err = run("predict", "gru-1x200-spooky", *paths, str(tmp_path / "empty"), "--device", "cpu")
+    assert (code, out, f"{tmp_path / 'empty'}: gru-1x200-spooky reads text" in err) == (2, "", True)
+
+
+def test_several_files_of_values_are_rows(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_text("0.5,1\n0.25,1")
+    path = str(tmp_path / "numbers.csv")
+    _, one, _ = run("predict", "rin-1x100-adding-200", path, "--device", "cpu")
+    code, out, _ = run("predict", "rin-1x100-adding-200", path, path, "--device", "cpu")
+    assert (code, out.splitlines()[0].split()) == (0, ["FILE", "VALUE"])
+    assert [line.split() for line in out.splitlines()[1:]] == 2 * [[path, one.strip()]]
+
+
 def test_a_story_ends_with_its_question_and_the_answer_is_a_word(run: Run, tmp_path: Path) -> None:
     (tmp_path / "story.txt").write_text("Sumit is tired.\n\nWhere will Sumit go?\n")
     code, out, _ = run("predict", "rin-1x100-babi-20", str(tmp_path / "story.txt"), "--device", "cpu")
