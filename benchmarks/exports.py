@@ -27,6 +27,7 @@ from zoo import export, load, registry
 from zoo.checkpoints import results
 from zoo.checkpoints.exported import BOUND, Row, read, record
 from zoo.data import task_data
+from zoo.data.base import IGNORED
 from zoo.errors import ExportError, RequestError
 from zoo.exports.base import Runtime
 from zoo.exports.c import StepRuntime
@@ -67,6 +68,10 @@ class Reference:
                 logits = network(x, lengths)
             yield logits
 
+    def counted(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the logits without those of the padding after the end of a stream. y: the targets."""
+        return logits[y != IGNORED] if self.stream else logits
+
     @torch.inference_mode()
     def compare(self, runtime: Runtime) -> dict[str, float]:
         """Return numbers that compare a runtime's logits on the test set with the network's.
@@ -77,8 +82,9 @@ class Reference:
         for x, y, lengths, expected in self.batches:
             logits, new_state = runtime.sequence(x, lengths, state)
             state = new_state if self.stream else None
-            difference = torch.maximum(difference, (logits - expected).abs().max())  # NaN if one is NaN, unlike max()
-            different += int((logits.argmax(-1) != expected.argmax(-1)).sum())
+            seen, wanted = self.counted(logits, y), self.counted(expected, y)
+            difference = torch.maximum(difference, (seen - wanted).abs().max())  # NaN if one is NaN, unlike max()
+            different += int((seen.argmax(-1) != wanted.argmax(-1)).sum())
             sums += torch.stack(score(self.task.target, logits, y)).double()
         _, metric, count = sums.tolist()
         value = TARGETS[self.task.target].of_mean(metric / count)
@@ -91,7 +97,8 @@ class Reference:
         exact = copy.deepcopy(self.network).double()
         inputs = ((x.double() if x.is_floating_point() else x, lengths) for x, _, lengths, _ in self.batches)
         pairs = zip(self.logits(exact, inputs), self.batches, strict=True)
-        return float(torch.stack([(logits - batch[-1]).abs().max() for logits, batch in pairs]).max())
+        errors = [self.counted((logits - expected).abs(), y).max() for logits, (_, y, _, expected) in pairs]
+        return float(torch.stack(errors).max())
 
 
 @torch.inference_mode()

@@ -83,7 +83,7 @@ def network(words="abc\n ", cell="lstm"):
 
 def test_the_splits_are_the_text_to_the_character(letters):
     assert [len(letters.part(name)) for name in ("train", "validation", "test")] == [570, 60, 70]
-    assert letters.part("train") + letters.part("validation") + letters.part("test") == TEXT
+    assert letters.part("validation") + letters.part("train") + letters.part("test") == TEXT
     for name in ("train", "validation", "test"):
         split = letters.split(name)
         assert split.stream
@@ -282,7 +282,7 @@ def test_the_split_of_shakespeare_is_nanogpts():
     data = task_data(known.all_tasks["shakespeare"], known.datasets["tinyshakespeare"])
     n = len(text)
     assert (
-        data.part("train") + data.part("validation") == text[: int(n * 0.9)]
+        data.part("validation") + data.part("train") == text[: int(n * 0.9)]
     )  # nanoGPT's data/shakespeare_char/prepare.py
     assert data.part("test") == text[int(n * 0.9) :]
     assert [len(data.part(name)) for name in ("train", "validation", "test")] == [953_854, 50_000, 111_540]

@@ -2,7 +2,9 @@
 
 The text is cut into windows. Each continues the one before it, so a network that carries its state reads the whole text.
 The test split is the last tenth of the text, on which nanoGPT reports its figure for Tiny Shakespeare. The validation split
-is the end of the rest, so that the best epoch is not chosen on the test split.
+is the beginning of the text, so that the best epoch is not chosen on the test split. The training split goes on up to the test
+split, as nanoGPT's does: the play with which the test split begins (The Taming of the Shrew) starts before it, and a network
+that never read its beginning does not know its names.
 """
 
 from functools import cached_property
@@ -18,8 +20,8 @@ from .originals import read_verified
 
 
 class Characters(TaskData):
-    """Layout `tenth`: the test split is the last tenth of the text, and the `dataset.validation` characters before it are
-    the validation split."""
+    """Layout `tenth`: the test split is the last tenth of the text, and the first `dataset.validation` characters are the
+    validation split."""
 
     layouts = ("tenth",)
 
@@ -42,11 +44,8 @@ class Characters(TaskData):
 
     def part(self, name: SplitName) -> str:
         """Return the text of a split."""
-        test = int(0.9 * len(self.text))
-        validation = test - (self.dataset.validation or 0)
-        return self.text[
-            slice(*{"train": (0, validation), "validation": (validation, test), "test": (test, None)}[name])
-        ]
+        train, test = self.dataset.validation or 0, int(0.9 * len(self.text))
+        return self.text[slice(*{"validation": (0, train), "train": (train, test), "test": (test, None)}[name])]
 
     def read(self, name: SplitName) -> Split:
         return windows(self.tokenizer.encode(self.part(name)), self.task.steps, dict(self.dataset.sha256))
