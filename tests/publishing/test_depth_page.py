@@ -27,6 +27,8 @@ STAR, LSTM = {1: FAIR, 12: GOOD}, {1: GOOD, 12: BAD}
         (depth_claims.only_one_trains, {"star": STAR, "lstm": STAR}, ("star", 12), False),
         (depth_claims.only_one_trains, {"star": STAR, "rhn": {1: GOOD, 12: LOST}}, ("star", 12), True),
         (depth_claims.gains, {"star": STAR}, ("star",), True),
+        (depth_claims.gains, {"star": {1: runs(0.96), 4: runs(0.98)}}, ("star",), None),  # too little to tell
+        (depth_claims.gains, {"star": {1: runs(0.96), 4: runs(0.98)}}, ("star", False), None),
         (depth_claims.gains, {"lstm": LSTM}, ("lstm",), False),
         (depth_claims.gains, {"lstm": LSTM}, ("lstm", False), True),
         (depth_claims.riskier, {"lstm": LSTM}, ("lstm",), True),

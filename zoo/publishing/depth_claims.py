@@ -116,11 +116,12 @@ def only_one_trains(depths: Depths, cell: str, layers: int) -> Verdict:
 def gains(depths: Depths, cell: str, does: bool = True) -> Verdict:
     """Return whether the mean accuracy of `cell` at its best depth exceeds that of its single layer by more than CLOSE.
 
-    does: False to return the opposite.
+    A smaller gain decides nothing: it may be of the seeds. does: False to return the opposite.
     """
     best, single = _best(depths, cell), depths[cell][1]
-    gained = depths[cell][best].mean > single.mean + CLOSE
-    decided = single.count and (gained or _complete(depths, [cell]))
+    gain = depths[cell][best].mean - single.mean
+    gained = gain > CLOSE
+    decided = single.count and (gained or (gain == 0 and _complete(depths, [cell])))
     text = f"{cell}: {_texts({'1 layer': single, f'the best depth, {best},': depths[cell][best]})}"
     return text, gained == does if decided else None
 
