@@ -14,7 +14,7 @@ STARTERS = (
 """Names of good models with weights, one for each task family that has any."""
 PICTURE = "lattice.png"
 """File name of the picture on a card."""
-MAX_BYTES = 1_500_000
+MAX_BYTES = 1_000_000
 """A wheel contains the weights of STARTERS that have at most this many bytes, so that it stays below 10 MB."""
 
 
