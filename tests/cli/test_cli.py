@@ -353,9 +353,8 @@ def test_every_verb_has_help_and_json(run: Run, verb: str) -> None:
 
 
 def test_the_help_of_predict_names_every_kind_of_file(run: Run) -> None:
-    shown = " ".join(
-        run("predict", "--help")[1].lower().replace("│", " ").split()
-    )  # without the frame and its line breaks
+    text = run("predict", "--help")[1].lower()
+    shown = " ".join(text.replace("│", " ").split())  # without the frame and its line breaks
     assert all(kind in shown for kind in ("image", "text", "wav file", "numbers"))
 
 
