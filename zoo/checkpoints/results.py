@@ -173,7 +173,7 @@ class Results(Spec):
         return self.model_copy(update={"evaluations": (*kept, evaluation)})
 
     def of_rounded(self, sha256: str) -> "Results":
-        """Return a copy for the same weights rounded to float16, a file with this digest: evaluations of others are left out."""
+        """Return a copy for the same weights rounded to float16, in a file with this digest, without evaluations of others."""
         training = self.training and self.training.model_copy(update={"rounded_sha256": sha256})
         lists = {"evaluations": self.evaluations, "runtimes": self.runtimes}
         kept = {name: tuple(e for e in each if e.checkpoint_sha256 == sha256) for name, each in lists.items()}

@@ -198,7 +198,8 @@ def _measured(row: Row, entry: registry.Entry, recorded: Sequence[results.Result
     first, evaluation = measured[0]
     row = replace(
         row, measured=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else None,
-        span=(min(values), max(values)) if len(values) > 1 else None, n=evaluation.n, runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None), split=evaluation.split,
+        span=(min(values), max(values)) if len(values) > 1 else None, n=evaluation.n, split=evaluation.split,
+        runs=len(values), seeds=tuple(e.seed for e in evaluations if e.seed is not None),
         collapsed=sum(len(run.collapsed_seeds) + _collapsed(run) for run, _ in measured),
         diverged_runs=len(lost) + sum(len(run.diverged_seeds) for run, _ in measured),
     )  # fmt: skip
