@@ -107,14 +107,14 @@ def predict(
             answers.append(_answer(network, content, top))
         except RequestError as error:
             raise RequestError(f"{file}: {error}" if len(files) > 1 else str(error)) from error
+    tables = [_answer_table(answer) for answer in answers]
+    header, rows = tables[0]
     if len(files) == 1:
-        header, rows = _answer_table(answers[0])
         emit({"name": name, **answers[0]}, as_json, columns(header, rows) if header else " ".join(rows[0]))
         return
-    header, _ = _answer_table(answers[0])
-    table = [(file, *row) for file, answer in zip(files, answers, strict=True) for row in _answer_table(answer)[1]]
+    table = [(file, *row) for file, (_, rows) in zip(files, tables, strict=True) for row in rows]
     data = [{"file": file, **answer} for file, answer in zip(files, answers, strict=True)]
-    emit({"name": name, "files": data}, as_json, columns(("FILE", *(header or ["VALUE"] * len(table[0][1:]))), table))
+    emit({"name": name, "files": data}, as_json, columns(("FILE", *(header or ["VALUE"] * len(rows[0]))), table))
 
 
 def _answer(network: "Network", content: bytes, top: int) -> dict[str, Any]:

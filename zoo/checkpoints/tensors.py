@@ -106,22 +106,23 @@ def rounded(path: Path) -> bytes:
     Raises CheckpointError for a value beyond the range of float16 (65,504), and the errors of `header`.
     """
     import torch
-    from safetensors.torch import save
 
     halves = {name: t.half() if t.dtype == torch.float32 else t for name, t in read_tensors(path).items()}
     if problems := differences(halves, halves, finite=True):
         raise CheckpointError(f"{path} cannot be rounded to float16: {problems}.")
-    return save(halves, metadata={"format": "pt"})
+    return _content(halves)
 
 
 def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
-    """Write a safetensors file, replacing `path` atomically.
+    """Write a safetensors file, replacing `path` atomically. Same tensors, same bytes."""
+    files.atomic_write(path, _content(tensors))
 
-    The file has one metadata key only, because safetensors writes several in no fixed order: same tensors, same bytes.
-    """
+
+def _content(tensors: "dict[str, Tensor]") -> bytes:
+    """Return the content of a safetensors file. It has one metadata key only: safetensors writes several in no fixed order."""
     from safetensors.torch import save
 
-    files.atomic_write(path, save(tensors, metadata={"format": "pt"}))
+    return save(tensors, metadata={"format": "pt"})
 
 
 def differences(expected: "Mapping[str, Tensor]", tensors: "Mapping[str, Tensor]", finite: bool = False) -> str:
