@@ -70,7 +70,6 @@ def number(text: str, minimum: int = 1) -> Any:
 
 
 Name = Annotated[str, model_argument("A model's name; see `rnnzoo list`.")]
-Pattern = Annotated[str, model_argument("Pattern of model names, such as 'star-*'.")]
 Patterns = Annotated[list[str] | None, model_argument("A pattern such as 'star-*', or several names or patterns.")]
 Names = Annotated[list[str], model_argument("Models' names, or patterns such as 'star-*'.")]
 Address = Annotated[

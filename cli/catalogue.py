@@ -1,6 +1,5 @@
 """`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so that these verbs start fast."""
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -16,8 +15,9 @@ from zoo.checkpoints import figures
 from zoo.errors import RequestError, UnknownNameError
 from zoo.registry import index
 from zoo.registry.metrics import TARGETS
+from zoo.utils.arguments import matching
 
-from .arguments import Address, AsJson, CellOption, Pattern, Patterns, Plot, TaskOption, Timeout
+from .arguments import Address, AsJson, CellOption, Patterns, Plot, TaskOption, Timeout
 from .output import columns, emit, say
 
 
@@ -31,7 +31,10 @@ class Sorting(StrEnum):
 
 
 def list_(
-    pattern: Pattern = "*",
+    patterns: Patterns = None,
+    exclude: Annotated[
+        list[str] | None, Option(metavar="PATTERN", help="Leave out what matches this pattern; may be repeated.")
+    ] = None,
     task: TaskOption = None,
     cell: CellOption = None,
     pretrained: Annotated[bool | None, Option(help="Only models with weights, or only models without.")] = None,
@@ -47,11 +50,12 @@ def list_(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models that match a pattern."""
+    """List the models that match a pattern, or one of several."""
+    patterns, exclude = patterns or ["*"], exclude or []
     if remote:
         if task or cell or pretrained is not None:
             raise RequestError("--remote cannot be combined with --task, --cell or --pretrained: leave these out.")
-        _list_remote(pattern, namespace, timeout, as_json)
+        _list_remote(patterns, exclude, namespace, timeout, as_json)
         return
     if (cells or tasks) and (task or cell or sort != Sorting.name or (cells and tasks)):
         raise RequestError(
@@ -60,12 +64,13 @@ def list_(
     if properties and not cells:
         raise RequestError("--property is a property of cells: add --cells.")
     if tasks:
-        _list_tasks(registry.list_tasks(pattern, pretrained=pretrained), as_json)
+        _list_tasks(registry.list_tasks(patterns, exclude=exclude, pretrained=pretrained), as_json)
         return
     if cells:
-        _list_cells(registry.list_cells(pattern, properties=properties or (), pretrained=pretrained), as_json)
+        cells_found = registry.list_cells(patterns, exclude=exclude, properties=properties or (), pretrained=pretrained)
+        _list_cells(cells_found, as_json)
         return
-    models = _sorted(_matches(pattern, task, cell, pretrained), sort)
+    models = _sorted(_matches(patterns, exclude, task, cell, pretrained), sort)
     if not models:
         say("No model matches. `rnnzoo list` shows every model; '*part*' matches a part of a name.")
     _emit_models(models, as_json)
@@ -96,7 +101,9 @@ def _emit_models(models: Sequence[tuple[str, index.Summary]], as_json: bool, cos
     emit(rows, as_json, columns(header, table))
 
 
-def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool | None) -> dict[str, index.Summary]:
+def _matches(
+    patterns: Sequence[str], exclude: Sequence[str], task: str | None, cell: str | None, pretrained: bool | None
+) -> dict[str, index.Summary]:
     """Return, by name, the summaries of the models that registry.list_models returns for the same arguments.
 
     registry.yaml is read only if the index in cards/lock.json is missing or out of date.
@@ -106,12 +113,11 @@ def _matches(pattern: str, task: str | None, cell: str | None, pretrained: bool 
     if task not in (None, *tasks) or cell not in (None, *cells):
         registry.list_models(task=task, cell=cell)  # raises UnknownNameError unless a task or cell has no models
     return {
-        name: model
-        for name, model in models.items()
-        if fnmatch.fnmatchcase(name, pattern)
-        and task in (None, model.task)
-        and cell in (None, model.cell)
-        and pretrained in (None, model.pretrained)
+        name: models[name]
+        for name in matching(models, patterns, exclude)
+        if task in (None, models[name].task)
+        and cell in (None, models[name].cell)
+        and pretrained in (None, models[name].pretrained)
     }
 
 
@@ -141,7 +147,7 @@ def _named(patterns: Sequence[str]) -> list[tuple[str, index.Summary]]:
     models = index.read() or registry.summaries()
     names: dict[str, None] = {}
     for pattern in patterns:
-        matches = fnmatch.filter(models, pattern)
+        matches = matching(models, pattern)
         if not matches:
             raise registry.unknown_model(pattern)
         names |= dict.fromkeys(matches)
@@ -180,12 +186,14 @@ def _list_tasks(tasks: Sequence[str], as_json: bool) -> None:
     emit(rows, as_json, columns(header, [tuple(row.values()) for row in rows]))
 
 
-def _list_remote(pattern: str, namespace: str, timeout: float | None, as_json: bool) -> None:
+def _list_remote(
+    patterns: Sequence[str], exclude: Sequence[str], namespace: str, timeout: float | None, as_json: bool
+) -> None:
     from zoo.checkpoints.hub import browse
     from zoo.checkpoints.references import SCHEME
 
-    everything = browse.catalogue(namespace, timeout)
-    repositories = [r for r in everything if fnmatch.fnmatchcase(r.repo.partition("/")[2], pattern)]
+    everything = {r.repo.partition("/")[2]: r for r in browse.catalogue(namespace, timeout)}
+    repositories = [everything[name] for name in matching(everything, patterns, exclude)]
     pins = {pin.repo: pin.revision for pin in registry.load_lock().weights.values()}
     if not repositories:
         say(f"{namespace} has no matching model of rnnzoo on the Hub.")

@@ -12,6 +12,7 @@ from zoo.publishing import cards
 from zoo.publishing.training_text import recipe_text
 from zoo.registry.metrics import METRICS
 from zoo.registry.schema import Config
+from zoo.utils.text import counted
 
 from .output import columns, dumped
 
@@ -72,7 +73,7 @@ def _folder(name: str, folder: Path) -> Description:
     rows = _facts(config, recorded.evaluations)
     if training := recorded.training:
         rows.append(("recipe", f"{training.recipe_name}: {recipe_text(training.recipe)}"))
-        rows.append(("done", f"{training.epochs_done} of {training.recipe.epochs} epochs"))
+        rows.append(("done", training.progress))
     training_data = training.model_dump(mode="json") if training else None
     data = {"name": name, **_checkpoint_data(config, recorded.evaluations), "training": training_data}
     return data, columns((name, ""), rows)
@@ -84,7 +85,10 @@ def _facts(config: Config, evaluations: Sequence[results.Evaluation]) -> list[tu
         ("model", config.name),
         ("architecture", f"{architecture.cell}, {architecture.layers} x {architecture.units}"),
         ("task", config.task),
-        *(("measured", f"{METRICS[e.metric].text(e.value)} on {e.n:,} {e.split} examples") for e in evaluations),
+        *(
+            ("measured", f"{METRICS[e.metric].text(e.value)} on {counted(e.n, f'{e.split} example')}")
+            for e in evaluations
+        ),
     ]
 
 

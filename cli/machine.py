@@ -8,6 +8,7 @@ from typer import Option
 
 from zoo import registry
 from zoo.errors import RequestError
+from zoo.utils.text import counted
 
 from .arguments import AsJson, Device, Name, number
 from .output import columns, emit, progress, say
@@ -85,8 +86,8 @@ def race(contenders: "Sequence[Contender]", work: "Workload", rounds: int, title
     from zoo.diagnostics import benchmark
 
     place = f"threads: {work.threads}" if work.device == "cpu" else work.device
-    count = f"{len(contenders)} contenders, a warm-up and {rounds} round{'s' if rounds > 1 else ''}"
-    say(f"{title}: {count}; {work.steps} steps, batch {work.batch}, {place}")
+    count = f"{len(contenders)} contenders, a warm-up and {counted(rounds, 'round')}"
+    say(f"{title}: {count}; {counted(work.steps, 'step')}, batch {work.batch}, {place}")
     start = time.monotonic()
     with progress(title) as bar:
 

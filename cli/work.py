@@ -243,7 +243,7 @@ def _train_one(
             f"the best by validation loss is epoch {training.best.epoch}, "
             f"validation {measure.text(training.best.validation_metric)}"
         )
-        summary = f"{folder}: {training.epochs_done} of {training.recipe.epochs} epochs, {best}"
+        summary = f"{folder}: {training.progress}, {best}"
         emit({"folder": str(folder), **training.model_dump(mode="json")}, as_json, summary)
         say(f"Next: rnnzoo eval {shlex.quote(str(folder))}")
 

@@ -84,7 +84,9 @@ def test_patterns_are_texts(bad: Any) -> None:
         lambda: zoo.list_models(bad),
         lambda: zoo.list_models(exclude=bad),
         lambda: zoo.list_cells(bad),
+        lambda: zoo.list_cells(exclude=bad),
         lambda: zoo.list_tasks(bad),
+        lambda: zoo.list_tasks(exclude=bad),
         lambda: zoo.list_cells(properties=bad),
     ):
         with pytest.raises(RequestError, match="must be a string"):

@@ -539,6 +539,22 @@ def test_a_figure_that_is_no_percentage_is_in_the_json(run: Run) -> None:
     assert row["reported"] == "3.29 nats"
 
 
+@pytest.mark.parametrize(
+    ("options", "key", "names"),
+    [((), "name", registry.list_models), (("--cells",), "cell", registry.list_cells), (("--tasks",), "task", registry.list_tasks)],
+    ids=["models", "cells", "tasks"],
+)  # fmt: skip
+def test_a_list_takes_several_patterns_and_patterns_to_leave_out(
+    run: Run, options: tuple[str, ...], key: str, names: Any
+) -> None:
+    def listed(*arguments: str) -> list[str]:
+        return [row[key] for row in json.loads(run("list", "--json", *options, *arguments)[1])]
+
+    both = listed("s*", "g*", "--exclude", "*a*", "--exclude", "*u*")
+    assert both == names(["s*", "g*"], exclude=["*a*", "*u*"]) != []
+    assert both == [name for name in listed() if name[0] in "sg" and not set(name) & set("au")]
+
+
 def test_cells_are_chosen_by_their_properties(run: Run) -> None:
     def cells(*options: str) -> list[str]:
         return [row["cell"] for row in json.loads(run("list", "--cells", "--json", *options)[1])]

@@ -51,9 +51,9 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run
     assert run("release", "0")[0] == 0  # the same run again
     code, _, err = run("release", "1")
     assert code == 2
-    assert "has a released run already (seed 0, 1 of 1 epochs, accuracy" in err
+    assert "has a released run already (seed 0, 1 of 1 epoch, accuracy" in err
     assert (
-        "holds another run (seed 1, 1 of 1 epochs, not measured). Nothing was changed. To replace the released run: --force"
+        "holds another run (seed 1, 1 of 1 epoch, not measured). Nothing was changed. To replace the released run: --force"
         in err
     )
     assert {path: path.read_bytes() for path in released} == released

@@ -15,6 +15,7 @@ from ..errors import CheckpointError, faults
 from ..registry.metrics import Metric
 from ..registry.schema import Recipe, Seq, Sha256, Spec, Text
 from ..utils import files, paths
+from ..utils.text import counted
 from . import tensors
 
 FILE = "results.json"
@@ -137,6 +138,11 @@ class Training(Spec):
     def divergence(self) -> str:
         """When the run diverged, as text: see `divergence`."""
         return divergence(self.diverged, self.diverged_step)
+
+    @property
+    def progress(self) -> str:
+        """How many of its epochs the run has done, such as "3 of 8 epochs"."""
+        return f"{self.epochs_done} of {counted(self.recipe.epochs, 'epoch')}"
 
     @property
     def finished(self) -> bool:

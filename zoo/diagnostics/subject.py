@@ -25,6 +25,7 @@ from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import Target
 from ..registry.schema import Architecture, Config, Interface
 from ..training.evaluation import task_of
+from ..utils.text import counted
 from . import Analysis
 from .ensemble import random_inputs
 
@@ -87,7 +88,7 @@ def describe(config: Config) -> str:
     """Return a description of an architecture: `lstm, 12 layers of 32 units`."""
     spec = config.architecture
     kind = ("bidirectional " if spec.bidirectional else "") + ("convolutional " if spec.kernel else "")
-    return f"{kind}{spec.cell}, {spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
+    return f"{kind}{spec.cell}, {counted(spec.layers, 'layer')} of {counted(spec.units, 'unit')}"
 
 
 @dataclass(frozen=True)

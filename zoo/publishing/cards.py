@@ -17,7 +17,7 @@ from ..registry.lock import Counts
 from ..registry.metrics import METRICS, TARGETS
 from ..registry.schema import Embedding, Paper, Reported
 from ..utils import paths
-from ..utils.text import ahead_text, capitalised, markdown
+from ..utils.text import ahead_text, capitalised, counted, markdown
 from . import babi_stories
 from .training_text import recipe_text, training_text
 
@@ -77,7 +77,7 @@ def summary(entry: Entry, recorded: Results, count: Counts) -> str:
     for r in entry.model.reported:
         note = "" if r.value else " (the paper does not explain it)"
         rows += [("reported", f"{r.text}{note}, {source(r, entry.papers[r.paper])}")]
-    rows += [("measured", f"{value_text(e)} on {e.n:,} {e.split} examples") for e in recorded.evaluations]
+    rows += [("measured", f"{value_text(e)} on {counted(e.n, f'{e.split} example')}") for e in recorded.evaluations]
     rows += [("weights", _weights_text(entry, recorded))]
     width = max(len(key) for key, _ in rows)
     return "\n".join([entry.name, *(f"  {key.ljust(width)}  {value}" for key, value in rows)])
@@ -134,7 +134,7 @@ def _title(entry: Entry) -> str:
     spec = entry.model
     directions = "bidirectional " if spec.bidirectional else ""
     kind = "convolutional " if spec.kernel else ""
-    layers = f"{spec.layers} layer{'s' if spec.layers > 1 else ''} of {spec.units} units"
+    layers = f"{counted(spec.layers, 'layer')} of {counted(spec.units, 'unit')}"
     cell = f"{directions}{kind}{cell_row(spec.cell).title}"
     return f"{capitalised(cell)} (`{spec.cell}`), {layers}, for {entry.task.title}."
 

@@ -16,6 +16,7 @@ from ..errors import RequestError
 from ..registry.metrics import METRICS, TARGETS, Measure, Metric
 from ..registry.schema import Model
 from ..utils.arguments import check_name
+from ..utils.text import counted
 from .training_text import base_recipe
 
 ResultsOf = Callable[[str], Sequence[results.Results]]
@@ -121,7 +122,7 @@ class Row:
         deviation = "" if self.std is None else f" ± {self.unit.text(self.std)}"
         counts = {"collapsed": self.collapsed, "diverged": self.diverged_runs}
         failed = "".join(f", {count} {word}" for word, count in counts.items() if count)
-        return f"{deviation} ({self.runs} run{'' if self.runs == 1 else 's'}{failed})"
+        return f"{deviation} ({counted(self.runs, 'run')}{failed})"
 
     @property
     def seed(self) -> int | None:
@@ -140,7 +141,7 @@ class Row:
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
         ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1, "converged": self.converged}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
-        return self.recipe and f"{self.recipe}, {self.epochs_done} of {self.epochs} epochs{paper}{end}"
+        return self.recipe and f"{self.recipe}, {self.epochs_done} of {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
 def rows(

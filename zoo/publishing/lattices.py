@@ -12,6 +12,7 @@ from ..diagnostics.base import Result, read_results
 from ..diagnostics.drawing import TitledResults
 from ..registry import Entry
 from ..utils import files, paths
+from ..utils.text import counted
 
 FILE, PICTURE = "lattice.json", "lattice.png"
 RUNS, STEPS = 100, 28
@@ -58,7 +59,7 @@ def section(name: str) -> str:
     runs, steps, weights = (lattice.setting[key] for key in ("runs", "steps", "weights"))
     return (
         f"## Gradients at initialisation\n\n![Gradient norm at every layer and step]({PICTURE})\n\n{' '.join(lattice.lines)}"
-        f"\n\nMeasured on {runs} random networks of this architecture (weights: {weights}) over {steps} steps of random input, "
+        f"\n\nMeasured on {counted(runs, 'random network')} of this architecture (weights: {weights}) over {counted(steps, 'step')} of random input, "
         "not on the published weights (Turkoglu et al. 2019, section 3.1): "
         f"`rnnzoo inspect {name} --runs {runs} --steps {steps}`."
     )

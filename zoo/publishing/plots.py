@@ -10,6 +10,7 @@ from .. import registry
 from ..cells.colours import cell_colour
 from ..errors import RequestError
 from ..utils.figures import STYLE, add_caption, picture_format, save
+from ..utils.text import counted
 from .comparison import Row, digest
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _caption(rows: Sequence[Row]) -> str:
     tables = dict.fromkeys(_source(r) for r in rows if r.paper)
     done = [r for r in rows if r.measured is not None]
     trainings = dict.fromkeys(f"{r.training_text}, seed {r.seed_text}" for r in done if r.recipe)
-    tests = dict.fromkeys(f"{r.n:,} {r.split} examples" for r in done)
+    tests = dict.fromkeys(counted(r.n or 0, f"{r.split} example") for r in done)
     caption = f"Reported: {', '.join(tables)}. " if tables else ""
     if done:
         caption += f"Measured: {_runs_text(done)}, on {', '.join(tests)} ({'; '.join(trainings)})."

@@ -134,9 +134,7 @@ def replaced(folder: Path, results_only: bool = False) -> str | None:
 
 def _run_text(recorded: results.Results) -> str:
     training, figure = recorded.training, recorded.measured()
-    texts = (
-        [f"seed {training.recipe.seed}, {training.epochs_done} of {training.recipe.epochs} epochs"] if training else []
-    )
+    texts = [f"seed {training.recipe.seed}, {training.progress}"] if training else []
     if figure:
         texts.append(f"{METRICS[figure.metric].title} {METRICS[figure.metric].text(figure.value)}")
     else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..utils import paths
-from ..utils.text import markdown
+from ..utils.text import counted, markdown
 
 UNITS = {"forward": (1, "s"), "forward + backward": (1, "s"), "streamed step": (1e6, "µs")}
 """By pass of a benchmark: (factor from seconds to the displayed unit, name of that unit)."""
@@ -106,7 +106,7 @@ def provenance(program: str, data: dict[str, Any]) -> str:
     program: the benchmark's name. data: the content of its JSON file.
     """
     machine, rounds = data["machine"], data["rounds"]
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    threads = counted(machine["threads"], "thread")
     repeats = f"{data['statistic']} of {rounds}" if rounds > 1 else "once"
     command = machine.get("command", f"python -m benchmarks.{program} --rounds {rounds} --threads {machine['threads']}")
     return f"{machine['cpu']}, {machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}, {repeats}; `{command}`."

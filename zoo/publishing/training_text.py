@@ -7,7 +7,7 @@ from ..checkpoints.results import Results, Training, collapsed
 from ..registry import Entry
 from ..registry.metrics import METRICS
 from ..registry.schema import Augmentation, Recipe
-from ..utils.text import markdown
+from ..utils.text import counted, markdown
 
 
 def recipe_text(recipe: Recipe) -> str:
@@ -24,7 +24,7 @@ def recipe_text(recipe: Recipe) -> str:
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
         f"{optimizer.name}, learning rate {optimizer.lr:g} ({recipe.schedule.name}){recurrence}{decay}, "
-        f"batch size {recipe.batch_size}, {recipe.epochs} epochs{clip}{mixed}{_augmentation(recipe)}{later}{collapse}"
+        f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_augmentation(recipe)}{later}{collapse}"
     )
 
 
@@ -78,7 +78,7 @@ def _run_text(training: Training) -> str:
     recipe = training.recipe
     text = (
         f"Recipe `{training.recipe_name}`, seed {recipe.seed}: {recipe_text(recipe)}. "
-        f"Trained for {training.epochs_done} of {recipe.epochs} epochs{_duration(training)} on {training.device}: "
+        f"Trained for {training.progress}{_duration(training)} on {training.device}: "
         f"`{training.command}`."
     )
     if best := training.best:

@@ -3,7 +3,6 @@
 The registry is read once, at its first use.
 """
 
-import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from ..cells import cell_row
 from ..cells.properties import cells_with
 from ..errors import RequestError, UnknownNameError, faults, shown
 from ..utils import paths
-from ..utils.arguments import check_name, text_of, texts_of
+from ..utils.arguments import check_name, matching, text_of, texts_of
 from . import index, lock, reader
 from .schema import Config, Dataset, Interface, Model, Paper, Recipe, Registry, Task, Weights
 
@@ -138,42 +137,36 @@ def list_models(
     if cell is not None:
         cell_row(cell)
     pinned = lock.load_lock().weights
-    wanted, unwanted = texts_of("A pattern", pattern), texts_of("A pattern to exclude", exclude)
     return [
         name
-        for name, model in models().items()
-        if any(fnmatch.fnmatchcase(name, each) for each in wanted)
-        and not any(fnmatch.fnmatchcase(name, each) for each in unwanted)
-        and task in (None, model.task)
-        and cell in (None, model.cell)
+        for name in matching(models(), pattern, exclude)
+        if task in (None, models()[name].task)
+        and cell in (None, models()[name].cell)
         and pretrained in (None, name in pinned)
     ]
 
 
-def list_cells(pattern: str = "*", *, properties: Sequence[str] = (), pretrained: bool | None = None) -> list[str]:
-    """Return the names of the cells that match a shell-style pattern, sorted. `mlp`, which has no time steps, counts as a cell.
+def list_cells(
+    pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), properties: Sequence[str] = (),
+    pretrained: bool | None = None,
+) -> list[str]:  # fmt: skip
+    """Return the names of the cells that match a pattern, as for `list_models`. `mlp`, which has no time steps, counts as a cell.
 
     properties: only cells that have all of these (the keys of zoo.cells.properties.PROPERTIES); raises UnknownNameError for
     another word. pretrained: only cells of which some model has (True), or none has (False), published weights.
     """
-    text_of("A pattern", pattern)
     with_weights = {model.cell for model in summaries().values() if model.pretrained}
-    return [
-        name
-        for name in sorted(cells_with(*texts_of("A property", properties)))
-        if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
-    ]
+    cells = matching(sorted(cells_with(*texts_of("A property", properties))), pattern, exclude)
+    return [name for name in cells if pretrained in (None, name in with_weights)]
 
 
-def list_tasks(pattern: str = "*", *, pretrained: bool | None = None) -> list[str]:
-    """Return the names of the tasks that match a shell-style pattern, sorted.
+def list_tasks(
+    pattern: str | Sequence[str] = "*", *, exclude: str | Sequence[str] = (), pretrained: bool | None = None
+) -> list[str]:
+    """Return the names of the tasks that match a pattern, as for `list_models`.
 
     pretrained: only tasks for which some model has (True), or none has (False), published weights.
     """
-    text_of("A pattern", pattern)
     with_weights = {model.task for model in summaries().values() if model.pretrained}
-    return [
-        name
-        for name in sorted(load_registry().all_tasks)
-        if fnmatch.fnmatchcase(name, pattern) and pretrained in (None, name in with_weights)
-    ]
+    tasks = matching(sorted(load_registry().all_tasks), pattern, exclude)
+    return [name for name in tasks if pretrained in (None, name in with_weights)]

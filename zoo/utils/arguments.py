@@ -1,7 +1,8 @@
 """Checks of what users pass to public functions, so that a wrong type ends in a RequestError and not deep inside."""
 
+import fnmatch
 import os
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 
 from ..errors import RequestError, UnknownNameError, shown
 
@@ -31,6 +32,19 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence | Set) or not all(isinstance(each, str) for each in value):
         raise RequestError(f"{title} must be a string or a list of strings; got {shown(value)}.")
     return tuple(value)
+
+
+def matching(names: Iterable[str], pattern: object, exclude: object = ()) -> list[str]:
+    """Return the names that match `pattern`, or one of several shell-style patterns, and none of those in `exclude`, in order.
+
+    Raises RequestError if the patterns are anything but a string or a list of strings.
+    """
+    wanted, unwanted = texts_of("A pattern", pattern), texts_of("A pattern to exclude", exclude)
+
+    def fits(name: str, patterns: tuple[str, ...]) -> bool:
+        return any(fnmatch.fnmatchcase(name, each) for each in patterns)
+
+    return [name for name in names if fits(name, wanted) and not fits(name, unwanted)]
 
 
 def path_of(title: str, value: object) -> str:

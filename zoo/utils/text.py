@@ -25,6 +25,11 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things, such as "1 epoch" or "10,000 test examples"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def ahead_text(*horizons: int | str) -> str:
     """Return how far ahead forecasts are, such as "1 step ahead" or "5, 25 steps ahead"."""
     numbers = ", ".join(map(str, horizons))

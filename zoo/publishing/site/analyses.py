@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from ...diagnostics.base import Array, Result
 from ...diagnostics.drawing import TITLES
+from ...utils.text import counted
 from . import charts
 from .charts import Series
 from .facts import colour
@@ -125,7 +126,7 @@ def _panel(title: str, rows: Sequence[tuple[str, Array, str]]) -> Picture:
     shown = [tick for i, tick in enumerate(ticks) if i % stride == 0 or i == len(ticks) - 1]
     table_rows = [(tick, *(charts.number(curve.get(tick)) for curve in values)) for tick in shown]
     words = "The numbers as a table" + (f": one row in {stride}, and the last" if stride > 1 else "")
-    summary = f"{title} against {axis}, {len(series)} curve{'' if len(series) == 1 else 's'}"
+    summary = f"{title} against {axis}, {counted(len(series), 'curve')}"
     chart = charts.lines(series, axis, unit or title, log=log, summary=summary)
     legend = charts.legend(series) if len(series) > 1 or series[0].label else Markup("")
     return Picture(title, chart, legend, charts.table((axis, *(s.label for s in series)), table_rows, words))

@@ -4,6 +4,7 @@ from markupsafe import Markup, escape
 
 from ...cells import FEEDFORWARD, cell_row
 from ...registry import Entry
+from ...utils.text import counted
 from .charts import svg
 
 WIDTH = 480
@@ -26,7 +27,7 @@ def drawing(entry: Entry) -> Markup:
     else:
         content, height = _unrolled(entry)
     spec = entry.model
-    words = f"{spec.layers} layers of {spec.units} units ({cell_row(spec.cell).title}) between {entry.task.example_text} and {entry.task.outputs} outputs"
+    words = f"{counted(spec.layers, 'layer')} of {counted(spec.units, 'unit')} ({cell_row(spec.cell).title}) between {entry.task.example_text} and {entry.task.outputs} outputs"
     return svg(ARROW + content, words, WIDTH, height)
 
 
@@ -93,7 +94,7 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
     for x, text in zip(COLUMNS, LABELS, strict=True):
         parts.append(f'<text class="mid title" x="{x + BOX / 2}" y="{base + 24}">{text}</text>')
     parts.append(
-        f'<text class="mid" x="{COLUMNS[1] + BOX / 2}" y="{base + 46}">{escape(_input(entry))}, {task.steps} steps</text>'
+        f'<text class="mid" x="{COLUMNS[1] + BOX / 2}" y="{base + 46}">{escape(_input(entry))}, {counted(task.steps, "step")}</text>'
     )
     every = task.readout in ("mean", "every")
     parts.append(

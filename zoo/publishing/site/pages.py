@@ -13,6 +13,7 @@ from ... import registry
 from ...cells import CELLS, ROWS, cell_class
 from ...diagnostics.base import Result
 from ...errors import DataError
+from ...utils.text import counted
 from .. import analysis_pages, atlas, comparison, lattices, speed
 from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
 from .charts import Point
@@ -216,7 +217,7 @@ def _stack_charts() -> Iterator[tuple[str, Markup, Markup]]:
             seconds, is_reference = row["seconds"]["forward"], row["library"] != "rnnzoo"
             text, colour = f"{speed.significant(seconds)} s", facts.colour(row["cell"])
             bars.append((row["contender"], seconds, text, colour, is_reference))
-        title = f"A forward pass of {layers} layers of {units} units"
+        title = f"A forward pass of {counted(layers, 'layer')} of {counted(units, 'unit')}"
         chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, seconds by contender")
         header, cells = speed.speed_rows(rows)
         table = charts.table(("contender", *header), cells)

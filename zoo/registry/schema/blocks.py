@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ...utils.text import counted
 from .base import Count, Spec
 
 Activation = Literal["gelu", "relu", "sigmoid", "silu"]
@@ -64,7 +65,7 @@ class BlockSpec(Spec):
             f"width {self.width}" if self.width else "",
             f"{self.norm} norm {self.norm_position} each part{raw}" if self.norm else "",
             "residual" if self.residual else "",
-            f"causal convolution over {self.convolution} steps" if self.convolution else "",
+            f"causal convolution over {counted(self.convolution, 'step')}" if self.convolution else "",
             f"{self.activation} after the layer" if self.activation else "",
             f"{self.gate} gate" if self.gate else "",
             f"{'gated ' if feed.gated else ''}feed-forward {feed.width}, {feed.activation}" if feed else "",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ...utils.text import ahead_text
+from ...utils.text import ahead_text, counted
 from ..metrics import Target
 from .base import Count, Finite, Key, Positive, Seq, Sha256, Shape, Spec, Text, Url
 from .faults import fault
@@ -143,7 +143,7 @@ class Shapes(Spec):
             return f"a story and a question, up to {self.steps} words together"
         if self.is_stream:
             return f"a text in windows of {self.steps} {self.form} of {self.vocabulary:,}"
-        return f"{'up to ' if self.vocabulary else ''}{self.steps} steps of {self.step_text}"
+        return f"{'up to ' if self.vocabulary else ''}{counted(self.steps, 'step')} of {self.step_text}"
 
 
 class Task(Shapes):
