@@ -203,6 +203,20 @@ def test_the_functions_of_a_gate_are_exact_to_a_few_units_in_the_last_place(name
     assert actual.abs().max() <= 1
 
 
+@pytest.mark.parametrize("case", PLANNED)
+def test_gates_that_underflow_are_those_of_the_plain_scan(case: str, instructions: str) -> None:
+    net, x = small(case, units=20, layers=1), 100 * normal(3, 6, 2, dtype=torch.float32)
+    by_backend = {}
+    for net.backend in ("fused", "plain"):
+        net.zero_grad()
+        outputs = net.encode(x)[0]
+        outputs.sum().backward()
+        by_backend[net.backend] = outputs, [p.grad / 100 for p in net.layers.parameters()]
+    assert all(slope.isfinite().all() for slope in by_backend["plain"][1])
+    close(by_backend["fused"][0], by_backend["plain"][0], 1e-4)
+    close(by_backend["fused"][1], by_backend["plain"][1], 1e-4)
+
+
 # a candidate that is not bounded is infinite itself, and where its gate is zero the product is NaN or not by a rounding
 @pytest.mark.parametrize(
     "case", [c for c in PLANNED if not c.startswith(("atr", "mingru", "minlstm", "rg-lru", "sru"))]

@@ -1,7 +1,8 @@
 """Gradients through the compiled scan: of some inputs only, of gradients, many at once, in forward mode."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import torch
@@ -87,17 +88,33 @@ def test_derivatives_are_of_the_mode_of_the_forward_pass() -> None:
     check_both_scans(net, slope)
 
 
-def test_a_default_device_is_for_new_tensors_only() -> None:
-    net, x = small("lstm", layers=2), normal(3, 4, 2, dtype=torch.float32)
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    yield
+    torch.set_default_dtype(before)
 
-    def slopes(net: Network) -> list[Tensor]:
-        net.zero_grad()
-        loss = net(x).sum()
-        with torch.device("meta"):
-            loss.backward()
-        return [p.grad for p in net.parameters() if p.grad is not None]
 
-    check_both_scans(net, slopes)
+@pytest.mark.parametrize(
+    "defaults",
+    [lambda: torch.device("meta"), lambda: default_dtype(torch.float64), lambda: default_dtype(torch.bfloat16)],
+    ids=["meta", "float64", "bfloat16"],
+)
+@pytest.mark.parametrize("cell", ["lstm", "lru"])
+def test_defaults_are_for_new_tensors_only(cell: str, defaults: Callable[[], AbstractContextManager[None]]) -> None:
+    net, x = small(cell, layers=2), normal(3, 4, 2, dtype=torch.float32)
+    step = net.stream().step if cell == "lstm" else net.step
+    kept, logits, (now, _) = net(x).sum(), net(x).detach(), step(x[:, 0])
+    kept.backward()
+    expected = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    loss = net(x).sum()
+    with defaults():
+        assert torch.equal(net(x), logits)
+        assert torch.equal((net.stream().step if cell == "lstm" else net.step)(x[:, 0])[0], now)
+        loss.backward()
+    assert all(torch.equal(p.grad, slope) for p, slope in zip(net.parameters(), expected, strict=True))
 
 
 @pytest.mark.parametrize("case", ["lstm", "rhn"])

@@ -153,6 +153,20 @@ def test_what_is_not_a_number_is_passed_through(case: str, value: float, device:
     agree(net, x, state)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        "minlstm candidate=linear",
+        "minlstm candidate=positive",
+        "slstm heads=2 forget=sigmoid",
+        "slstm heads=2 forget=exp",
+    ],
+)
+def test_gates_that_underflow(case: str, device: str) -> None:
+    net, x, state = problem(device, case)
+    agree(net, 60 * x, state)
+
+
 def test_importing_zoo_leaves_triton_alone(device: str) -> None:
     code = "import zoo, zoo.networks.network, zoo.networks.builder, sys; sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

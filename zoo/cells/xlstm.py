@@ -50,8 +50,10 @@ class SLSTM(Cell):
         gates = self.recurrent(h, x[0])
         i, f, z, o = self.split(gates)
         i, f = i.to(m.dtype), FORGET[self.forget](f.to(m.dtype))
-        new_m = torch.where(n == 0, i, torch.maximum(f + m, i))
-        i, f = torch.exp(i - new_m), torch.exp(f + m - new_m)
+        first, kept = n == 0, f + m
+        new_m = torch.where(first, i, torch.maximum(kept, i))
+        # at first f, which multiplies zeros, must not overflow
+        i, f = torch.exp(i - new_m), torch.exp(torch.where(first, new_m, kept) - new_m)
         c = f * c + i * torch.tanh(z)
         n = f * n + i
         return (torch.sigmoid(o) * (c / n)).to(h.dtype), c, n, new_m
@@ -98,4 +100,4 @@ class MLSTM(MatrixRecurrence):
     def read(self, o: Tensor, *rest: Tensor) -> Tensor:
         gate, m = rest
         numerator, denominator = o.tensor_split([-1], self.axis)
-        return gate * numerator / torch.maximum(denominator.abs(), torch.exp(-m))
+        return gate * numerator / torch.maximum(denominator.abs(), torch.exp(-m.clamp_min(-80.0)))

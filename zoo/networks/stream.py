@@ -40,7 +40,9 @@ class Stream:
         features = network.embedding.embedding_dim if network.embedding is not None else self.input[0]
         drops, planned = network.training and network.dropout.p > 0, None
         if network.backend != "plain" and not drops and len(self.input) < 2:
-            planned = streaming.planned_layers(layers, head, torch.empty(1, features, device=network.device))
+            planned = streaming.planned_layers(
+                layers, head, torch.empty(1, features, device=network.device, dtype=torch.float32)
+            )
         if planned is None:
             raise RequestError(
                 f"{name} has no compiled steps. They need a CPU, float32, eval mode, a compiler at installation, and a dense cell "
@@ -53,7 +55,8 @@ class Stream:
     def initial_state(self, batch: int = 1) -> Tensor:
         """Return zero states for `batch` streams, (rows, batch, units). Raises RequestError unless it is a number from 1."""
         check_batch(batch)
-        return torch.zeros(self.compiled.rows + self.mean_rows, batch, self.compiled.units)
+        rows = self.compiled.rows + self.mean_rows
+        return torch.zeros(rows, batch, self.compiled.units, device="cpu", dtype=torch.float32)
 
     def step(
         self,

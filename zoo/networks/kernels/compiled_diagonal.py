@@ -20,7 +20,7 @@ def forward(
 ) -> Tensor:
     """Return c. Arguments: see diagonal.Recurrence; contiguous."""
     keep_memory()
-    c = torch.empty(b.shape)
+    c = torch.empty_like(b)
     job = _job(a, c, start, lengths, truncate, complex_state)
     job.b = address(b)
     _library().rnnzoo_diagonal_forward(ctypes.byref(job))
@@ -33,8 +33,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients by a, b and start from that by c. Arguments: as of `forward`."""
     job, constant = _job(a, c, start, lengths, truncate, complex_state), a.dim() == 1
-    a_gradient = a.new_zeros(job.threads, *a.shape) if constant else torch.empty(a.shape)
-    b_gradient, start_gradient = torch.empty(c.shape), torch.empty(start.shape)
+    a_gradient = a.new_zeros(job.threads, *a.shape) if constant else torch.empty_like(a)
+    b_gradient, start_gradient = torch.empty_like(c), torch.empty_like(start)
     job.c_gradient, job.a_gradient = address(c_gradient), address(a_gradient)
     job.b_gradient, job.start_gradient = address(b_gradient), address(start_gradient)
     _library().rnnzoo_diagonal_backward(ctypes.byref(job))

@@ -108,7 +108,7 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
     """
     steps, _, inputs = x.shape
     a, b, *_ = cell.coefficients(
-        direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs, device=x.device)]))
+        direction.input(torch.cat([x.new_zeros(1, inputs), torch.eye(inputs, device=x.device, dtype=x.dtype)]))
     )
     constant, matrix = b[0], b[1:] - b[0]  # (2 n,), (inputs, 2 n)
     re, im = a.double().flatten().chunk(2)

@@ -222,7 +222,8 @@ def _rhn_backward(phase: tl.constexpr, g, top, old, new, kept, option: tl.conste
 @triton.jit
 def _slstm_step(a, log_f, old):
     m = tl.where((old[2] == 0.0) | (a[0] > log_f + old[3]), a[0], log_f + old[3])
-    i, f, z, o = tl.exp(a[0] - m), tl.exp(log_f + old[3] - m), tanh(a[2]), sigmoid(a[3])
+    kept = tl.where(old[2] == 0.0, m, log_f + old[3])  # at first f, which multiplies zeros, must not overflow
+    i, f, z, o = tl.exp(a[0] - m), tl.exp(kept - m), tanh(a[2]), sigmoid(a[3])
     c, n = f * old[1] + i * z, f * old[2] + i
     return (o * c / n, c, n, m), (i, f, z, o, a[1], old[1], old[2])
 

@@ -44,7 +44,8 @@ def _positive_mingru_backward(phase: tl.constexpr, g, top, old, new, kept, optio
 
 @triton.jit
 def _minlstm_forward(phase: tl.constexpr, a, old, now, option: tl.constexpr):
-    f, i = sigmoid(a[0]), sigmoid(a[1])
+    tiny, k = (a[0] < -60.0) & (a[1] < -60.0), sigmoid(a[0] - a[1])  # as in native/linear.h
+    f, i = tl.where(tiny, 1e-20 * k, sigmoid(a[0])), tl.where(tiny, 1e-20 * (1.0 - k), sigmoid(a[1]))
     return ((f * old[0] + i * a[2]) / (f + i),), (f, i, a[2])
 
 

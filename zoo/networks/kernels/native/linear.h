@@ -36,12 +36,17 @@ struct MinGRU {  // tape: z, the candidate
     }
 };
 
+constexpr float TINY_GATE = -60.0f, SCALE = 1e-20f;
+
 template <class Candidate>
 struct MinLSTM {  // tape: f, i, the candidate
     static constexpr int states = 1, tape = 3;
     static constexpr bool tape_per_phase = false;
     static void forward(int, const Point& p) {
-        const vec f = sigmoid(p.a(0)), i = sigmoid(p.a(1)), n = Candidate::value(p.a(2));
+        const vec n = Candidate::value(p.a(2)), k = sigmoid(p.a(0) - p.a(1));
+        // f / (f + i) of gates that underflow is k: they are scaled, and their slopes by a(0) and a(1) stay 1
+        const auto tiny = (p.a(0) < TINY_GATE) & (p.a(1) < TINY_GATE);
+        const vec f = tiny ? SCALE * k : sigmoid(p.a(0)), i = tiny ? SCALE * (1.0f - k) : sigmoid(p.a(1));
         p.keep(0, f), p.keep(1, i), p.keep(2, n);
         p.now() = (f * p.old() + i * n) / (f + i);
     }
