@@ -20,9 +20,10 @@ from cli.output import say
 from zoo import load, registry
 from zoo.cells import CELLS, cell_class, cell_row
 from zoo.cells.matrix import MatrixRecurrence
-from zoo.checkpoints import leaderboard, results
+from zoo.cells.rows import Number
+from zoo.checkpoints import configs, leaderboard, results
 from zoo.data import task_data
-from zoo.errors import RequestError, TrainingError
+from zoo.errors import RequestError, TrainingError, ZooError
 from zoo.networks.builder import build
 from zoo.networks.golden import example_input
 from zoo.networks.recurrent import RecurrentNetwork
@@ -56,6 +57,10 @@ class Protocol(Spec):
     seeds: Seq[int]
     schedule: Schedule
     max_grad_norm: float
+    options: dict[str, dict[str, int]] = {}
+    """Options by cell. One that must divide the number of units restricts that number."""
+    left_out: Seq[str] = ()
+    """Cells that are not ranked."""
     tasks: dict[str, Budget]
 
     def entry(self, cell: str, task: str) -> Entry:
@@ -70,34 +75,45 @@ class Protocol(Spec):
             batch_size=budget.batch_size, epochs=budget.epochs,
         )  # fmt: skip
         embedding = Embedding(size=64, trainable=True) if spec.vocabulary else None
+        options = self.options.get(cell, {})
+        dividing = [
+            options[key] for key, choice in cell_row(cell).options.items() if key in options and divides(choice)
+        ]
 
         def sized(units: int) -> Entry:
             model = Model(
                 cell=cell, layers=self.layers, units=units, task=task, recipe=NAME, tag=NAME, embedding=embedding,
-                standardize=not spec.vocabulary,
+                standardize=not spec.vocabulary, options=options,
             )  # fmt: skip
             return Entry(
                 model.name, model, spec, known.datasets[spec.dataset], recipe, None, {paper: known.papers[paper]}, None
             )
 
-        return sized(self.units(lambda units: parameters(sized(units).config)))
+        return sized(self.units(lambda units: parameters(sized(units).config), math.lcm(*dividing)))
 
-    def units(self, count: Callable[[int], int]) -> int:
+    def units(self, count: Callable[[int], int], multiple: int = 1) -> int:
         """Return the number of units for which `count(units)`, the number of parameters, is nearest to the protocol's.
 
-        Raises RequestError if the two differ by more than the tolerance.
+        The number of units is a multiple of `multiple`. Raises RequestError if the two numbers of parameters differ by more than
+        the tolerance.
         """
-        low, high = 1, MOST_UNITS
+        low, high = 1, MOST_UNITS // multiple
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if count(middle) < self.parameters else (low, middle)
-        best = min((low - 1, low), key=lambda units: abs(count(units) - self.parameters) if units else math.inf)
+            low, high = (middle + 1, high) if count(multiple * middle) < self.parameters else (low, middle)
+        known = (multiple * each for each in (low - 1, low) if each)
+        best = min(known, key=lambda units: abs(count(units) - self.parameters))
         if abs(count(best) - self.parameters) > self.tolerance * self.parameters:
             raise RequestError(
                 f"{count(best):,} parameters with {best} units are not within the tolerance, {self.tolerance:.0%} of "
                 f"{self.parameters:,}. Change `parameters` or `tolerance` in benchmarks/protocol.yaml."
             )
         return best
+
+
+def divides(choice: object) -> bool:
+    """Return whether an option, by what it can be, has to divide the number of units."""
+    return isinstance(choice, Number) and choice.divides_units
 
 
 def parameters(config: Config) -> int:
@@ -115,6 +131,12 @@ def run(entry: Entry, folder: Path, rate: float, seed: int) -> results.Training:
     overrides = {"optimizer": {"name": "adam", "lr": rate}, "seed": seed}
     earlier = results.read(folder).training if folder.is_dir() else None
     if earlier is not None and (earlier.diverged or earlier.finished):
+        config = folder / configs.FILE  # a run that diverged in its first epoch has none
+        same = earlier.model == entry.name and (not config.exists() or configs.read(config) == entry.config)
+        if not same or earlier.recipe.settings != entry.recipe_with(overrides).settings:
+            raise RequestError(
+                f"{folder} holds a run of another protocol. Remove it, or choose another folder for --runs."
+            )
         return earlier
     try:
         return train(entry, folder, device="cpu", overrides=overrides)
@@ -143,11 +165,12 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
     if known:
         best = min(known, key=known.__getitem__)
         courses = {seed: run(entry, folder(best, seed), best, seed) for seed in protocol.seeds}
-        kept = [seed for seed, course in courses.items() if not course.diverged]
+        values = {seed: None if course.diverged else tested(folder(best, seed)) for seed, course in courses.items()}
+        kept = {seed: value for seed, value in values.items() if value is not None}
         shown = {
-            "rate": best, "values": tuple(evaluate(folder(best, seed), device="cpu").value for seed in kept),
-            "diverged": tuple(seed for seed in courses if seed not in kept), "step_us": step_us(folder(best, kept[0])),
-            "seconds": round(sum(courses[seed].history[-1].seconds for seed in kept) / len(kept), 1),
+            "rate": best, "values": tuple(kept.values()), "diverged": tuple(seed for seed in courses if seed not in kept),
+            "step_us": step_us(folder(best, first)),
+            "seconds": round(sum(courses[seed].history[-1].seconds for seed in kept or [first]) / len(kept or [first]), 1),
         }  # fmt: skip
     examples = training_examples(entry)
     updates = entry.recipe.epochs * (examples // entry.recipe.batch_size)
@@ -156,6 +179,14 @@ def measure(protocol: Protocol, cell: str, task: str, runs: Path) -> leaderboard
         rates={f"{rate:g}": loss for rate, loss in losses.items()}, updates=updates, metric=TARGETS[entry.task.target].metric, cpu=provenance.device_name(torch.device("cpu")), date=provenance.today(),
         command=f"python -m benchmarks.leaderboard --task {task} --cell {cell}", **shown,
     )  # fmt: skip
+
+
+def tested(folder: Path) -> float | None:
+    """Return the test figure of a run, or None if its states overflow on the test data."""
+    try:
+        return evaluate(folder, device="cpu").value
+    except TrainingError:
+        return None
 
 
 def training_examples(entry: Entry) -> int:
@@ -191,13 +222,14 @@ def _step(network: RecurrentNetwork) -> Callable[..., Any]:
 
 
 def ranked_cells() -> list[str]:
-    """Return the names of the cells that the leaderboard ranks: all whose state is a vector.
+    """Return the names of the cells that the leaderboard ranks: all whose state is a vector, but those left out by the protocol.
 
     Cells with a matrix as state are left out: with hundreds of units, the state would have more numbers than the network has
     parameters.
     """
     trained = (cell for cell in CELLS if not cell_class(cell).frozen)  # the protocol's parameters are trained
-    return sorted(cell for cell in trained if not issubclass(cell_class(cell), MatrixRecurrence))
+    left_out = read().left_out
+    return sorted(c for c in trained if c not in left_out and not issubclass(cell_class(c), MatrixRecurrence))
 
 
 def main() -> None:
@@ -214,7 +246,7 @@ def main() -> None:
         for cell in chosen.cell or [cell for cell in ranked_cells() if cell not in done]:
             try:
                 row = measure(protocol, cell, task, chosen.runs)
-            except RequestError as error:
+            except ZooError as error:
                 say(f"{task}, {cell}: {error}")
                 continue
             leaderboard.record(row)

@@ -1,7 +1,9 @@
 """The leaderboard: one protocol for every cell, its rows, and how they are shown."""
 
 import json
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from benchmarks import leaderboard as program
 from zoo.checkpoints import leaderboard
 from zoo.errors import RegistryError, RequestError
+from zoo.networks.recurrent import RecurrentNetwork
 from zoo.publishing import ranking
 from zoo.registry.schema import Schedule
+from zoo.training import evaluation
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]
@@ -54,6 +58,34 @@ def test_a_row_is_measured_and_goes_on_where_it_was(
     monkeypatch.setattr(program, "train", None)  # all is done
     again = program.measure(small(), "gru", "mnist-rows", tmp_path / "runs")
     assert again.model_dump(exclude={"step_us"}) == row.model_dump(exclude={"step_us"})
+
+
+def test_a_run_of_another_protocol_is_refused(small_zoo: Callable[..., Path], tmp_path: Path) -> None:
+    small_zoo()
+    program.measure(small(rates=[0.01], seeds=[0]), "gru", "mnist-rows", tmp_path / "runs")
+    for changed in ({"parameters": 700}, {"max_grad_norm": 2.0}):
+        with pytest.raises(RequestError, match="holds a run of another protocol"):
+            program.measure(small(rates=[0.01], seeds=[0], **changed), "gru", "mnist-rows", tmp_path / "runs")
+
+
+def test_a_seed_whose_states_overflow_on_the_test_data_diverged(
+    small_zoo: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo()
+    finite = evaluation.measure
+
+    def overflowing(network: RecurrentNetwork, *rest: object) -> object:
+        return replace(finite(network, *rest), loss=math.inf)
+
+    monkeypatch.setattr(evaluation, "measure", overflowing)
+    row = program.measure(small(rates=[0.01]), "gru", "mnist-rows", tmp_path / "runs")
+    assert (row.rate, row.values, row.diverged, row.text) == (0.01, (), (0, 1), "diverged")
+
+
+def test_the_units_are_a_multiple_of_an_option_that_divides_them() -> None:
+    entry = small(parameters=5000, options={"clockwork": {"modules": 8}}).entry("clockwork", "mnist-rows")
+    assert (entry.model.units % 8, entry.model.options) == (0, {"modules": 8})
+    assert "lstm-mass" not in program.ranked_cells()
 
 
 def test_a_cell_that_diverges_is_a_row(small_zoo: Callable[..., Path], tmp_path: Path) -> None:

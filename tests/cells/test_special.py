@@ -42,3 +42,8 @@ def test_a_loaded_echo_state_network_is_frozen(tmp_path: object) -> None:
     net.save_pretrained(tmp_path)
     loaded = zoo.load(tmp_path, device="cpu")
     assert {name for name, p in loaded.named_parameters() if p.requires_grad} == {"head.weight", "head.bias"}
+
+
+def test_an_lru_needs_a_ring_that_is_not_empty() -> None:
+    with pytest.raises(RequestError, match=r"min_radius, 0\.95, must not be larger than its max_radius, 0\.9\."):
+        network("lru", options={"min_radius": 0.95, "max_radius": 0.9})

@@ -40,6 +40,41 @@ def test_an_image_is_read_as_the_test_images_are(run: Run, tmp_path: Path, inver
     assert rows[0]["probability"] == pytest.approx(network(x[:1]).softmax(1).max().item())
 
 
+def saved(picture: Image.Image) -> bytes:
+    picture.save(file := io.BytesIO(), "PNG")
+    return file.getvalue()
+
+
+def test_transparency_is_white_and_16_bits_are_not_cut_off() -> None:
+    network, grey = load(DIGITS, device="cpu"), Image.open(io.BytesIO(image(0))).convert("L")
+    x = examples(DIGITS).batch(torch.arange(1))[0]
+    strokes = Image.new("RGBA", grey.size)  # black, and as opaque as the digit is white
+    strokes.putalpha(grey)
+    deep = grey.point(lambda value: value * 256, "I")
+    for picture in (strokes, deep.convert("I;16")):
+        assert torch.equal(read_example(network, saved(picture))[0], x)
+
+
+def test_a_turned_image_is_turned_back() -> None:
+    turned = Image.open(io.BytesIO(image(0))).transpose(Image.Transpose.ROTATE_90)
+    turned.getexif()[0x0112] = 6  # a viewer turns it by 90 degrees clockwise
+    turned.save(file := io.BytesIO(), "PNG", exif=turned.getexif())
+    network = load(DIGITS, device="cpu")
+    assert torch.equal(read_example(network, file.getvalue())[0], examples(DIGITS).batch(torch.arange(1))[0])
+
+
+def test_a_text_of_a_language_model_keeps_its_lines() -> None:
+    network, text = load("gru-2x256-shakespeare", device="cpu"), "ROMEO:\nBut soft!\n\nJULIET:\n"
+    x, _ = read_example(network, b"\xef\xbb\xbf" + text.encode())
+    assert torch.equal(x, network.tokenizer(text[:-1])[0])
+    assert network.tokenizer("\n")[0].item() in x
+
+
+def test_a_table_may_begin_with_a_byte_order_mark() -> None:
+    network = load("gru-2x64-lorenz", device="cpu")
+    assert torch.equal(read_example(network, b"\xef\xbb\xbf0.5\n1")[0], torch.tensor([[[0.5], [1.0]]]))
+
+
 def test_a_text_comes_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "A dreadful horror rose from the nameless gulf."
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
@@ -103,6 +138,7 @@ def test_a_table_has_a_line_for_each_step_and_one_without_steps(run: Run, tmp_pa
         (DIGITS, b"\xff\xfe", "but this file is not a table of numbers"),
         ("gru-2x64-lorenz", b"1\n1e39", "one finite number on each line, but line 2 is '1e39'"),
         (DIGITS, b"\x89PNG and nothing more", "image cannot be read"),
+        (DIGITS, saved(Image.new("L", (9, 9), 7)), "of one colour only"),
         ("gru-1x200-spooky", b"\xff\xfe", "not UTF-8"),
         ("gru-1x200-spooky", b" \n", "is empty"),
         ("rin-1x100-babi-20", b"Only a question?", "on the last line, a question"),

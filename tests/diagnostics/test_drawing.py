@@ -38,7 +38,13 @@ def test_a_cell_has_one_colour_in_every_picture() -> None:
     colours = {name: cell_colour(f"{name}-2x8") for name in [*CELLS, *FEEDFORWARD]}
     assert None not in colours.values()
     assert len(set(colours.values())) == len(colours)
-    assert colours["lstm"] == cell_colour("lstm, trained") == cell_colour("biconvlstm-1x1-task") == cell_colour("lstm")
+    assert (
+        colours["lstm"]
+        == cell_colour("lstm, trained")
+        == cell_colour("biconvlstm-1x1-task")
+        == cell_colour("biblocklstm-1x1")
+        == cell_colour("lstm")
+    )
     assert (
         cell_colour("my-lstm") is cell_colour("lstmish") is cell_colour("lstm-new") is cell_colour("norm 0.9") is None
     )

@@ -234,6 +234,17 @@ def test_states_of_jobs(four: list[jobs.TrainingJob]) -> None:
     assert seen[0]["d"] == jobs.JobState()
 
 
+def test_a_log_that_is_lost_does_not_end_the_others(four: list[jobs.TrainingJob]) -> None:
+    class Careless(Scripted):
+        def start(self, job: jobs.TrainingJob) -> None:
+            super().start(job)
+            if job.name == "a":
+                job.log.unlink()
+
+    states = jobs.run(four, Careless(dict.fromkeys("abcd", 0)))
+    assert [(states[name].phase, states[name].text) for name in "ab"] == [("done", ""), ("done", "1/2 epoch 1/2")]
+
+
 def test_an_interruption_is_passed_on_each_time_and_nothing_more_begins(four: list[jobs.TrainingJob]) -> None:
     class Stubborn(Scripted):
         def ended(self) -> Sequence[tuple[jobs.TrainingJob, int, str]]:

@@ -196,6 +196,17 @@ def test_an_interruption_saves_first(small_zoo: Zoo, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interruption_in_the_last_step_changes_nothing(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo()
+
+    def report(at: Progress) -> None:
+        if at.step == at.steps - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    training = train(registry.find(NAME), tmp_path / "run", device="cpu", report=report)
+    assert training.finished
+
+
 def test_a_finished_run_is_left_alone(small_zoo: Zoo, tmp_path: Path) -> None:
     small_zoo()
     train(registry.find(NAME), tmp_path / "run", device="cpu")

@@ -20,6 +20,7 @@ _MATRIX = {
     "layer_norm": "its recurrent projection preserves norms, and normalising would undo that",
 }
 _OWN_TIME = {"zoneout": "one of its states says when to keep the others, and zoneout would keep that one too"}
+_PAST = {"zoneout": "one of its states is a copy of the past, and zoneout would mix it with an older copy"}
 _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")
@@ -299,15 +300,15 @@ CELLS: dict[str, CellRow] = {
     "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu", properties=("gated",)),
     "sgrn": CellRow("single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",)),
     "taugru": CellRow(
-        "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES},
+        "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES}, without=_PAST,
         properties=("gated", "continuous-time"),
     ),
     "tgru": CellRow(
-        "strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without=_NO_PRODUCT,
+        "strongly_typed.TGRU", "strongly typed GRU", "strongly-typed", without={**_NO_PRODUCT, **_PAST},
         properties=("gated", "linear", "independent"),
     ),
     "tlstm": CellRow(
-        "strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without=_NO_PRODUCT,
+        "strongly_typed.TLSTM", "strongly typed LSTM", "strongly-typed", without={**_NO_PRODUCT, **_PAST},
         properties=("gated", "linear", "independent"),
     ),
     "trnn": CellRow(

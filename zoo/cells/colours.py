@@ -32,7 +32,9 @@ CELL_COLOURS = {
 
 def cell_colour(text: str) -> str | None:
     """Return the colour of the cell that `text` begins with, such as `convlstm-2x8`, or None if it begins with no cell."""
-    known = re.match(rf"(bi)?(conv)?({'|'.join(sorted(ROWS, key=len, reverse=True))})(?![a-z]|-[a-z])", text)
+    known = re.match(
+        rf"(?:bi)?(?:block)?(?:conv)?({'|'.join(sorted(ROWS, key=len, reverse=True))})(?![a-z]|-[a-z])", text
+    )
     if known is None:
         return None
-    return CELL_COLOURS.get(known[3]) or f"#{hashlib.sha256(known[3].encode()).hexdigest()[:6]}"
+    return CELL_COLOURS.get(known[1]) or f"#{hashlib.sha256(known[1].encode()).hexdigest()[:6]}"

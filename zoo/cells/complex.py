@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import RequestError
 from .linear import LinearRecurrence
 from .projections import ProjectionFactory, along
 
@@ -32,6 +33,10 @@ class LRU(LinearRecurrence):
         max_phase: float = 2 * math.pi, normalisation: str = "tied",
     ):  # fmt: skip
         super().__init__(projection)
+        if min_radius > max_radius:
+            raise RequestError(
+                f"An LRU's min_radius, {min_radius:g}, must not be larger than its max_radius, {max_radius:g}."
+            )
         units, complex_states = projection.units, expand * projection.units
         self.expand, self.ring, self.max_phase = expand, (min_radius, max_radius), max_phase
         self.decay, self.phase = (nn.Parameter(torch.empty(complex_states)) for _ in range(2))

@@ -60,6 +60,7 @@ class TGRU(Pairwise):
 
     inputs = ("z", "f", "o", "vz", "vf", "vo")
     states = ("h", "past")
+    memory_gates = {"f": +1}
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         z, f, o = self.split(x, 3)
@@ -71,6 +72,7 @@ class TLSTM(Pairwise):
 
     inputs = ("z", "f", "o", "vz", "vf", "vo")
     states = ("h", "c", "past")
+    memory_gates = {"f": +1}
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         z, f, o = self.split(x, 3)

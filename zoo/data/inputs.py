@@ -3,15 +3,20 @@
 import csv
 import io
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from .. import registry
+from ..checkpoints.tokenizer import StreamTokenizer
 from ..errors import MissingExtraError, RequestError, shown
 from ..networks.network import Network
 from ..networks.story_reader import StoryReader
 from . import examples, task_data
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 MAX_BYTES = 20_000_000
 LARGEST = torch.finfo(torch.float32).max
@@ -25,7 +30,8 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
     x is (1, time, *input), tokens (1, time) or features (1, *input). lengths is None unless the example is a text.
 
     An image is resized and prepared like the images of the network's task; dark strokes on white are inverted to match
-    MNIST. A text goes through the network's tokenizer; for a StoryReader, its last line is the question. A network of
+    MNIST, and what is transparent counts as white. A text goes through the network's tokenizer, its lines joined by spaces
+    unless the network reads one long text, as a language model does; for a StoryReader, its last line is the question. A network of
     spoken digits reads a WAV file: mono, 8 kHz, 16-bit integers or 32-bit floats. Numbers are comma-separated, with a
     line for each time step. Raises RequestError for content that does not fit the network.
     """
@@ -50,11 +56,14 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
             "(batch, time), or train it with rnnzoo train, which adds a tokenizer."
         )
     try:
-        lines = [line for line in content.decode().splitlines() if line.strip()]
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(f"{name} reads text in UTF-8, but this file is not UTF-8. Convert the file.") from error
+    lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise RequestError(f"{name} reads text, but this file is empty.")
+    if isinstance(network.tokenizer, StreamTokenizer):  # ends of lines are tokens, but that of the file
+        return network.tokenizer(text.removesuffix("\n"))
     if not isinstance(network, StoryReader):
         return network.tokenizer(" ".join(lines))
     if len(lines) < 2:
@@ -82,14 +91,28 @@ def _image(network: Network, content: bytes) -> Tensor:
     height, width = split.image
     try:
         with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
-            picture = Image.open(io.BytesIO(content)).convert("L").resize((width, height))
+            picture = _grey(ImageOps.exif_transpose(Image.open(io.BytesIO(content)))).resize((width, height))
     except UnidentifiedImageError as error:  # its message names a Python object
         raise RequestError("The image cannot be read: its format is unknown, or it is damaged.") from error
     except (OSError, ValueError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise RequestError(f"The image cannot be read: {error}") from error
+    if len(set(picture.tobytes())) == 1:
+        raise RequestError("The image is of one colour only. Give an image with something drawn on it.")
     if sum(picture.tobytes()) > 128 * height * width:
         picture = ImageOps.invert(picture)
     return split.prepare(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)[None])
+
+
+def _grey(picture: "Image.Image") -> "Image.Image":
+    """Return an image in grey, 8 bits a pixel. What is transparent becomes white."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):  # 16 bits a pixel, of which Pillow's convert would cut off the upper half
+        return picture.point(lambda value: value / 256).convert("L")
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("L")
 
 
 def _numbers(network: Network, content: bytes) -> Tensor:
@@ -103,7 +126,7 @@ def _numbers(network: Network, content: bytes) -> Tensor:
     reads = f"{name} reads {numbers} on each line"
     rows = []
     try:
-        table = csv.reader(io.StringIO(content.decode()))
+        table = csv.reader(io.StringIO(content.decode("utf-8-sig")))
         for cells in table:
             if not "".join(cells).strip():
                 continue

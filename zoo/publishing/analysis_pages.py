@@ -267,6 +267,11 @@ def pages() -> dict[Path, str]:
     return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
 
 
+def link(key: str) -> str | None:
+    """Return the address, from docs/, of the page about the analyses of the paper `key`; None if there is no such page."""
+    return f"{FOLDER[1]}/{key}.md" if any(figure.paper == key for figure in FIGURES) else None
+
+
 def _page(key: str) -> str:
     paper = load_registry().papers[key]
     parts = [

@@ -91,8 +91,12 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """The measured figure minus the reported one; None if one is missing or they come from different test sets."""
-        known = self.reported is not None and self.measured is not None and not self.stand_in
+        """The measured figure minus the reported one.
+
+        None if one is missing, if they come from different test sets, or if some of the runs collapsed and others did not.
+        """
+        mixed = 0 < self.collapsed < self.runs
+        known = self.reported is not None and self.measured is not None and not self.stand_in and not mixed
         return self.measured - self.reported if known else None  # type: ignore[operator]
 
     @property
@@ -112,14 +116,22 @@ class Row:
             return f"diverged in {results.divergence(self.diverged, self.diverged_step)}{more}"
         if self.measured is None:
             return None
-        return self.unit.text(self.measured) + self.spread_text + note
+        return self.mean_text + note
+
+    @property
+    def mean_text(self) -> str:
+        """The mean with its spread, or the figures of two runs of which one collapsed."""
+        if self.span and self.collapsed and self.runs == 2:
+            low, high = map(self.unit.text, self.span)
+            return f"{low} and {high}{self.spread_text}"
+        return self.unit.text(self.measured or 0.0) + self.spread_text
 
     @property
     def spread_text(self) -> str:
         """Text to put after the mean: standard deviation, number of runs, number of failed runs; "" for one run."""
         if self.runs + self.diverged_runs < 2:
             return ""
-        deviation = "" if self.std is None else f" ± {self.unit.text(self.std)}"
+        deviation = "" if self.std is None or (self.collapsed and self.runs == 2) else f" ± {self.unit.text(self.std)}"
         counts = {"collapsed": self.collapsed, "diverged": self.diverged_runs}
         failed = "".join(f", {count} {word}" for word, count in counts.items() if count)
         return f"{deviation} ({counted(self.runs, 'run')}{failed})"
@@ -141,7 +153,11 @@ class Row:
         paper = f" ({author}: {self.paper_epochs})" if self.paper_epochs not in (None, self.epochs) else ""
         ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1, "converged": self.converged}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
-        return self.recipe and f"{self.recipe}, {self.epochs_done} of {counted(self.epochs or 0, 'epoch')}{paper}{end}"
+        # of several runs, some of which collapsed, the first may have ended early and others not
+        done = (
+            "up to" if 0 < self.collapsed < self.runs and self.epochs_done != self.epochs else f"{self.epochs_done} of"
+        )
+        return self.recipe and f"{self.recipe}, {done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
 def rows(

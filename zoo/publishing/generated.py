@@ -124,11 +124,12 @@ def _replaced(text: str, mark: str, content: str) -> str:
 
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
-    """Return {path: rows} of every comparison plot; empty outside the repository."""
+    """Return {path: rows} of every comparison plot; empty outside the repository. Papers without a measured figure have none."""
     if not _is_repository():
         return {}
+    by_paper = {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
     rows: dict[Path, Sequence[comparison.Row]] = {
-        paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()
+        path: of_paper for path, of_paper in by_paper.items() if any(r.measured is not None for r in of_paper)
     }
     rows[paths.path(*pages.DEPTHS)] = pages.at_depths(_unreported())
     if depth_page.rows():  # another zoo has none

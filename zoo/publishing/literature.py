@@ -84,7 +84,7 @@ def page(models: Sequence[ModelRow]) -> str:
         "Test figures that papers report for networks without an entry in the registry, and those of the networks here "
         "that have weights, best first. A source is the table that was read: many tables repeat figures of other papers. Sizes, "
         "augmentation, splits for validation and the permutation of the pixels differ from paper to paper. Networks here that "
-        "read a text carry their state from its beginning to its end. `rnnzoo compare "
+        "read a text carry their state from its beginning to its end (stateful evaluation). `rnnzoo compare "
         "--task TASK` prints these figures too.",
     ]
     for task, ranking in places(models).items():

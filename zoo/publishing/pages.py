@@ -8,6 +8,7 @@ from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
 from ..utils.text import capitalised, markdown
+from . import analysis_pages
 from .cards import value_text
 from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
@@ -60,33 +61,43 @@ def _extent(rows: Sequence[Row]) -> str:
 def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
     """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both.
 
-    claims: a section about what the paper claims; "" for none.
+    claims: a section about what the paper claims; "" for none. The plot is left out if nothing was measured.
     """
-    paper = load_registry().papers[key]
-    short = shorter(rows)
-    departure = f"{len(short)} of the measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
+    paper, tasks = load_registry().papers[key], load_registry().all_tasks
+    measured, analyses = any(r.measured is not None for r in rows), analysis_pages.link(key)
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
-        f"The paper's figures beside ours: results for {_extent(rows)} models so far, in one training run each, or in as many as a "
+        f"The paper's figures beside ours: results for {_extent(rows)} models, in one training run each, or in as many as a "
         "row says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
-        f"is our figure minus the paper's, in percentage points for accuracies. {departure if short else ''}"
+        f"is our figure minus the paper's, in percentage points for accuracies. {_departure(rows)}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
-        f"![{rows[0].unit.title} against depth]({key}.svg)",
+        *([f"[The paper's analyses, computed again]({analyses})."] if analyses else []),
+        *([f"![{rows[0].unit.title} against depth]({key}.svg)"] if measured else []),
         *filter(None, [claims]),
     ]
     for (table, _, title), group in groupby(rows, key=lambda r: (r.table, r.task, r.task_title)):
         table_rows = list(group)
         zero = any(r.reported == 0 for r in table_rows)
         note = " The paper does not explain its figures of 0." if zero else ""
+        absent = tasks[table_rows[0].task].absent
+        extent = "The paper's data are not available" if absent else f"Results for {_extent(table_rows)} models"
         parts += [
             f"## {table}: {title}",
-            f"Results for {_extent(table_rows)} models.{note}",
+            f"{extent}.{note}",
             _comparison_table(table_rows),
         ]
     if averages := means(rows):
         parts.append(f"## Means over tasks\n\n{_means_table(averages)}")
     return "\n\n".join(parts) + "\n"
+
+
+def _departure(rows: Sequence[Row]) -> str:
+    """Return a sentence about how many of the measured figures come from short runs, with a space; "" if there are none."""
+    short, measured = len(shorter(rows)), sum(row.measured is not None for row in rows)
+    share = f"All {measured}" if short == measured else f"{short} of the {measured}"
+    text = f"{share} measured figures come from runs shorter than the papers' recipes; longer runs may do better. "
+    return text if short else ""
 
 
 def _means_table(rows: Sequence[Mean]) -> str:
@@ -160,8 +171,7 @@ def _heading(rows: Sequence[Row]) -> str:
 
 
 def _link(row: Row) -> str:
-    figure = f"{row.unit.text(row.measured or 0.0)}{row.spread_text}"
-    return f"[{figure}](../cards/{row.model}/README.md){' collapsed' if row.collapsed and not row.spread_text else ''}"
+    return f"[{row.mean_text}](../cards/{row.model}/README.md){' collapsed' if row.collapsed and not row.spread_text else ''}"
 
 
 def _by_depth(rows: Sequence[Row], depths: Sequence[int]) -> str:

@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+import yaml
+
 from ..checkpoints import leaderboard
 from ..registry import load_registry
 from ..utils import paths
@@ -19,21 +21,25 @@ YARDSTICK = "lstm"
 def page() -> str:
     """Return the text of docs/leaderboard.md."""
     tasks = load_registry().all_tasks
+    protocol = paths.path(*PROTOCOL).read_text(encoding="utf-8")
     parts = [
         "# One protocol for every cell",
         "Networks of one layer and equally many parameters, trained alike: the protocol below says what is equal. Each cell "
-        "starts as its paper says, with its default options. The learning rate is the best of three for the first seed, by "
+        "starts as its paper says, with its default options except for those below. The learning rate is the best of three for the first seed, by "
         "the validation loss; the figure is the mean and the standard deviation of the test metric over the seeds. The "
         "budget is small, so the tables say which cells learn fast, not what they reach in the end. Cells whose state is a "
-        "matrix are left out. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
+        "matrix are left out, and those that the protocol names. `rnnzoo leaderboard` prints these rows, and `python -m benchmarks.leaderboard --task TASK "
         "--cell CELL` reproduces one row. Seconds are wall-clock time, on cores that other work may have shared; "
         "microseconds are CPU time.",
-        f"```yaml\n{paths.path(*PROTOCOL).read_text(encoding='utf-8')}```",
+        f"```yaml\n{protocol}```",
     ]
     header = ("#", "cell", "units", "parameters", "figure", "rate", "seconds of training", "µs a step")
     ranked = {task: list(group) for task, group in groupby(leaderboard.read(), key=lambda row: row.task)}
     if (shared := over_tasks(ranked)) is not None:
-        parts += ["## All tasks", "Places among the cells that were measured on every task.", shared]
+        missing = [task for task in yaml.safe_load(protocol)["tasks"] if task not in ranked]
+        gap = f" Not measured yet: {', '.join(f'`{task}`' for task in missing)}." if missing else ""
+        text = f"Places among the cells that were measured on every task that has rows; the tables below have all cells.{gap}"
+        parts += ["## Over the tasks", text, shared]
     for task, rows in ranked.items():
         table = [(str(place), *_cells(row)) for place, row in enumerate(rows, 1)]
         title = tasks[task].title

@@ -33,9 +33,10 @@ def page() -> str:
     header = ("name", "task", "input", "output", "data", "licence", "source", "test data")
     parts = [
         "# Tasks",
-        "In a model's name, the task follows the number of units. rnnzoo reads data that it does not generate from a folder of "
-        "`$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and checks each file against its sha256 in `cards/lock.json`. The last "
-        "column says whether the test data come with the package.",
+        "In a model's name, the task follows the number of units. Some data are generated. All other data are read from a folder "
+        "below `$RNNZOO_DATA` (default: `~/.cache/rnnzoo`), and each file is checked against its sha256 in `cards/lock.json`. "
+        "In the column of outputs, *last*, *mean* and *every* say what the head reads: the last state, the mean of the states "
+        "over time, or the state of every step. The last column says whether the test data come with the package.",
         markdown(header, rows),
     ]
     forecasts = {name: task for name, task in known.all_tasks.items() if task.horizons}

@@ -1,5 +1,6 @@
 """Measures a checkpoint's metric on a split, and records the result with everything needed to measure it again."""
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..data import task_data
 from ..data.base import IGNORED, Split, SplitName
-from ..errors import CheckpointError, DataError, RequestError, first_line, shown
+from ..errors import CheckpointError, DataError, RequestError, TrainingError, first_line, shown
 from ..exports.running import running
 from ..networks import loading
 from ..networks.base import ConfiguredModule, evaluating, resolve_device
@@ -80,16 +81,22 @@ def evaluate(
     data = source.split(split)
     if runtime and data.stream:
         raise RequestError(f"Only torch can evaluate {config.task}, which is one long text. Leave out the runtime.")
+    seed = _training_seed(checkpoint)  # before the work, since results.json may be damaged
     elsewhere: dict[str, Any] = {"runtime": runtime or "torch", "quantize": quantize} if runtime or quantize else {}
     with running(network, runtime or "torch", quantize) if elsewhere else nullcontext(network) as measured_network:
         began = time.monotonic()
         measured = measure(measured_network, data, task.target, batch_size, limit, report)
         seconds = time.monotonic() - began
+    if not (math.isfinite(measured.loss) and math.isfinite(measured.metric)):
+        raise TrainingError(
+            f"The loss of {checkpoint.reference.text} on the {split} data is {measured.loss}: the network's states overflow there. "
+            "Train it with a lower learning rate or gradient clipping (max_grad_norm)."
+        )
     return (results.RuntimeEvaluation if elsewhere else results.Evaluation)(
         model=config.name, task=config.task, dataset=task.dataset, split=split,
         metric=TARGETS[task.target].metric, value=measured.metric, loss=measured.loss, n=measured.n,
         by_horizon=dict(zip(map(str, task.horizons), measured.by_output, strict=True)),
-        dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=_training_seed(checkpoint), versions=versions(),
+        dataset_sha256=data.digests, checkpoint_sha256=sha256, seed=seed, versions=versions(),
         device=device_name(network.device), date=today(), seconds=round(seconds, 2), command=command(), **elsewhere,
     )  # fmt: skip
 

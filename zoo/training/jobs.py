@@ -19,7 +19,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -224,8 +224,9 @@ def run(
                     running[job.name] = job
             time.sleep(POLL_SECONDS)
             for name, job in running.items():
-                if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
-                    states[name] = JobState("running", text=last_line(job))
+                with suppress(OSError):  # a disk that does not answer now must not end the other jobs
+                    if job.log.stat().st_size > start_sizes[name]:  # until then the job is in a cluster's queue
+                        states[name] = JobState("running", text=last_line(job))
             for job, code, reason in workers.ended():
                 del running[job.name]
                 if code < 0:
@@ -242,10 +243,16 @@ def run(
 
 
 def last_line(job: TrainingJob) -> str:
-    """Return the last line of a job's log, without the prefix `train NAME: ` or `rnnzoo: `; "" if the job has written none."""
-    with job.log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-        lines = file.read().decode(errors="replace").splitlines()
+    """Return the last line of a job's log, without the prefix `train NAME: ` or `rnnzoo: `.
+
+    It is "" if the job has written none or the log cannot be read.
+    """
+    try:
+        with job.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
     line = next((line for line in reversed(lines) if line.strip()), "")
     return "" if line.startswith("$ ") else line.removeprefix(f"train {job.name}: ").removeprefix("rnnzoo: ")
 

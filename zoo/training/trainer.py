@@ -175,7 +175,7 @@ class TrainingRun:
                 if finished is not None or stop or time.monotonic() - saved > save_seconds:
                     self.save()
                     saved = time.monotonic()
-                if stop:
+                if stop and self.step < last_step:
                     raise KeyboardInterrupt
 
     def _update(self, indices: Tensor, epoch: int) -> None:

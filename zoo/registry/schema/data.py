@@ -142,8 +142,10 @@ class Shapes(Spec):
         if self.form == "question":
             return f"a story and a question, up to {self.steps} words together"
         if self.is_stream:
-            return f"a text in windows of {self.steps} {self.form} of {self.vocabulary:,}"
-        return f"{'up to ' if self.vocabulary else ''}{counted(self.steps, 'step')} of {self.step_text}"
+            return f"text in windows of {counted(self.steps, self.form.removesuffix('s'))}, from a vocabulary of {self.vocabulary:,}"
+        if self.vocabulary:
+            return f"up to {counted(self.steps, 'token')} from a vocabulary of {self.vocabulary:,}"
+        return f"{counted(self.steps, 'step')} of {self.step_text}"
 
 
 class Task(Shapes):
