@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from zoo import registry
-from zoo.cells import CELLS, ROWS
+from zoo.cells import CELLS, FEEDFORWARD, ROWS
 from zoo.cells.properties import PROPERTIES, properties_of
 from zoo.checkpoints import figures
 from zoo.errors import RequestError, UnknownNameError
@@ -46,17 +46,23 @@ def list_(
         Option("--property", help=f"With --cells, only cells with this property: {', '.join(PROPERTIES)}."),
     ] = None,
     remote: Annotated[bool, Option("--remote", help="List the models of --namespace on the Hub instead.")] = False,
-    namespace: Annotated[str, Option(help="User or organisation on the Hub, for --remote.")] = "rnnzoo",
+    namespace: Annotated[
+        str | None, Option(help="User or organisation on the Hub, for --remote (default: rnnzoo).")
+    ] = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
     """List the models that match a pattern, or one of several."""
     patterns, exclude = patterns or ["*"], exclude or []
     if remote:
-        if task or cell or pretrained is not None:
-            raise RequestError("--remote cannot be combined with --task, --cell or --pretrained: leave these out.")
-        _list_remote(patterns, exclude, namespace, timeout, as_json)
+        if task or cell or pretrained is not None or cells or tasks or properties or sort != Sorting.name:
+            raise RequestError(
+                "--remote can be combined only with --exclude, --namespace, --timeout and --json: leave the other options out."
+            )
+        _list_remote(patterns, exclude, namespace or "rnnzoo", timeout, as_json)
         return
+    if namespace is not None or timeout is not None:
+        raise RequestError("--namespace and --timeout are for the Hub: add --remote.")
     if (cells or tasks) and (task or cell or sort != Sorting.name or (cells and tasks)):
         raise RequestError(
             "--cells and --tasks cannot be combined with each other, --task, --cell or --sort: leave these out."
@@ -220,6 +226,10 @@ def show(name: Address, timeout: Timeout = None, as_json: AsJson = False) -> Non
 
         emit(atlas.data(cell), as_json, atlas.text(cell))
         return
+    if cell in FEEDFORWARD:
+        raise RequestError(
+            f"{cell} is feed-forward, so it has no recurrent equations. `rnnzoo list --cell {cell}` shows its models."
+        )
     from zoo.checkpoints.references import Reference
 
     from .describing import describe

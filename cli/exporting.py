@@ -52,6 +52,8 @@ def export(
     The files are NAME.EXTENSION, NAME.step.EXTENSION and, for a model that reads text, NAME.vocabulary.txt.
     """
     if list_:
+        if graph or opset is not None or quantize or out or pin:
+            raise RequestError("--list writes no file: leave out --graph, --opset, --quantize, --out and --pin.")
         data = matrix(name or "*", format)
         emit(data, as_json, columns(("MODEL", *(f.upper() for f in data[0]["formats"])), [
             (row["model"], *(cell["text"] for cell in row["formats"].values())) for row in data

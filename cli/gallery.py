@@ -2,14 +2,18 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from zoo.errors import RequestError
 from zoo.utils.text import size_text
 
 from .arguments import AsJson
 from .output import emit, progress, say
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
 
 
 def site(
@@ -29,6 +33,7 @@ def site(
     """Write the zoo as static web pages: tables, curves, papers, and models that run in the browser."""
     from zoo.publishing.site import builder
 
+    server = _server(out, port) if serve else None  # before the work, since the port may be taken
     with progress("compile models") as bar:
         built = builder.build(out, live=live, onnx=onnx, report=bar)
     data = {**asdict(built), "folder": str(built.folder)}
@@ -38,16 +43,21 @@ def site(
     )
     if built.not_live and live:
         say(f"No model runs in a page. {built.not_live}")
-    if serve:
-        _serve(out, port)
+    if server is not None:
+        with server:
+            say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)")
+            server.serve_forever()
 
 
-def _serve(folder: Path, port: int) -> None:
-    """Serve a folder to this machine until interrupted. Raises OSError if the port is taken."""
+def _server(folder: Path, port: int) -> "ThreadingHTTPServer":
+    """Return a server of a folder, for this machine alone. Raises RequestError if the port is taken or may not be used."""
     import http.server
     from functools import partial
 
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        say(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)")
-        server.serve_forever()
+    try:
+        return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        raise RequestError(
+            f"Port {port} cannot be used ({error.strerror}). Choose another one; --port 0 takes any free port."
+        ) from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zoo.utils.text import one_line, redact
+from zoo.utils.text import CONTROL, one_line, redact
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -42,10 +42,13 @@ def emit(data: Any, as_json: bool, text: "str | Text") -> None:
 
 
 def stream(beginning: str, parts: Iterable[str]) -> None:
-    """Print `beginning` on stdout, then each string of `parts` as soon as it arrives, then a line break."""
-    sys.stdout.write(beginning)
+    """Print `beginning` on stdout, then each string of `parts` as soon as it arrives, then a line break.
+
+    Control characters, which a vocabulary of somebody else's may have, become ?.
+    """
+    sys.stdout.write(CONTROL.sub("?", beginning))
     for part in parts:
-        sys.stdout.write(part)
+        sys.stdout.write(CONTROL.sub("?", part))
         sys.stdout.flush()
     sys.stdout.write("\n")
 

@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
@@ -37,8 +37,10 @@ class Repo:
     refs: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
-    def commit(self, changes: dict[str, bytes], branch: str = "main") -> str:
-        files = {**self.commits.get(self.refs.get(branch, ""), {}), **changes}
+    def commit(self, changes: Mapping[str, bytes | None], branch: str = "main") -> str:
+        """Add a commit that changes these files, or deletes those that are None."""
+        changed = {**self.commits.get(self.refs.get(branch, ""), {}), **changes}
+        files = {name: content for name, content in changed.items() if content is not None}
         oid = hashlib.sha1(repr((len(self.log), branch, sorted(files))).encode()).hexdigest()
         self.commits[oid], self.refs[branch] = files, oid
         self.log.append(oid)
@@ -421,13 +423,15 @@ class Handler(BaseHTTPRequestHandler):
         if "parentCommit" in header and header["parentCommit"] != repo.refs.get(branch):
             self.refuse(412, "", "A commit has happened since")
             return
-        changes = {}
+        changes: dict[str, bytes | None] = {}
         for line in lines:
             value = line["value"]
             if line["key"] == "file":
                 changes[value["path"]] = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 changes[value["path"]] = self.hub.large[value["oid"]]
+            elif line["key"] == "deletedFile":
+                changes[value["path"]] = None
         extra = {}
         if "create_pr" in self.query:
             repo.refs["refs/pr/1"], branch = repo.refs[branch], "refs/pr/1"

@@ -125,6 +125,11 @@ def test_to_copies_and_replaces_nothing_of_ones_own(here: Here, run: Run, tmp_pa
     assert "config.json exists with other content" in err
     assert (tmp_path / "mine" / "config.json").read_text() == "my own"
     assert run("pull", NAME, "--to", str(tmp_path / "mine"), "--force")[0] == 0
+    (tmp_path / "mine" / "vocabulary.txt").write_text("of another model")
+    code, _, err = run("pull", NAME, "--to", str(tmp_path / "mine"))
+    assert (code, "vocabulary.txt belongs to another model" in err) == (2, True)
+    assert run("pull", NAME, "--to", str(tmp_path / "mine"), "--force")[0] == 0
+    assert load(tmp_path / "mine", device="cpu").config.name == NAME
     assert run("pull", NAME, OTHER, "--to", str(tmp_path / "two"))[0] == 0
     assert {path.name for path in (tmp_path / "two").iterdir()} == {NAME, OTHER}
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -553,6 +554,30 @@ def test_a_list_takes_several_patterns_and_patterns_to_leave_out(
     both = listed("s*", "g*", "--exclude", "*a*", "--exclude", "*u*")
     assert both == names(["s*", "g*"], exclude=["*a*", "*u*"]) != []
     assert both == [name for name in listed() if name[0] in "sg" and not set(name) & set("au")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("export", "--list", "star-*", "--pin"), "--list writes no file"),
+        (("show", "mlp"), "mlp is feed-forward"),
+        (("release", "runs/nowhere"), "There is no folder runs/nowhere"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out, words in err) == (2, "", True)
+
+
+def test_a_taken_port_is_found_before_the_work(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _, err = run("site", "--out", str(tmp_path / "site"), "--serve", "--port", str(taken.getsockname()[1]))
+    assert (code, "cannot be used" in err, (tmp_path / "site").exists()) == (2, True, False)
+
+
+def test_a_generated_text_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    output.stream("\x1b[2J", ["a\n", "\x07"])
+    assert capsys.readouterr().out == "?[2Ja\n?\n"
 
 
 def test_cells_are_chosen_by_their_properties(run: Run) -> None:

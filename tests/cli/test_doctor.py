@@ -81,6 +81,13 @@ def test_doctor_survives_what_is_not_there(tmp_path: Path, monkeypatch: pytest.M
     assert {"CPU scans", "gpu"} & set(found) == set()
 
 
+def test_doctor_survives_a_setting_of_the_client_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "soon")
+    assert "soon" in by_name()["cache"].found
+
+
 def test_doctor_finds_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mnist").mkdir()
     monkeypatch.setenv("RNNZOO_DATA", str(tmp_path))

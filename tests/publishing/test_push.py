@@ -23,13 +23,14 @@ from zoo.checkpoints import results, sources, tensors
 from zoo.checkpoints.hub.digests import pin
 from zoo.checkpoints.references import Reference
 from zoo.checkpoints.tensors import write_tensors
+from zoo.checkpoints.tokenizer import RESERVED, Tokenizer
 from zoo.errors import CheckpointError, HubError, NetworkError, RegistryError, RequestError
 from zoo.networks import loading
 from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.publishing import cards, pushing
 from zoo.registry import lock, reader
-from zoo.registry.schema import Weights
+from zoo.registry.schema import Architecture, Config, Embedding, Interface, Weights
 from zoo.utils import paths
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the client's own uploads
@@ -558,7 +559,10 @@ def test_f33_a_tag_is_never_moved(here: Here, run: Run) -> None:
     (("pull", "hf://a/b", "--revision", "../../x"), "is not a revision"),
     (("cache", "rm", "hf://a/b@main"), "only whole repositories can be removed"),
     (("eval", "hf://a/b", "--record"), "has no folder to record a result in"),
-    (("list", "--remote", "--task", "mnist-rows"), "cannot be combined with --task, --cell or --pretrained"),
+    (("list", "--remote", "--task", "mnist-rows"), "--remote can be combined only with"),
+    (("list", "--remote", "--cells"), "--remote can be combined only with"),
+    (("list", "--remote", "--sort", "speed"), "--remote can be combined only with"),
+    (("list", "--namespace", "alice"), "add --remote"),
 ])  # fmt: skip
 def test_wrong_uses_of_an_address(here: Here, run: Run, arguments: tuple[str, ...], words: str) -> None:
     code, out, err = run(*arguments)
@@ -596,6 +600,25 @@ def test_a_network_goes_to_the_hub_and_comes_back(here: Here) -> None:
     assert Network.from_pretrained(NAME, device="cpu").config.name == NAME
     with pytest.raises(RequestError, match="is not the name of a repository"):
         network.push_to_hub("mine")
+
+
+def test_a_network_of_tokens_needs_no_tokenizer(here: Here) -> None:
+    def reader(words: int) -> Network:
+        spec = Architecture(cell="gru", layers=1, units=3, embedding=Embedding(size=4))
+        interface = Interface(vocabulary=words, steps=10, outputs=4, readout="last")
+        return build(Config(architecture=spec, interface=interface), device="cpu").eval()
+
+    spoken = reader(4)
+    spoken.tokenizer = Tokenizer([*RESERVED, "two", "words"], 10)
+    spoken.push_to_hub("alice/words")
+    assert load("hf://alice/words", device="cpu").tokenizer.words[2:] == ("two", "words")
+    mute = reader(4)
+    where = mute.push_to_hub("alice/words")
+    assert "vocabulary.txt" not in here.hub.repos["alice/words"].commits[where.rpartition("@")[2]]
+    assert mute.push_to_hub("alice/words") == where
+    for _ in range(2):  # from the Hub, then from the cache
+        assert load(where, device="cpu").tokenizer is None
+        here.hub.fault("GET", "", "reset", times=9)
 
 
 def test_a_network_goes_to_a_branch_a_pull_request_or_a_private_repository(here: Here) -> None:

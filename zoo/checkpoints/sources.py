@@ -280,7 +280,12 @@ class _Unpinned:
         if commit is None or config_path is None:
             return None
         config = self.read_config(config_path)
-        found = {configs.FILE: config_path, **{name: find(name) for name in self.other_files(config)}}
+        names = [
+            name
+            for name in self.other_files(config)
+            if not (self.may_lack(name) and cache.lacks(self.repo, name, commit))
+        ]
+        found = {configs.FILE: config_path, **{name: find(name) for name in names}}
         whole = {name: path for name, path in found.items() if path is not None}
         return self.checkpoint(commit, config, whole, ()) if len(whole) == len(found) else None
 
@@ -290,7 +295,12 @@ class _Unpinned:
         # config.json is asked for by the revision, which makes the client remember that revision's commit
         found = {configs.FILE: self.fetch(connection, configs.FILE, self.revision, commit)}
         config = self.read_config(found[configs.FILE])
-        found |= {name: self.fetch(connection, name, commit, commit) for name in self.other_files(config)}
+        for name in self.other_files(config):
+            try:
+                found[name] = self.fetch(connection, name, commit, commit)
+            except MissingError:
+                if not self.may_lack(name):
+                    raise
         fetched = tuple(name for name in found if self.options.force or name not in in_cache)
         return self.checkpoint(commit, config, found, fetched)
 
@@ -319,6 +329,10 @@ class _Unpinned:
         if self.config_only:
             return []
         return [tensors.FILE] if config.interface.vocabulary is None else [tensors.FILE, configs.VOCABULARY]
+
+    def may_lack(self, name: str) -> bool:
+        """Return whether a repository may do without a file: a network outside the registry may read tokens, not text."""
+        return name == configs.VOCABULARY and self.entry is None
 
     def checkpoint(self, commit: str, config: Config, found: dict[str, Path], fetched: tuple[str, ...]) -> Checkpoint:
         if tensors.FILE in found:

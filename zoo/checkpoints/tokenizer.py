@@ -208,7 +208,7 @@ class ByteTokenizer(CharacterTokenizer):
     @staticmethod
     def split(text: str) -> list[str]:
         """Return the UTF-8 bytes of a text, each byte b as the character of code point b."""
-        return list(text.encode().decode("latin-1"))
+        return list(text.encode(errors="surrogateescape").decode("latin-1"))
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
         """Yield for each byte the character that it completes, or "". Bytes that are not UTF-8 become U+FFFD."""

@@ -63,7 +63,7 @@ def _tokens(network: Network, content: bytes) -> tuple[Tensor, Tensor]:
     if not lines:
         raise RequestError(f"{name} reads text, but this file is empty.")
     if isinstance(network.tokenizer, StreamTokenizer):  # ends of lines are tokens, but that of the file
-        return network.tokenizer(text.removesuffix("\n"))
+        return network.tokenizer(text.replace("\r\n", "\n").removesuffix("\n"))
     if not isinstance(network, StoryReader):
         return network.tokenizer(" ".join(lines))
     if len(lines) < 2:

@@ -10,6 +10,7 @@ from ..cells import FEEDFORWARD, ROWS
 from ..errors import RequestError, UnknownNameError, faults, shown
 from ..registry import Entry
 from ..registry.schema import Architecture, Config, Interface
+from ..utils.arguments import plain
 from .base import meta_network, refuse_large, resolve_device, resolve_dtype
 from .initialisers import initialise, one_thread
 from .network import Network
@@ -76,6 +77,7 @@ def spelt(name: str) -> Architecture | None:
 
 def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | None) -> Config:
     """Return the Config of the architecture `name` for `inputs` and `outputs`. Raises RequestError for invalid ones."""
+    inputs, outputs = plain(inputs), plain(outputs)
     if not isinstance(name, str) or inputs is None or outputs is None:
         raise RequestError(
             '`inputs` and `outputs` go together, and only with an architecture such as "lstm-2x32". A registered model or a '
@@ -87,7 +89,7 @@ def _config(name: object, inputs: int | Sequence[int] | None, outputs: int | Non
         raise UnknownNameError(
             "architecture", name, cells, "Write CELL-LxH, such as lstm-2x32 for 2 layers of 32 units."
         )
-    shape = tuple(inputs) if isinstance(inputs, list | tuple | torch.Size) else (inputs,)
+    shape = tuple(map(plain, inputs)) if isinstance(inputs, list | tuple | torch.Size) else (inputs,)
     try:
         steps, readout = (1, "none") if architecture.cell in FEEDFORWARD else (STEPS, "last")
         interface = Interface.model_validate({"input": shape, "steps": steps, "outputs": outputs, "readout": readout})

@@ -19,6 +19,7 @@ from ..checkpoints.tokenizer import PADDING
 from ..errors import RequestError, faults, shown
 from ..registry import load_registry
 from ..registry.schema import Config, ConvHead, Interface
+from ..utils.arguments import plain
 from .pretrained import PretrainedMixin
 
 AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
@@ -165,6 +166,7 @@ class Network(PretrainedMixin):
 
 def with_classes(config: Config, classes: int | Sequence[str]) -> Config:
     """Return `config` with this number of outputs, or outputs of these names. Raises RequestError for invalid `classes`."""
+    classes = plain(classes)
     named = isinstance(classes, Sequence) and not isinstance(classes, str)
     names, outputs = (tuple(classes), len(classes)) if named else ((), classes)  # type: ignore[arg-type]
     if repeated := next((name for i, name in enumerate(names) if name in names[:i]), None):

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -105,7 +106,8 @@ class PretrainedMixin(ConfiguredModule):
     @classmethod
     def from_pretrained(
         cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
-        dtype: torch.dtype | str | None = None, allow_large: bool = False,
+        dtype: torch.dtype | str | None = None, allow_large: bool = False, classes: int | Sequence[str] | None = None,
+        quantize: str | None = None,
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
@@ -113,7 +115,9 @@ class PretrainedMixin(ConfiguredModule):
         tensor may be missing or unexpected, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
-        network = assemble(resolve(reference), device=device, dtype=dtype, allow_large=allow_large)
+        from .loading import load_from  # which imports this module
+
+        network = load_from(reference, device, dtype, allow_large, classes, quantize)
         if not isinstance(network, cls):
             raise RequestError(f"{reference.text} is a {type(network).__name__}, not a {cls.__name__}. Use zoo.load.")
         return network
@@ -145,7 +149,7 @@ class PretrainedMixin(ConfiguredModule):
     ) -> str:  # fmt: skip
         """Push weights, config, vocabulary and golden outputs to a repository (org/name) in one commit.
 
-        A card is added only if the repository has none. Returns the address of the commit, hf://org/name@commit, or that of
+        A vocabulary that an earlier push left is deleted if the network has none. A card is added only if the repository has none. Returns the address of the commit, hf://org/name@commit, or that of
         the pull request. Raises CheckpointError for values that are not finite, RequestError for an invalid name of a
         repository, and HubError if the Hub does not answer or refuses the push.
         """
@@ -161,11 +165,13 @@ class PretrainedMixin(ConfiguredModule):
             state = remote_state(hub, repo, options, identity(hub))
             # a branch that does not exist yet begins as a copy of main
             base = state.head or (branch_head(hub, repo, MAIN) if state.exists else None)
-            if base is not None and configs.CARD in hub.listing(repo, [configs.CARD], base):
+            present = {} if base is None else hub.listing(repo, [configs.CARD, configs.VOCABULARY], base)
+            if configs.CARD in present:
                 del contents[configs.CARD]
-            if state.head is not None and has_files(hub, repo, state.head, contents):
+            deleted = {configs.VOCABULARY} & present.keys() - contents.keys()
+            if state.head is not None and not deleted and has_files(hub, repo, state.head, contents):
                 return f"{SCHEME}{repo}@{state.head}"
-            commit, _, pull_request = commit_files(hub, repo, contents, state, options, text)
+            commit, _, pull_request = commit_files(hub, repo, contents, state, options, text, deleted)
             return pull_request or f"{SCHEME}{repo}@{commit}"
 
     def _checkpoint_files(self) -> dict[str, bytes]:

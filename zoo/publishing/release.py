@@ -250,6 +250,8 @@ def _entry(folder: Path) -> Entry:
     with the entry, and RequestError in an installed package.
     """
     paths.writable()
+    if not folder.is_dir():
+        raise RequestError(f"There is no folder {folder}. Give the folder of a training run.")
     recorded = results.read(folder)
     if recorded.training is not None and recorded.unmeasurable:
         entry = registry.find(recorded.training.model)  # config.json is written with the first weights

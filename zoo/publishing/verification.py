@@ -115,7 +115,7 @@ class _Checks:
         path = self.good_copies[configs.FILE]
         config = configs.read(path)
         configs.must_agree(config, self.entry.config, path)
-        return Checkpoint(reference, config, self.good_copies, self.entry, self.pin.revision, verified=True)
+        return Checkpoint(reference, config, self.good_copies, self.entry, self.pin.repo, self.pin.revision, True)
 
     @cached_property
     def network(self) -> "Network":

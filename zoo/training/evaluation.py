@@ -62,6 +62,8 @@ def evaluate(
     """
     if batch_size < 1 or (limit is not None and limit < 1):
         raise RequestError(f"The batch size and the limit must be at least 1; got {batch_size} and {limit}.")
+    if runtime and device is not None and resolve_device(device).type != "cpu":
+        raise RequestError(f"The runtime {runtime} runs on the CPU. Leave out the device.")
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = resolve(Reference.parse(checkpoint))
     config = checkpoint.config

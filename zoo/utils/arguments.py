@@ -3,6 +3,7 @@
 import fnmatch
 import os
 from collections.abc import Collection, Iterable, Sequence, Set
+from typing import Any
 
 from ..errors import RequestError, UnknownNameError, shown
 
@@ -32,6 +33,11 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, Sequence | Set) or not all(isinstance(each, str) for each in value):
         raise RequestError(f"{title} must be a string or a list of strings; got {shown(value)}.")
     return tuple(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a number or an array of NumPy or torch as a number or a list of Python's, and anything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def matching(names: Iterable[str], pattern: object, exclude: object = ()) -> list[str]:

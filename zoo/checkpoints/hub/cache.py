@@ -19,6 +19,7 @@ from ... import registry
 from ...errors import RequestError
 from ...utils import files
 from .. import configs
+from ..configs import VOCABULARY
 from ..references import SCHEME, Reference
 from . import settings
 from .errors import storage_error
@@ -60,6 +61,14 @@ def find(repo: str, name: str, commit: str | None) -> Path | None:
 
     path = None if commit is None else try_to_load_from_cache(repo, name, revision=commit)
     return Path(path) if isinstance(path, str) else None
+
+
+def lacks(repo: str, name: str, commit: str) -> bool:
+    """Return whether the client knows, from an earlier answer of the Hub, that a repository has no file `name` at a commit."""
+    settings.constants()
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+
+    return try_to_load_from_cache(repo, name, revision=commit) is _CACHED_NO_EXIST
 
 
 def known_commit(repo: str, revision: str) -> str | None:
@@ -124,9 +133,10 @@ def discard(path: Path) -> None:
 def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Path]:
     """Copy files into the folder `target`, each atomically, and return their new paths by name.
 
-    sources: the path of each file by the name that its copy gets. force: overwrite files that differ from their source.
+    sources: the path of each file by the name that its copy gets. force: overwrite files that differ from their source, and
+    remove a vocabulary of another model.
 
-    Raises RequestError, before anything is copied, if `target` has a different file of the same name and `force` is False;
+    Raises RequestError, before anything is copied, if `target` has such a file and `force` is False;
     and StorageError.
     """
     contents = {name: path.read_bytes() for name, path in sources.items()}
@@ -137,6 +147,13 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
                 raise RequestError(
                     f"{path} exists with other content; nothing was copied. Choose another folder, or replace it with --force."
                 )
+        if VOCABULARY not in contents and (target / VOCABULARY).exists():  # it would be read with these files
+            if not force:
+                raise RequestError(
+                    f"{target / VOCABULARY} belongs to another model; nothing was copied. Choose another folder, or remove it with "
+                    "--force."
+                )
+            (target / VOCABULARY).unlink()
         for name, content in contents.items():
             files.atomic_write(target / name, content)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Sends files to a repository in one commit. The Hub refuses it if the branch has moved since its commit was read."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,15 +100,18 @@ def branch_head(connection: Connection, repo: str, branch: str) -> str | None:
 
 
 def commit_files(
-    connection: Connection, repo: str, files: Mapping[str, bytes], state: RemoteState, options: PushOptions, message: str
+    connection: Connection, repo: str, files: Mapping[str, bytes], state: RemoteState, options: PushOptions, message: str,
+    deleted: Collection[str] = (),
 ) -> Commit:  # fmt: skip
     """Create the repository and the branch if needed, make one commit of `files`, and return the commit.
+
+    deleted: names of files that the repository has and that the commit deletes.
 
     If the Hub's answer is lost, the commit is tried again on the same parent, so it is made only once. A pull request is not
     tried again, because it could be opened twice. Raises ChangedError if somebody else pushed after `state` was read, and
     HubError for other failures.
     """
-    from huggingface_hub import CommitOperationAdd
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     api = connection.api
     if state.exists and options.private:
@@ -121,7 +124,10 @@ def commit_files(
     parent = state.head or branch_head(connection, repo, options.branch)
 
     def commit() -> Commit:
-        operations = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
+        operations: list[CommitOperationAdd | CommitOperationDelete] = [
+            CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()
+        ]
+        operations += [CommitOperationDelete(path_in_repo=name) for name in deleted]
         info = api.create_commit(
             repo, operations, commit_message=message, revision=options.branch, parent_commit=parent,
             create_pr=options.create_pr,
