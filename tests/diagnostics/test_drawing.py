@@ -72,6 +72,14 @@ def test_the_picture_of_a_lattice_says_what_it_shows(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_vanished_and_infinite_gradients_have_the_colours_of_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, steps = (Axis.counted(name, 2) for name in ("layer", "step"))
+    result = Result({}, {"norm": Array(np.array([[0.0, 1e-3], [1.0, np.inf]]), (layers, steps), log=True)}, ())
+    figure = drawing.maps([("lstm", result)])
+    (mesh,) = figure.axes[0].collections
+    assert mesh.get_array().ravel().tolist() == [1e-3, 1e-3, 1.0, 1.0]
+
+
 def test_a_legend_does_not_overlap_the_caption() -> None:
     pytest.importorskip("matplotlib")
     norms = [Array(np.ones((n, 3)), (Axis("weights", tuple("abcdefgh"[:n])), Axis.counted("step", 3))) for n in (2, 8)]

@@ -199,6 +199,20 @@ def test_numbers_that_cannot_decide_a_claim() -> None:
     assert claims.Claim("It grows", claims.explodes, ("rhn",)).cells(norms(rhn=[(1, 2)]))[2] == "cannot tell"
 
 
+@pytest.mark.parametrize("order", [("rnn", "star", "lstm"), ("star", "lstm", "rnn"), ("lstm", "rnn", "star")])
+def test_what_overflows_or_vanishes_decides_in_any_order(order: Sequence[str]) -> None:
+    infinite, none = float("nan"), float("nan")  # as JSON's null is read
+    assert claims.explodes(norms(rhn=[(1, infinite)]), "rhn")[1] is True
+    changes = {"rnn": [(1, infinite)], "star": [(1, 1.1)], "lstm": [(0, 0)]}
+    assert claims.stable_norms(norms(**{c: changes[c] for c in order if c != "lstm"}))[1] is True
+    assert claims.stable_norms(norms(**{c: changes[c] for c in order}))[1] is False  # 0 and 0: no change at all
+    vanished = {"rnn": -9.0, "lstm": none, "gru": none}
+    assert claims.larger(indicators(**{c: vanished.get(c, 0.0) for c in ("rnn", "lstm", "gru")}), "")[1] is True
+    zeros = indicators(rnn=3, lstm=2, gru=1)
+    zeros["rnn"] = part(indicator=array([[none, none, none, none, 3.0]]), metric=array(np.full(5, 0.8)))
+    assert claims.over_epochs(zeros)[1] is False
+
+
 def test_claims_in_the_opposite_direction() -> None:
     assert claims.grows({"p": powers(0.9)}, "p", up=False)[1]
     assert not claims.grows({"p": powers(1.1)}, "p", up=False)[1]

@@ -292,7 +292,7 @@ def test_the_pages_hold_every_figure_and_link_what_was_measured() -> None:
         page = pages.comparison_page(paper, comparison.rows(paper=paper))
         figures = [f for m in registry.models().values() for f in m.reported if f.paper == paper]
         assert page.count("\n| `") + page.count("\n| [`") == len(figures)
-        assert f"({paper}.svg)" in page
+        assert (f"({paper}.svg)" in page) == any(row.measured is not None for row in comparison.rows(paper=paper))
         assert f"docs/{paper}.md" in (paths.path("README.md")).read_text()
     assert (
         f"[`star-16x64-pmnist`](../cards/star-16x64-pmnist/README.md) | 92.4 % | {_measured('star-16x64-pmnist')} % | "

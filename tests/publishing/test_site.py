@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -243,6 +244,10 @@ def test_the_key_of_a_script_changes_with_what_decides_it(monkeypatch: pytest.Mo
     entry = registry.find("lstm-4x128-pmnist")
     monkeypatch.setattr(live, "_compiler", lambda: "clang 1")
     keys = [live._key(entry.name, entry)]
+    model = entry.model.model_copy(update={"dropout": 0.5})
+    keys.append(live._key(entry.name, replace(entry, model=model)))
+    files = {**entry.weights.files, "vocabulary.txt": entry.weights.files["model.safetensors"]}
+    keys.append(live._key(entry.name, replace(entry, weights=entry.weights.model_copy(update={"files": files}))))
     monkeypatch.setattr(live, "version", lambda package: "0")
     keys.append(live._key(entry.name, entry))
     for folder in ("cells", "networks", "exports"):
@@ -303,7 +308,8 @@ def test_charts_have_the_numbers_and_escape_them() -> None:
     values = np.array([[1e-8, 1.0], [10.0, 1e9]])
     heat = charts.heat(values, 1.0, "step", "layer", summary="s")
     assert 'data-v="1e-08 1;10 1e+09"' in heat
-    assert [charts.shade(v, 1.0) for v in (0.0, 1e-9, 1.0, 10.0, 1e9, float("nan"))] == [-12, -12, 0, 3, 12, 0]
+    assert [charts.shade(v, 1.0) for v in (0.0, 1e-9, 1.0, 10.0, 1e9, float("nan"))] == [-12, -12, 0, 3, 12, 12]
+    assert [charts.shade(v, 0.0) for v in (0.0, 1e-9, float("inf"))] == [0, 12, 12]
     assert charts.Scale(0, 100, 0, 1).ticks() == [0, 20, 40, 60, 80, 100]
     assert charts.Scale(100, 1e6, 0, 1, log=True)(1e4) == pytest.approx(0.5)
     assert Page(charts.lines([], "x", "y", summary="none")).open == []

@@ -641,6 +641,24 @@ def test_figures_of_the_literature_that_do_not_fit(tmp_path, figures, words):
         read(tmp_path, text)
 
 
+def test_figures_of_the_literature_fit_the_metric_of_the_task(tmp_path):
+    text = with_literature(LITERATURE.replace("percent: {S4: [98.7]}", "nats: {S4: [5.5]}"))
+    assert "'t' is measured by accuracy, which is not in 'nats'" in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("1x3:", "01x3:", "01x3"),
+        ("    task: [t]\n    recipe: r\n", "    task: [t]\n    variants: {a: {}}\n    recipe: r\n", "without a tag"),
+        ("    task: [t]\n    recipe: r\n", "    task: [t]\n    bidirectional: [sum]\n    recipe: r\n", "without a tag"),
+    ],
+)
+def test_reported_figures_that_no_model_would_get(tmp_path, old, new, words):
+    with pytest.raises(RegistryError, match=words):
+        read(tmp_path, edited(old, new))
+
+
 UNKNOWN_REFERENCES = {
     "task": edited("    task: t\n", "    task: tt  # HERE\n").replace("star-1x2-t:", "star-1x2-tt:"),
     "recipe": edited("    recipe: r\n    reported: [", "    recipe: rr  # HERE\n    reported: ["),

@@ -134,7 +134,8 @@ def maps(results: TitledResults) -> "Figure":
     for i, row in enumerate(cells):
         norm = _colour_scale([array for _, (_, array) in row])
         for j, (axes, (title, array)) in enumerate(row):
-            mesh = axes.pcolormesh(array.values, cmap=COLOUR_MAP, norm=norm, rasterized=True)
+            shown = np.clip(array.values, norm.vmin, norm.vmax)  # 0 on a logarithmic scale, and infinity
+            mesh = axes.pcolormesh(shown, cmap=COLOUR_MAP, norm=norm, rasterized=True)
             vertical, horizontal = array.axes
             axes.set_yticks(*_ticks(vertical))
             axes.set_xticks(*_ticks(horizontal))

@@ -263,13 +263,12 @@ def _content(result: Result, arrays: tuple[str, ...] | None) -> Result:
 
 def pages() -> dict[Path, str]:
     """Return the text of every page, by path."""
-    papers = dict.fromkeys(figure.paper for figure in FIGURES)
-    return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers}
+    return {paths.path(*FOLDER, f"{paper}.md"): _page(paper) for paper in papers()}
 
 
-def link(key: str) -> str | None:
-    """Return the address, from docs/, of the page about the analyses of the paper `key`; None if there is no such page."""
-    return f"{FOLDER[1]}/{key}.md" if any(figure.paper == key for figure in FIGURES) else None
+def papers() -> list[str]:
+    """Return the keys of the papers whose analyses have a page."""
+    return list(dict.fromkeys(figure.paper for figure in FIGURES))
 
 
 def _page(key: str) -> str:

@@ -100,9 +100,20 @@ def between(results: Results) -> Verdict:
 
 
 def _drift(result: Result) -> np.ndarray:
-    """Return the mean log10 of each layer's gradient norm in the last ten updates minus that in the first ten, (layers,)."""
-    logs = np.log10(result.norm.values)
-    return logs[:, -10:].mean(1) - logs[:, :10].mean(1)
+    """Return the mean log10 of each layer's gradient norm in the last ten updates minus that in the first ten, (layers,).
+
+    A norm that is NaN in the file was infinite. A norm that is 0 or infinite in both has not changed.
+    """
+    norms = np.nan_to_num(result.norm.values, nan=np.inf, posinf=np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log10(norms)
+        drift = logs[:, -10:].mean(1) - logs[:, :10].mean(1)
+    return np.nan_to_num(drift, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def _indicator(result: Result) -> np.ndarray:
+    """Return the Noh indicators of a result's first row. One that is NaN in the file was -inf: every derivative was 0."""
+    return np.nan_to_num(result.indicator.values[0], nan=-np.inf, posinf=np.inf, neginf=-np.inf)
 
 
 def explodes(results: Results, cell: str) -> Verdict:
@@ -178,7 +189,7 @@ def larger(results: Results, suffix: str) -> Verdict:
 
     suffix: the text that follows the cell's name in the titles of the three results to compare.
     """
-    values = {c: float(results[f"{c}{suffix}"].indicator.values[0, -1]) for c in ("rnn", "lstm", "gru")}
+    values = {c: float(_indicator(results[f"{c}{suffix}"])[-1]) for c in ("rnn", "lstm", "gru")}
     return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
@@ -187,7 +198,7 @@ def throughout(results: Results) -> Verdict:
 
     Each must be so at over 90 % of the steps at which the indicator was computed.
     """
-    rnn, lstm, gru = (results[f"{c}, trained"].indicator.values[0] for c in ("rnn", "lstm", "gru"))
+    rnn, lstm, gru = (_indicator(results[f"{c}, trained"]) for c in ("rnn", "lstm", "gru"))
     above, least = np.mean(rnn > np.maximum(lstm, gru)), np.mean(gru < np.minimum(lstm, rnn))
     text = f"RNN largest at {100 * above:.0f} % of the steps, GRU smallest at {100 * least:.0f} %"
     return text, bool(above > 0.9 and least > 0.9)
@@ -198,7 +209,7 @@ def over_epochs(results: Results) -> Verdict:
 
     The verdict is None if a network's validation accuracy after the last epoch is at most 0.55, which is near chance.
     """
-    medians = {c: np.nanmedian(results[c].indicator.values[0]) for c in ("rnn", "lstm", "gru")}
+    medians = {c: float(np.median(_indicator(results[c]))) for c in ("rnn", "lstm", "gru")}
     accuracies = {c: float(results[c].metric.values[-1]) for c in medians}
     above = bool(medians["rnn"] > max(medians["lstm"], medians["gru"]))
     text = f"median log10 over the epochs: {_text(medians, '.2f')}; validation accuracy at the end: "

@@ -318,7 +318,12 @@ def digest(rows: Sequence[Row]) -> str:
             r.measured,
             r.training_text,
             r.stand_in,
-            *([r.span] if r.span else []),
+            r.span,
+            r.runs,
+            r.seeds,
+            r.n,
+            r.collapsed,
+            r.diverged_runs,
         )
         for r in rows
     ]

@@ -58,7 +58,7 @@ def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
     claims = {depth_claims.PAPER: depth_claims.section}
     texts = {
         paths.path("docs", f"{paper}.md"): pages.comparison_page(
-            paper, rows, claims[paper](rows) if paper in claims else ""
+            paper, rows, claims[paper](rows) if paper in claims else "", paper in analysis_pages.papers()
         )
         for paper, rows in by_paper.items()
     }

@@ -8,7 +8,6 @@ from ..registry import Entry, load_registry
 from ..registry.lock import Counts
 from ..registry.metrics import METRICS
 from ..utils.text import capitalised, markdown
-from . import analysis_pages
 from .cards import value_text
 from .comparison import Mean, Row, means, shorter
 from .starters import STARTERS
@@ -58,13 +57,14 @@ def _extent(rows: Sequence[Row]) -> str:
     return f"{len(measured)} of {len(models)}"
 
 
-def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
+def comparison_page(key: str, rows: Sequence[Row], claims: str = "", analysed: bool = False) -> str:
     """Return the text of docs/KEY.md for the paper `key`: each of its tables with our figures, and a plot of both.
 
-    claims: a section about what the paper claims; "" for none. The plot is left out if nothing was measured.
+    claims: a section about what the paper claims; "" for none. analysed: whether docs/diagnostics/KEY.md exists. The plot is left
+    out if nothing was measured.
     """
     paper, tasks = load_registry().papers[key], load_registry().all_tasks
-    measured, analyses = any(r.measured is not None for r in rows), analysis_pages.link(key)
+    measured = any(r.measured is not None for r in rows)
     parts = [
         f"# {paper.title}",
         f"{paper.authors}. {paper.year}. {paper.link}".rstrip(),
@@ -72,7 +72,7 @@ def comparison_page(key: str, rows: Sequence[Row], claims: str = "") -> str:
         "row says. We measure the weights of the epoch with the lowest validation loss, which may be an early epoch. The difference "
         f"is our figure minus the paper's, in percentage points for accuracies. {_departure(rows)}"
         f"A model's card lists every departure from the paper. `rnnzoo compare --paper {key}` prints these rows.",
-        *([f"[The paper's analyses, computed again]({analyses})."] if analyses else []),
+        *([f"[The paper's analyses, computed again](diagnostics/{key}.md)."] if analysed else []),
         *([f"![{rows[0].unit.title} against depth]({key}.svg)"] if measured else []),
         *filter(None, [claims]),
     ]

@@ -17,7 +17,7 @@ from ..errors import RegistryError, UnknownNameError
 from ..utils import files, paths
 from . import yaml
 from .metrics import TARGETS, Metric
-from .schema import TASKS, Model, Paper, Registry
+from .schema import TASKS, Model, Paper, Registry, Task
 from .schema.faults import Fault, all_faults
 
 MAX_BYTES = 1_000_000
@@ -145,6 +145,16 @@ def _reference_faults(registry: Registry) -> Iterator[Fault]:
         yield from _reference(("literature", index, "paper"), registry.papers, "paper", table.paper)
         for task in table.tasks:
             yield from _reference(("literature", index, "tasks"), registry.all_tasks, "task", task)
+            if task in registry.all_tasks:
+                given = "nats" if table.nats else "percent"
+                yield from _unit_fault(("literature", index), registry.all_tasks[task], task, given)
+
+
+def _unit_fault(place: yaml.Path, task: Task, name: str, given: str) -> Iterator[Fault]:
+    """Yield a fault if the metric of a task is not printed in the unit `given`, "percent" or "nats". name: of the task."""
+    measure = TARGETS[task.target]
+    if given != PRINTED_IN.get(measure.metric):
+        yield place, f"{name!r} is measured by {measure.title}, which is not in {given!r}"
 
 
 def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterator[Fault]:
@@ -154,11 +164,9 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
     for figure in model.reported:
         yield from _reference((*place, "reported"), registry.papers, "paper", figure.paper)
     if model.task in registry.all_tasks:
-        measure = TARGETS[registry.all_tasks[model.task].target]
         for figure in model.reported:
             given = "percent" if figure.nats is None else "nats"
-            if given != PRINTED_IN.get(measure.metric):
-                yield (*place, "reported"), f"{model.task!r} is measured by {measure.title}, which is not in {given!r}"
+            yield from _unit_fault((*place, "reported"), registry.all_tasks[model.task], model.task, given)
     if model.embedding:
         yield from _reference((*place, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
     if model.task in registry.all_tasks and (problem := model.misfit(registry.all_tasks[model.task])):

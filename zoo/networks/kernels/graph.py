@@ -5,6 +5,7 @@ results are copied out of it. Weights are read in place, so that changes by an o
 other memory, another recording is made.
 """
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -127,6 +128,7 @@ class Recordings:
 
     def __init__(self) -> None:
         self.all: list[Recording] = []
+        self._lock = threading.Lock()
 
     def take(self, run: TritonScan, inputs: Sequence[Tensor | None], wanted: Sequence[bool]) -> Recording | None:
         """Return an idle or a new recording for inputs like these, and mark it busy; None if MAX_RECORDINGS are busy.
@@ -140,22 +142,23 @@ class Recordings:
             *(None if t is None else (t.shape, t.dtype) for t in changing),
             *(None if t is None else t.data_ptr() for t in operands),
         )
-        idle = [r for r in self.all if not r.busy]
-        recording = next((r for r in idle if r.key == key), None)
-        if recording is not None:
-            self.all.remove(recording)
-        else:
-            if len(self.all) >= MAX_RECORDINGS:
-                if not idle:
-                    return None
-                if idle[-1].done is not None:  # its memory may be in use on another stream
-                    idle[-1].done.synchronize()
-                self.all.remove(idle[-1])
-            del idle  # free the memory of the one removed
-            recording = Recording(run, key, inputs, wanted)
-        self.all.insert(0, recording)
-        recording.busy = True
-        return recording
+        with self._lock:  # two threads may run one network
+            idle = [r for r in self.all if not r.busy]
+            recording = next((r for r in idle if r.key == key), None)
+            if recording is not None:
+                self.all.remove(recording)
+            else:
+                if len(self.all) >= MAX_RECORDINGS:
+                    if not idle:
+                        return None
+                    if idle[-1].done is not None:  # its memory may be in use on another stream
+                        idle[-1].done.synchronize()
+                    self.all.remove(idle[-1])
+                del idle  # free the memory of the one removed
+                recording = Recording(run, key, inputs, wanted)
+            self.all.insert(0, recording)
+            recording.busy = True
+            return recording
 
 
 _known: weakref.WeakKeyDictionary[nn.Module, Recordings] = weakref.WeakKeyDictionary()

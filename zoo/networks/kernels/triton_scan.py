@@ -147,7 +147,11 @@ def _forward(
     with run.context():
         recording = None if recordings is None else recordings.take(run, inputs, wanted)
         if recording is not None:
-            return recording.forward(inputs, run.lengths), [recording.lease()], recording
+            try:
+                return recording.forward(inputs, run.lengths), [recording.lease()], recording
+            except BaseException:
+                recording.busy = False
+                raise
         layers = run.layers(inputs, train=any(wanted))
         results = run.forward(layers, inputs, Lanes())
         return results, [saved for layer in layers for saved in (layer.y, layer.tape)], None

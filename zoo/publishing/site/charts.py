@@ -184,10 +184,15 @@ def scatter(points: Sequence[Point], x_title: str, y_title: str, *, log: bool, s
 
 
 def shade(value: float, reference: float) -> int:
-    """Return the shade of a value in a heat map: -LEVELS (far below the reference) to 0 (equal) to LEVELS (far above)."""
-    if not (math.isfinite(value) and reference > 0):
+    """Return the shade of a value in a heat map: -LEVELS (far below the reference) to 0 (equal) to LEVELS (far above).
+
+    A value that is not finite, a gradient that overflowed, is far above.
+    """
+    if value == reference:
         return 0
-    if value <= 0:
+    if not math.isfinite(value) or reference <= 0:
+        return LEVELS
+    if value <= 0 or not math.isfinite(reference):
         return -LEVELS
     return max(-LEVELS, min(LEVELS, round(LEVELS * math.log10(value / reference) / DECADES)))
 

@@ -157,12 +157,13 @@ def _read(name: str, kind: str, script: bytes, header: bytes | None) -> LiveMode
 
 
 def _key(name: str, entry: Entry) -> str:
-    """Return a digest of all that a model's script depends on: weights, task, versions of rnnzoo, torch and clang, sources."""
+    """Return a digest of all that a model's script depends on: its files, task, versions of rnnzoo, torch and clang, sources."""
     assert entry.weights is not None
     parts = [
         name,
         __version__,
-        entry.weights.files["model.safetensors"].sha256,
+        *(pinned.sha256 for _, pinned in sorted(entry.weights.files.items())),
+        str(entry.config),
         str(entry.task),
         version("torch"),
         _sources(),

@@ -133,7 +133,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
 
     cells = sorted({m.entry.model.cell for m in models})
     tasks = {m.entry.model.task: m.entry.task.title for m in models}
-    headline = next((m for m in models if m.name in live), None)
+    headline = next((m for m in models if m.name in live and live[m.name].kind == "digit"), None)
     colours = {m.entry.model.cell: m.colour for m in sorted(scored, key=lambda m: m.entry.model.cell)}
     site.page(
         "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,

@@ -122,7 +122,7 @@ class ReportedTable(Spec):
     paper: Key
     table: Text
     split: Literal["train", "test"] = "test"
-    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^\d+x\d+$")], Seq[Percent | None]]]
+    percent: dict[Key, dict[Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")], Seq[Percent | None]]]
 
 
 class Variant(Spec):
@@ -198,6 +198,10 @@ class Grid(Spec):
 
     @model_validator(mode="after")
     def _tables_fit(self) -> "Grid":
+        if self.reported and (self.variants or not any(merge is None for merge in self.bidirectional)):
+            raise fault(
+                "figures in 'reported' are of networks of one direction without a tag, which the grid does not have"
+            )
         for table in self.reported:
             for task, rows in table.percent.items():
                 if task not in self.task:

@@ -2,12 +2,18 @@
 "use strict";
 (() => {
   const { levels, decades } = zoo.shades;
+  // from -1, far below the reference, to 1, far above it; JSON has null for a gradient that overflowed
+  const distance = (value, reference) => {
+    if (value === reference) return 0;
+    if (value === null || !(reference > 0)) return 1;
+    return value > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1;
+  };
   const options = (select, values, wanted) => {
     const kept = values.reduce((best, value) => (Math.abs(value - wanted) < Math.abs(best - wanted) ? value : best));
     select.replaceChildren(...values.map((value) => new Option(value, value, false, String(value) === String(kept))));
   };
   const unique = (values) => [...new Set(values)].sort((a, b) => a - b);
-  const say = (value) => (value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
+  const say = (value) => (value === null || !Number.isFinite(value) ? "overflow" : value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
 
   function draw(view, entry, loss) {
     const values = entry.values[loss], rows = values.length, columns = values[0].length;
@@ -15,7 +21,7 @@
     const reference = values[rows - 1][columns - 1];
     let shapes = "";
     values.forEach((line, row) => line.forEach((value, column) => {
-      const level = value > 0 && reference > 0 ? Math.max(-1, Math.min(1, Math.log10(value / reference) / decades)) : -1;
+      const level = distance(value, reference);
       const shade = Math.round(Math.abs(level) * levels) / levels;
       shapes += `<path class="${level < 0 ? "cold" : "warm"}" style="--p:${100 * shade}%" d="M${left + column * width} ${top + (rows - 1 - row) * height}h${width}v${height}h-${width}z"/>`;
     }));

@@ -285,7 +285,11 @@
   }
 
   /* ---- the film ---- */
-  const say = (text) => { find(".now").textContent = text; };
+  const say = (text, aloud = true) => {
+    const now = find(".now");
+    now.setAttribute("aria-live", aloud ? "polite" : "off"); // a screen reader would read every frame of a film
+    now.textContent = text;
+  };
   const slider = control("step");
   function show(step) {
     position = step;
@@ -299,7 +303,7 @@
     input.show(step, lead.model, lead.trace, playing !== null, lead.rows);
     const done = step === lead.trace.steps - 1, truth = kind === "adding" ? ` The sum is ${drawn.toFixed(3)}.` : "";
     const time = done ? ` ${lead.trace.steps} steps took ${lead.trace.milliseconds.toFixed(0)} ms.` : "";
-    say(`${done ? LAST[kind] || "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`);
+    say(`${done ? LAST[kind] || "Answer" : `After step ${step + 1} of ${lead.trace.steps}`}: ${words.join("; ")}.${done ? truth + time : ""}`, done || playing === null);
   }
   function stop() { input.silence?.(); if (playing) cancelAnimationFrame(playing); playing = null; control("run").textContent = verb; }
   function play() {
@@ -317,13 +321,16 @@
     playing = requestAnimationFrame(frame);
   }
 
+  let turn = 0; // of go: while one loads networks, another may begin
   async function go(film = true) {
+    const mine = (turn += 1);
     stop();
     input.begin?.();
     try {
       const peer = control("peer"), wanted = [first, ...(peer && peer.value ? [peer.value] : [])];
       say("Loading the network …");
       const models = await Promise.all(wanted.map((name) => zoo.model(name, root)));
+      if (mine !== turn) return;
       models.forEach((model, i) => {
         if (!runs[i] || runs[i].model !== model) { if (runs[i]) runs[i].view.box.remove(); runs[i] = { model, view: panel(model) }; }
       });
