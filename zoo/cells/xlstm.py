@@ -30,6 +30,7 @@ class SLSTM(Cell):
     z = tanh, i = exp, o = sigmoid and f = sigmoid or exp (`forget`), each of W x + R h_{t-1} + b. R mixes units within
     `heads` groups only. c and n are scaled by exp(-m), m_t = max(log f + m_{t-1}, log i), so that no gate overflows;
     before the first input, where n = 0, m_t is log i. The authors' code has f = sigmoid alone, and starts with R at zero.
+    "orthogonal" is about each gate's (units, units / heads) matrix, not about the groups' blocks of it.
     """
 
     inputs = ("i", "f", "z", "o")

@@ -6,7 +6,7 @@ from .. import registry
 from ..checkpoints.results import Results, Training, collapsed
 from ..registry import Entry
 from ..registry.metrics import METRICS
-from ..registry.schema import Augmentation, Recipe
+from ..registry.schema import Augmentation, Recipe, Schedule
 from ..utils.text import counted, markdown
 
 
@@ -23,9 +23,16 @@ def recipe_text(recipe: Recipe) -> str:
     decay = f", weight decay {optimizer.weight_decay:g}" if optimizer.weight_decay else ""
     recurrence = f", {optimizer.recurrence_factor:g} times that for recurrences" if optimizer.recurrence_factor else ""
     return (
-        f"{optimizer.name}, learning rate {optimizer.lr:g} ({recipe.schedule.name}){recurrence}{decay}, "
+        f"{optimizer.name}, {_rate(optimizer.lr, recipe.schedule)}{recurrence}{decay}, "
         f"batch size {recipe.batch_size}, {counted(recipe.epochs, 'epoch')}{clip}{mixed}{_augmentation(recipe)}{later}{collapse}"
     )
+
+
+def _rate(lr: float, schedule: Schedule) -> str:
+    """Return a learning rate and its schedule, such as "learning rate 0.002 (cosine over 14 epochs, 300 steps of warm-up)"."""
+    length = f" over {counted(schedule.epochs, 'epoch')}" if schedule.epochs else ""
+    warmup = f", {counted(schedule.warmup, 'step')} of warm-up" if schedule.warmup else ""
+    return f"learning rate {lr:g} ({schedule.name}{length}{warmup})"
 
 
 def _later_stages(recipe: Recipe) -> str:
@@ -35,9 +42,7 @@ def _later_stages(recipe: Recipe) -> str:
     """
     texts = []
     for stage, _ in recipe.timeline[1:]:
-        warmup = f", {stage.schedule.warmup} steps of warm-up" if stage.schedule.warmup else ""
-        rate = f"learning rate {stage.lr:g} ({stage.schedule.name}{warmup})"
-        texts.append(f"after epoch {stage.start_epoch}, {rate}{_augmentation(stage)}")
+        texts.append(f"after epoch {stage.start_epoch}, {_rate(stage.lr, stage.schedule)}{_augmentation(stage)}")
     return "; ".join(texts)
 
 

@@ -77,6 +77,7 @@ def train(
     overrides: recipe fields to change, such as {"epochs": 3}. A run can be continued only with the settings of its start.
     report: called after every step. stop_after: the epoch to stop after; a later call without `stop_after` continues the
     run. recorders: diagnostics by name, computed on the first validation examples after every epoch, for the history.
+    torch's generators are seeded, and accelerate's shared state is set anew, for the whole process.
 
     Raises TrainingError if the run cannot start or resume, or diverges; RequestError if `out` cannot be a folder or a recorder
     refuses the network; StorageError if another process trains in `out`; KeyboardInterrupt, after saving, on SIGINT or SIGTERM.
