@@ -216,11 +216,14 @@ def test_the_code_of_the_readme_and_of_the_guide_runs(tmp_path: Path, monkeypatc
     names = run_snippet(guide, fewer=("arange(500)", "arange(50)"))
     assert names["logits"].shape == (50, 10)
     assert load("mine").interface.outputs == 3
-    model = run_snippet(guide, index=1)["model"]
+    loss = run_snippet(guide, index=1)["loss"]
+    assert loss.item() < 0.3
+    assert load("even-odd").classes == ("even", "odd")
+    model = run_snippet(guide, index=2)["model"]
     assert (model.interface.outputs, model.tbptt_steps) == (3, 50)
-    names = run_snippet(guide, index=2)
+    names = run_snippet(guide, index=3)
     assert (names["logits"].shape, names["now"].shape) == ((1, 3), (1, 3))
-    assert len(snippets(guide)) == 3
+    assert len(snippets(guide)) == 4
 
 
 @pytest.mark.parametrize(
