@@ -33,6 +33,17 @@ def new_zoo(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def test_the_study_of_the_page_on_training_can_be_added(new_zoo: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    study = page.partition("```yaml\n")[2].partition("```")[0]
+    file = new_zoo / "registry.yaml"
+    file.write_text(file.read_text(encoding="utf-8") + study.partition("studies:\n")[2], encoding="utf-8")
+    clear_caches()
+    assert set(registry.list_models("*x64-*")) == {
+        f"{cell}-{layers}x64-waves" for cell in ("lstm", "star") for layers in (1, 4)
+    }
+
+
 def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run: Run) -> None:
     assert MODEL in run("list")[1]
     for seed in ("0", "1"):
