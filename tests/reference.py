@@ -1351,6 +1351,8 @@ KEEPS: dict[str, dict[str, int]] = {
     "sgu": {"z": -1},
     "taugru": {"g": -1},
     "trnn": {"f": +1},
+    "tgru": {"f": +1},
+    "tlstm": {"f": +1},
     "lightru": {"f": -1},
     "lstm-controller": {"f": +1, "i": -1},
     "lstm-mass": {"o": -1},

@@ -58,7 +58,7 @@ class Cell(nn.Module):
         outputs = sum(cls.input_channels(projection.units, **options))
         return projection.between(width, outputs, bias=True, norm=projection.layer_norm)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         """Set the parameters whose start values are the cell's, not those of a specification's Init.
 
         steps: the length of the task's sequences. When this is called, the projections' weights are set, and parameters

@@ -61,7 +61,7 @@ class LRU(LinearRecurrence):
         gain = torch.cat([gain, gain], -1)[..., None, :]
         return weight * gain if self.axis == -1 else weight * gain[..., None, None]
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         low, high = self.ring
         squared = nn.init.uniform_(self.decay, low**2, high**2, generator=generator)  # of |l|, so uniform in area
         self.decay.copy_(torch.log(-torch.log(squared) / 2))

@@ -66,7 +66,7 @@ class GatedDeltaNet(DeltaNet):
     def input_channels(cls, units: int, *, heads: int = 1, **options: Any) -> tuple[int, ...]:
         return units, units, units, heads, heads
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_rate, 0, 16, generator=generator).clamp_(min=1e-4).log_()
         reset_steps(self.step_offset, generator)
 
@@ -98,9 +98,12 @@ class RWKV7(MatrixRecurrence):
     def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
         return units, units, units, rank, rank
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         units = self.decay.shape[-1]
-        share, in_head = torch.linspace(0, 1, units), torch.linspace(-1, 1, units // self.heads).repeat(self.heads)
+        share, in_head = (
+            torch.linspace(a, 1, n, dtype=torch.float32) for a, n in ((0, units), (-1, units // self.heads))
+        )
+        in_head = in_head.repeat(self.heads)
         zigzag = in_head * in_head.abs()
         self.decay.copy_(6 * share ** (1 + 0.5**0.3) - 5.5 + 2.5 * zigzag)
         self.rate.copy_(0.4 * (share - 0.5) - 0.19 + 0.3 * zigzag)

@@ -48,7 +48,7 @@ class FastRNN(LowRank):
         (new, alpha, beta), (h,) = x, state
         return (alpha * torch.tanh(self.moved(h, new)) + beta * h,)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.constant_(self.alpha, -3.0)
         nn.init.constant_(self.beta, 3.0)
 
@@ -77,6 +77,6 @@ class FastGRNN(LowRank):
         new = torch.tanh(a + along(self.offset, self.axis).to(a.dtype))
         return ((zeta * (1 - z) + nu) * new + z * h,)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.ones_(self.zeta)
         nn.init.constant_(self.nu, -4.0)

@@ -36,9 +36,11 @@ class HGRN(LinearRecurrence):
     def channels(cls, state: str, units: int, **options: Any) -> int:
         return 2 * units if state == "h" else units
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         units = self.theta.shape[-1]
-        self.theta.copy_(torch.exp(torch.arange(units) * (-2 * math.log(1e4) / units)))  # 10000^(-2n / units)
+        self.theta.copy_(
+            torch.exp(torch.arange(units, dtype=torch.float32) * (-2 * math.log(1e4) / units))
+        )  # 10000^(-2n / units)
 
     def coefficients(self, x: Tensor) -> tuple[Tensor, ...]:
         mu, re, im, *g = self.split(x)

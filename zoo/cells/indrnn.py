@@ -24,5 +24,5 @@ class IndRNN(Cell):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (self.activation(self.recurrent(state[0], x[0])),)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.recurrent.weight, 0.0, 2 ** (1 / steps), generator=generator)

@@ -199,7 +199,7 @@ class RGLRU(LinearRecurrence):
         super().__init__(projection)
         self.decay = projection.diagonal(parametrization=log_of_power)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         power = nn.init.uniform_(self.decay.weight, 0.9, 0.999, generator=generator) ** (1 / 8)
         self.decay.weight.copy_(torch.logit(power))
 

@@ -146,7 +146,7 @@ class Mamba2(MatrixRecurrence):
     def input_channels(cls, units: int, *, heads: int = 1, states: int = 64, **options: Any) -> tuple[int, ...]:
         return units, states, states, heads
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.log_rate, 1, 16, generator=generator).log_()  # of -A
         reset_steps(self.step_offset, generator)
         nn.init.ones_(self.skip)
@@ -184,8 +184,8 @@ class RWKV6(MatrixRecurrence):
     def input_channels(cls, units: int, *, rank: int = 64, **options: Any) -> tuple[int, ...]:
         return units, units, units, rank
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        n = torch.arange(self.decay.shape[-1])
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+        n = torch.arange(self.decay.shape[-1], dtype=torch.float32)
         share = n / max(len(n) - 1, 1)
         self.decay.copy_(-6 + 5 * share**1.35)
         self.bonus.copy_((1 - share) / 2 + 0.1 * ((n + 1) % 3 - 1))

@@ -42,7 +42,7 @@ class GRUD(RawInputCell):
     def channels(cls, state: str, units: int, *, inputs: int = 1, **options: Any) -> int:
         return units if state == "h" else inputs
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.rate, generator=generator)
 
     def project(self, x: Tensor, dt: Tensor | None, projection: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:

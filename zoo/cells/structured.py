@@ -70,8 +70,8 @@ class S4D(LinearRecurrence):
     def channels(cls, state: str, units: int, *, states: int = 32, **options: Any) -> int:
         return 2 * units * states if state == "x" else units
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
-        n, states = torch.arange(self.count), 2 * self.count
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
+        n, states = torch.arange(self.count, dtype=torch.float32), 2 * self.count
         units = self.skip.shape[-1]
         decay, frequency = {
             "lin": (0.5 + 0 * n, math.pi * n),
@@ -126,7 +126,7 @@ class S5(LinearRecurrence):
     def input_channels(cls, units: int, *, states: int = 32, **options: Any) -> tuple[int, ...]:
         return states, states, units
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         sizes = [len(block) for block in torch.arange(self.count).tensor_split(self.blocks)]
         nn.init.constant_(self.log_decay, math.log(0.5))
         self.frequency.copy_(torch.cat([hippo_frequencies(size) for size in sizes]))

@@ -189,7 +189,7 @@ class ExpRNN(Cell):
     def step(self, x: tuple[Tensor, ...], state: State) -> State:
         return (modrelu(self.rotation(state[0], x[0]), self.threshold, parts=1),)
 
-    def reset_parameters(self, generator: torch.Generator, steps: int) -> None:
+    def set_start_values(self, generator: torch.Generator, steps: int) -> None:
         nn.init.uniform_(self.threshold, -0.01, 0.01, generator=generator)
         nn.init.zeros_(self.rotation.weight)
         blocks = self.rotation.weight.diagonal(1, -2, -1)[..., ::2]

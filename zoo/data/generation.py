@@ -11,10 +11,10 @@ from .. import registry
 from ..checkpoints.tokenizer import RESERVED, StreamTokenizer
 from ..errors import RequestError, shown
 from ..networks import loading
-from ..networks.base import evaluating
+from ..networks.base import evaluating, unwrapped
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
-from ..utils.arguments import text_of
+from ..utils.arguments import plain, text_of
 
 SOUNDS = "|"
 """Separates the frames of a prompt of music."""
@@ -44,6 +44,7 @@ def generate(
     network that predicts neither text nor music, for unknown characters or keys in the prompt, and for invalid numbers.
     """
     text_of("The prompt", prompt)
+    network, length, temperature, top_k, seed = map(plain, (unwrapped(network), length, temperature, top_k, seed))
     loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
 
     def reported(steps: Iterator[T]) -> Iterator[T]:
@@ -118,7 +119,10 @@ def _frames(
         if temperature == 0:
             frame = (logits > 0).float()
         else:
-            frame = (torch.rand(len(logits), generator=generator) < (logits / temperature).sigmoid()).float()
+            frame = (
+                torch.rand(len(logits), generator=generator, dtype=torch.float32, device="cpu")
+                < (logits / temperature).sigmoid()
+            ).float()
         if top_k is not None and top_k < len(logits):
             frame *= torch.zeros_like(frame).scatter_(0, logits.topk(top_k).indices, 1.0)
         return frame

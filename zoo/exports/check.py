@@ -67,7 +67,8 @@ def _gaps(exact: Network, x: Tensor) -> list[Tensor | None]:
     """Return the times between inputs, (batch, time), with which to run x: None and, if the cell uses them, random ones."""
     if not (isinstance(exact, RecurrentNetwork) and takes_gaps(exact)):
         return [None]
-    return [None, 0.25 + 2 * torch.rand(x.shape[:2], generator=torch.Generator().manual_seed(0))]
+    random = torch.rand(x.shape[:2], generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    return [None, 0.25 + 2 * random]
 
 
 def _sequences(runtime: Runtime, exact: Network, x: Tensor, lengths: Tensor, dt: Tensor | None) -> float:

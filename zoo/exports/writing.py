@@ -15,9 +15,10 @@ from ..checkpoints import configs
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..errors import ExportError, RequestError, first_line, shown
+from ..networks.base import unwrapped
 from ..networks.frozen import check_finite
 from ..networks.network import Network
-from ..networks.pretrained import assemble
+from ..networks.pretrained import CONTIGUOUS, assemble
 from ..networks.quantize import check_quantize, quantized
 from ..registry.schema import Config
 from ..utils import files
@@ -61,6 +62,7 @@ def export(
     package; ExportError if a file cannot be written or its results are wrong; and OSError for a folder that cannot be written to.
     """
     find_format(format)
+    model = unwrapped(model)
     checkpoint = None if isinstance(model, Network) else resolve(Reference.parse(model))
     config = model.config if isinstance(model, Network) else checkpoint.config  # type: ignore[union-attr]
     kinds = _check_request(format, config, graph, opset, quantize)
@@ -170,7 +172,8 @@ def provenance(config: Config, sha256: str, quantize: str | None, origin: str | 
 
 def _weights_sha256(network: Network) -> str:
     """Return the sha256 of the model.safetensors that `save` would write."""
-    state = {name: tensor.detach().cpu().float().contiguous() for name, tensor in network.state_dict().items()}
+    tensors = {name: tensor.detach().cpu().float() for name, tensor in network.state_dict().items()}
+    state = {name: tensor.clone(memory_format=CONTIGUOUS) for name, tensor in tensors.items()}
     return hashlib.sha256(save(state, metadata={"format": "pt"})).hexdigest()
 
 

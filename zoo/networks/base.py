@@ -65,6 +65,16 @@ def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
         raise SizeError(f"{network.config.name} has {size:,} parameters, more than {MAX_PARAMETERS:,}{hint}.")
 
 
+def unwrapped(network: Any) -> Any:
+    """Return the network inside torch.compile, DataParallel or DistributedDataParallel; anything else as it is."""
+    while isinstance(network, nn.Module) and not isinstance(network, ConfiguredModule):
+        inner = getattr(network, "_orig_mod", None) or getattr(network, "module", None)
+        if not isinstance(inner, nn.Module):
+            return network
+        network = inner
+    return network
+
+
 def resolve_device(device: torch.device | str | None, meta: bool = False) -> torch.device:
     """Return `device` if torch can use it; for None a GPU that torch can use, else the CPU.
 

@@ -49,7 +49,7 @@ def build(
     config = entry.config if isinstance(entry, Entry) else entry
     if not isinstance(config, Config):
         raise RequestError(f"build takes a name of the registry, an Entry or a Config; got {shown(config)}.")
-    if type(seed) is not int or not 0 <= seed < 2**63:
+    if type(seed := plain(seed)) is not int or not 0 <= seed < 2**63:
         raise RequestError(f"A seed is an integer from 0 to 2**63 - 1; got {shown(seed)}.")
     target_dtype = resolve_dtype(dtype) or torch.float32
     network: Network = meta_network(config)

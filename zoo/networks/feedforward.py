@@ -62,7 +62,7 @@ class Hidden(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.shape = nn.ParameterDict({name: nn.Parameter(torch.empty(units)) for name in self.activation.start})
 
-    def reset_parameters(self) -> None:
+    def set_start_values(self) -> None:
         """Set the bias to zero and the activation's parameters to their start values; `initialise` sets the weight."""
         if self.map.bias is not None:
             nn.init.zeros_(self.map.bias)

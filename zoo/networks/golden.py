@@ -48,9 +48,11 @@ def example_input(network: ConfiguredModule) -> tuple[Tensor, Tensor]:
     steps = max(1, min(interface.steps, STEPS, VALUES // math.prod(interface.input)))
     lengths = torch.tensor([steps, max(1, steps // 2)])
     if interface.readout == "none":
-        return torch.rand(BATCH, *interface.input, generator=generator), torch.zeros(0, dtype=torch.int64)
+        return torch.rand(BATCH, *interface.input, generator=generator, dtype=torch.float32), torch.zeros(
+            0, dtype=torch.int64
+        )
     if interface.vocabulary is None:
-        return torch.rand(BATCH, steps, *interface.input, generator=generator), lengths
+        return torch.rand(BATCH, steps, *interface.input, generator=generator, dtype=torch.float32), lengths
     x = torch.randint(1, interface.vocabulary, (BATCH, steps), generator=generator)
     if interface.form == "question":  # one length of the story and one of the question
         return x, torch.stack([lengths - lengths // 2, lengths // 2], 1)

@@ -49,7 +49,7 @@ def initialise(network: Network, generator: torch.Generator) -> None:
                     _initialise_block(layer.block, generator)
     for depth, hidden in enumerate(network.hidden if isinstance(network, FeedForward) else ()):
         fill(hidden.map.weight, spec.init.resolved(spec.cell, depth)["input"], spec.units, generator)
-        hidden.reset_parameters()
+        hidden.set_start_values()
     if network.embedding is not None:
         nn.init.normal_(network.embedding.weight, generator=generator)[0] = 0.0
     for convolution in network.neck.convolutions:
@@ -98,7 +98,7 @@ def initialise_direction(
         bound = 1 / math.sqrt(len(direction.convolution.weight))
         nn.init.uniform_(direction.convolution.weight, -bound, bound, generator=generator)
         nn.init.zeros_(direction.convolution.bias)
-    direction.cell.reset_parameters(generator, steps)
+    direction.cell.set_start_values(generator, steps)
 
 
 def fill(

@@ -70,6 +70,9 @@ class Network(PretrainedMixin):
     """Number of channels in the top layer's output."""
 
     def __init__(self, config: Config):
+        """Register nothing but the config. Raises RequestError outside of `build` and `load`, which set the values."""
+        if torch.get_default_device().type != "meta":
+            raise RequestError("A network's class leaves its weights without values. Use zoo.build(config).")
         super().__init__()
         self.config = config
 

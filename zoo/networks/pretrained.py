@@ -62,6 +62,9 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
     network.load_state_dict(found, assign=True)
 
 
+CONTIGUOUS = torch.contiguous_format
+
+
 def save(network: ConfiguredModule, folder: Path) -> None:
     """Write a network's checkpoint into `folder`, in float32, each file atomically. Equal weights give equal bytes.
 
@@ -70,12 +73,16 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     if network.device.type == "meta":
         raise RequestError(f"{network.config.name} is on the meta device, where it has no weights to save.")
     expected = meta_network(network.config)
-    if _plain_maps(network) != _plain_maps(expected):
+    maps, expected_maps = _plain_maps(network), _plain_maps(expected)
+    if maps.keys() == expected_maps.keys() and maps != expected_maps:
         raise CheckpointError(
             f"{network.config.name} is frozen or quantized: matrices that its config computes from weights have become "
             "weights, which would be read back wrongly. Save the network that it was made from."
         )
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    # a file holds a copy of each tensor, even of tied weights
+    state = {
+        name: tensor.detach().cpu().clone(memory_format=CONTIGUOUS) for name, tensor in network.state_dict().items()
+    }
     state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     if problems := tensors.differences(expected.state_dict(), state):
         raise CheckpointError(

@@ -278,6 +278,9 @@ class RecurrentNetwork(SequenceNetwork):
         every_step: whether `run` returns outputs of every step. Raises RequestError for arguments of another shape,
         dtype or device.
         """
+        if compiling_to_run():  # dynamo would compile anew for each pattern of resets
+            every = torch.compiler.disable(self._run_segments)
+            return every(run, x, state, lengths, resets, dt, every_step)
         _, lengths = self._check(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
         segments = Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
@@ -314,8 +317,10 @@ class RecurrentNetwork(SequenceNetwork):
             if not torch.compiler.is_exporting():  # kept, because every step of a stream asks
                 self._state_shapes = expected
         try:
+            # torch's (h, c), each (layers, batch, units), would pass for the states of as many layers as states
             fits = [[s.shape for s in states] for states in state] == expected[1] and all(
-                s.is_floating_point() and is_strided(s) for states in state for s in states
+                isinstance(states, tuple | list) and all(s.is_floating_point() and is_strided(s) for s in states)
+                for states in state
             )
         except (TypeError, AttributeError):  # not a tuple of tuples of tensors
             fits = False

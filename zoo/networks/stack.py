@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ class ScanSettings:
         if self.backend not in ("auto", "plain", "fused"):
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         for name, steps in (("tbptt_steps", self.tbptt_steps), ("checkpoint_every", self.checkpoint_every)):
-            if steps is not None and (type(steps) is not int or steps < 1):
+            if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1):
                 raise RequestError(f"{name} is {steps!r}; it can be None or a number of steps from 1.")
 
 
@@ -287,7 +288,8 @@ class SequenceNetwork(Network):
         return x if (mean, std) == (0.0, 1.0) else (x - mean) / std
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
-        if not torch.compiler.is_exporting() and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
+        unreadable = torch.compiler.is_exporting() or torch_internals.transforms_active()
+        if not unreadable and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
             raise RequestError(
                 f"{self.config.name} takes tokens from 0 to {len(embedding.weight) - 1}; "
                 f"got {int(tokens.min())} to {int(tokens.max())}."

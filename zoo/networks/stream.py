@@ -13,6 +13,9 @@ from .kernels.plans import plan
 from .network import check_batch, is_strided, shape_text, wrong_state
 from .stack import SequenceNetwork
 
+PLAIN = Tensor, nn.Parameter
+"""Types of tensors whose memory compiled code may read; others may keep their numbers elsewhere."""
+
 
 class Stream:
     """Takes time steps of a network, with copies of the weights that it had when `RecurrentNetwork.stream()` was called.
@@ -52,6 +55,12 @@ class Stream:
         self.mean_rows = 2 if mean_reader else 0
         self.head = None if head is not None else copy.deepcopy(network.head).requires_grad_(False)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Raise RequestError: the memory of a stream cannot be copied or pickled."""
+        raise RequestError(
+            f"A stream of {self.config.name} cannot be copied or pickled. Call stream() of the network there."
+        )
+
     def initial_state(self, batch: int = 1) -> Tensor:
         """Return zero states for `batch` streams, (rows, batch, units). Raises RequestError unless it is a number from 1."""
         check_batch(batch)
@@ -90,7 +99,7 @@ class Stream:
             state = self.initial_state(batch)
         rows, units = self.compiled.rows, self.compiled.units
         if (
-            type(state) is not Tensor
+            type(state) not in PLAIN
             or not is_strided(state)
             or not is_float(state)
             or state.shape != (rows + self.mean_rows, batch, units)
@@ -116,7 +125,7 @@ class Stream:
         dimensions = leading.count(",") + 1
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
         if (
-            type(x) is not Tensor
+            type(x) not in PLAIN
             or not is_strided(x)
             or x.dtype not in dtypes
             or x.device.type != "cpu"
@@ -125,7 +134,7 @@ class Stream:
             or not x.numel()
         ):
             shape = ", ".join([leading, *map(str, self.input)])
-            plain = isinstance(x, Tensor) and is_strided(x)
+            plain = type(x) in PLAIN and is_strided(x)
             got = f"{shape_text(x)} of {x.dtype} on {x.device}" if plain else shown(x)
             raise RequestError(
                 f"A stream of {self.config.name} takes x of shape ({shape}), {dtypes[0]}, on the CPU; got {got}."

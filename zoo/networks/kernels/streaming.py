@@ -168,7 +168,7 @@ class Stepper:
         x: (batch, features). Return (None, None) if `state` does not fit the layers or requires a gradient.
         """
         try:
-            fits = list(map(len, state)) == self.states_of_layers
+            fits = list(map(len, state)) == self.states_of_layers and all(isinstance(s, tuple | list) for s in state)
             block = torch.stack([s for layer in state for s in layer]) if fits else None
         except (TypeError, RuntimeError):  # no tensors, or of several shapes
             return None, None

@@ -1,0 +1,133 @@
+"""What users of torch do with any module: pass torch's states, tie weights, wrap, copy, transform and change defaults."""
+
+import copy
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import network, normal
+from torch import Tensor, nn
+
+import zoo
+from zoo.cells import CELLS
+from zoo.errors import CheckpointError, RequestError
+from zoo.networks.builder import build
+from zoo.registry.schema import Architecture, Config, Embedding, Interface
+
+
+def writer() -> zoo.Network:
+    """A network that reads tokens and answers with as many logits at every step."""
+    architecture = Architecture(cell="gru", layers=1, units=8, embedding=Embedding(size=8, trainable=True))
+    return build(
+        Config(architecture=architecture, interface=Interface(vocabulary=20, steps=9, outputs=20, readout="every")),
+        device="cpu",
+    )
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    yield
+    torch.set_default_dtype(before)
+
+
+def test_states_of_torch_are_refused_even_if_there_are_as_many_layers_as_states() -> None:
+    theirs = nn.LSTM(3, 8, 2, batch_first=True)
+    net, x, h, c = zoo.from_torch(theirs, outputs=2), normal(4, 9, 3, dtype=torch.float32), *torch.rand(2, 2, 4, 8)
+    for call in (lambda: net.encode(x, (h, c)), lambda: net.step(x[:, 0], (h, c))):
+        with pytest.raises(RequestError, match="The state does not fit"):
+            call()
+    with torch.no_grad():
+        torch.testing.assert_close(net.encode(x, tuple(zip(h, c, strict=True)))[0], theirs(x, (h, c))[0])
+
+
+def test_tied_weights_are_saved_twice(tmp_path: Path) -> None:
+    net = writer()
+    net.head.weight = net.embedding.weight
+    net.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path, device="cpu")
+    assert torch.equal(loaded.head.weight, net.head.weight)
+    assert torch.equal(loaded.embedding.weight, net.head.weight)
+    zoo.export(net, "pt2", out=tmp_path)
+
+
+def test_a_network_with_fewer_layers_is_not_called_frozen(tmp_path: Path) -> None:
+    net = build("lstm-2x8", inputs=3, outputs=2, device="cpu")
+    net.layers = net.layers[:1]
+    with pytest.raises(CheckpointError, match=r"does not fit its config: .*layers\.1"):
+        net.save_pretrained(tmp_path)
+
+
+def test_a_class_is_not_called_in_the_place_of_build() -> None:
+    net = network("lstm")
+    with pytest.raises(RequestError, match=r"Use zoo\.build"):
+        type(net)(net.config)
+
+
+def test_a_stream_is_neither_copied_nor_pickled() -> None:
+    stream = zoo.build("lstm-2x8", inputs=3, outputs=2, device="cpu").eval().stream()
+    for call in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(RequestError, match="cannot be copied or pickled"):
+            call(stream)
+
+
+def test_parameters_are_tensors_to_a_stream() -> None:
+    stream = zoo.build("gru-2x8", inputs=3, outputs=2, device="cpu").eval().stream()
+    x, state = torch.rand(4, 3), stream.initial_state(4)
+    assert torch.equal(stream.step(nn.Parameter(x), nn.Parameter(state))[0], stream.step(x, state)[0])
+
+
+def test_gradients_of_each_sequence_of_tokens() -> None:
+    net, tokens = writer(), torch.randint(1, 20, (3, 5))
+    weights = dict(net.named_parameters())
+
+    def loss(weights: dict[str, Tensor], sequence: Tensor) -> Tensor:
+        return torch.func.functional_call(net, weights, (sequence[None],)).square().sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, tokens)
+    for i, sequence in enumerate(tokens):
+        for name, slope in torch.func.grad(loss)(weights, sequence).items():
+            torch.testing.assert_close(each[name][i], slope, msg=name)
+
+
+def test_what_compiles_with_resets_is_compiled_once() -> None:
+    net, graphs = network("lstm", dtype=torch.float32).eval(), []
+    compiled = torch.compile(net, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        x, resets = normal(4, 12, 2, dtype=torch.float32), torch.rand(4, 12) < 0.3
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x, resets=resets), net(x, resets=resets))
+    assert len(graphs) <= 2
+
+
+def test_a_wrapped_network_generates_and_is_exported(tmp_path: Path) -> None:
+    net = zoo.load("gru-2x256-shakespeare", device="cpu")
+    expected = zoo.generate(net, prompt="To be", length=4)
+    for wrapped in (torch.compile(net, backend="eager"), nn.DataParallel(net)):
+        assert zoo.generate(wrapped, prompt="To be", length=4) == expected
+    zoo.export(nn.DataParallel(build("lstm-1x8", inputs=3, outputs=2, device="cpu")), "pt2", out=tmp_path)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    two, one = (build("lstm-1x8", inputs=3, outputs=2, seed=seed, device="cpu") for seed in (np.int64(3), 3))
+    assert all(torch.equal(a, b) for a, b in zip(two.parameters(), one.parameters(), strict=True))
+    two.tbptt_steps = np.int64(2)
+    two(torch.rand(1, 5, 3))
+    settings = {"length": np.int64(3), "temperature": np.float64(0.7), "seed": np.int64(1), "top_k": np.int64(5)}
+    plain = {"length": 3, "temperature": 0.7, "seed": 1, "top_k": 5}
+    texts = [zoo.generate("gru-2x256-shakespeare", prompt="To be", **given) for given in (settings, plain)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_default_dtype_changes_no_start_value(cell: str) -> None:
+    before = build(f"{cell}-1x8", inputs=3, outputs=2, device="cpu").state_dict()
+    with default_dtype(torch.float64):
+        after = build(f"{cell}-1x8", inputs=3, outputs=2, device="cpu").state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
