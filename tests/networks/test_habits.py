@@ -131,3 +131,20 @@ def test_the_default_dtype_changes_no_start_value(cell: str) -> None:
     with default_dtype(torch.float64):
         after = build(f"{cell}-1x8", inputs=3, outputs=2, device="cpu").state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+def test_a_default_device_is_not_that_of_a_networks_own_tensors() -> None:
+    net = network("gru", dtype=torch.float32).eval()
+    mean = build(
+        Config(
+            architecture=Architecture(cell="gru", layers=1, units=8),
+            interface=Interface(input=(2,), steps=9, outputs=3, readout="mean"),
+        ),
+        device="cpu",
+    ).eval()
+    x, resets = normal(4, 9, 2, dtype=torch.float32), torch.rand(4, 9) < 0.3
+    with torch.no_grad():
+        expected, streamed = net(x, resets=resets), mean.stream().steps(x)[0]
+        with torch.device("meta"):
+            assert torch.equal(net(x, resets=resets), expected)
+            assert torch.equal(mean.stream().steps(x)[0], streamed)

@@ -113,7 +113,7 @@ class Stream:
         _, new_state = self.compiled.run(x, state[:rows], outputs)
         if self.mean_rows:
             total = torch.cat([state[None, rows], outputs]).cumsum(0)[1:]
-            count = state[rows + 1] + torch.arange(1, steps + 1)[:, None, None]
+            count = state[rows + 1] + torch.arange(1, steps + 1, device="cpu")[:, None, None]
             outputs, new_state = total / count, torch.cat([new_state, total[-1:], count[-1:]])
         return self.head(outputs), new_state
 
