@@ -8,7 +8,7 @@ import pytest
 
 from zoo.checkpoints.results import Evaluation, Results
 from zoo.diagnostics.base import Array, Axis, Result
-from zoo.publishing import claims
+from zoo.publishing import claims, matrix_claims
 
 Ticks = Sequence[str | int | float]
 
@@ -160,14 +160,14 @@ CASES = {
     ),
     "quick": (claims.quick, part(loss=array(curve(0.7, 19, 0.5, 0.4))), part(loss=array(curve(0.7, 19, 0.6, 0.4)))),
     "stable": (claims.stable, part(outputs=array([curve(1, 19, 2, 2.2)])), part(outputs=array([curve(1, 19, 2, 3)]))),
-    "grows": (checked(claims.grows, "p", True), {"p": powers(1.1)}, {"p": powers(0.9)}),
-    "never_grows": (checked(claims.never_grows, "p"), {"p": spectrum(0.9, 0.9)}, {"p": spectrum(1.01, 0.9)}),
+    "grows": (checked(matrix_claims.grows, "p", True), {"p": powers(1.1)}, {"p": powers(0.9)}),
+    "never_grows": (checked(matrix_claims.never_grows, "p"), {"p": spectrum(0.9, 0.9)}, {"p": spectrum(1.01, 0.9)}),
     "outlives": (
-        checked(claims.outlives, "near", "far"),
+        checked(matrix_claims.outlives, "near", "far"),
         {"near": spectrum(0.999, 0.999), "far": spectrum(0.8, 0.8)}, {"near": spectrum(0.9, 0.9), "far": spectrum(0.85, 0.85)},
     ),
     "bounded": (
-        claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
+        matrix_claims.bounded, {"norm 0.9": powers(0.8), "trained": powers(1.0)}, {"norm 0.9": powers(0.95), "trained": powers(1.0)}
     ),
 }  # fmt: skip
 
@@ -182,12 +182,12 @@ def test_a_claim_is_told_from_its_opposite(name: str) -> None:
 
 
 def test_a_length_that_grows_once_has_grown() -> None:
-    assert claims.never_grows({"p": spectrum(0.9, 1.02)}, "p")[1] is False
+    assert matrix_claims.never_grows({"p": spectrum(0.9, 1.02)}, "p")[1] is False
 
 
 def test_a_bound_holds_from_the_first_product_on() -> None:
     late = part(powers=array([0.95 * 0.8 ** np.arange(20)]), norm=array([0.9]), modulus=array([0.8]))
-    assert claims.bounded({"norm 0.9": late, "trained": powers(1.0)})[1] is False
+    assert matrix_claims.bounded({"norm 0.9": late, "trained": powers(1.0)})[1] is False
 
 
 def test_numbers_that_cannot_decide_a_claim() -> None:
@@ -214,8 +214,8 @@ def test_what_overflows_or_vanishes_decides_in_any_order(order: Sequence[str]) -
 
 
 def test_claims_in_the_opposite_direction() -> None:
-    assert claims.grows({"p": powers(0.9)}, "p", up=False)[1]
-    assert not claims.grows({"p": powers(1.1)}, "p", up=False)[1]
+    assert matrix_claims.grows({"p": powers(0.9)}, "p", up=False)[1]
+    assert not matrix_claims.grows({"p": powers(1.1)}, "p", up=False)[1]
     above, below = ({"rnn": RNN, "lstm": {"input i": v, "recurrent i": 0.1}} for v in (3.0, 0.3))
     assert claims.gates(gates(**above), "lstm", below=False)[1]
     assert not claims.gates(gates(**below), "lstm", below=False)[1]
@@ -258,7 +258,8 @@ def test_a_network_that_has_not_learnt_decides_nothing() -> None:
 def test_every_check_has_a_case() -> None:
     public = {
         n
-        for n, f in inspect.getmembers(claims, inspect.isfunction)
-        if not n.startswith("_") and f.__module__ == claims.__name__
+        for module in (claims, matrix_claims)
+        for n, f in inspect.getmembers(module, inspect.isfunction)
+        if not n.startswith("_") and f.__module__ == module.__name__
     }
-    assert public == {*CASES.keys() - {"parts"}, "explodes", "better", "learnt"}
+    assert public == {*CASES.keys() - {"parts"}, "explodes", "better", "learnt", "as_text"}

@@ -14,6 +14,13 @@ from .linear import LinearRecurrence
 from .projections import ProjectionFactory, along
 
 
+def ring(low: float, high: float) -> tuple[float, float]:
+    """Return the smallest and the largest |l| of an LRU at the start. Raises RequestError if the ring is empty."""
+    if low > high:
+        raise RequestError(f"An LRU's min_radius, {low:g}, must not be larger than its max_radius, {high:g}.")
+    return low, high
+
+
 class LRU(LinearRecurrence):
     """c_t = l c_{t-1} + g W x, h_t = Re(C c_t) + D x, with complex c and W (Orvieto et al. 2023, section 3.4, eq. 7).
 
@@ -33,12 +40,8 @@ class LRU(LinearRecurrence):
         max_phase: float = 2 * math.pi, normalisation: str = "tied",
     ):  # fmt: skip
         super().__init__(projection)
-        if min_radius > max_radius:
-            raise RequestError(
-                f"An LRU's min_radius, {min_radius:g}, must not be larger than its max_radius, {max_radius:g}."
-            )
         units, complex_states = projection.units, expand * projection.units
-        self.expand, self.ring, self.max_phase = expand, (min_radius, max_radius), max_phase
+        self.expand, self.ring, self.max_phase = expand, ring(min_radius, max_radius), max_phase
         self.decay, self.phase = (nn.Parameter(torch.empty(complex_states)) for _ in range(2))
         self.log_gain = nn.Parameter(torch.empty(complex_states)) if normalisation == "learned" else None
         self.output = projection.between(

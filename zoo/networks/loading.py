@@ -40,27 +40,19 @@ def load(
     The network is a RecurrentNetwork, a StoryReader or a FeedForward; for a type checker, name the class instead:
     `RecurrentNetwork.from_pretrained(name)`.
     """
+    check_quantize(quantize)
+    target_dtype = resolve_dtype(dtype)
     if not pretrained:
         if revision is not None:
             raise RequestError("The revision selects weights, but pretrained=False loads none. Leave out the revision.")
         config = sources.read_config(Reference.parse(name_or_path))
         config = config if classes is None else with_classes(config, classes)
-        check_quantize(quantize)
         fresh = build(
             config, device=device, dtype=None if quantize else dtype, seed=seed, allow_large=allow_large
         ).eval()
-        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device, resolve_dtype(dtype))
-    return load_from(Reference.parse(name_or_path, revision), device, dtype, allow_large, classes, quantize)
-
-
-def load_from(
-    reference: Reference, device: torch.device | str | None, dtype: torch.dtype | str | None, allow_large: bool,
-    classes: int | Sequence[str] | None, quantize: str | None,
-) -> Network:  # fmt: skip
-    """Return the network with the weights that `reference` names. Arguments and errors are those of `load`."""
-    check_quantize(quantize)
-    resolved, target_dtype = sources.resolve(reference), resolve_dtype(dtype)
-    network: Network = assemble(resolved, device=device, dtype=None if quantize else dtype, allow_large=allow_large)
+        return fresh if quantize is None else quantized(fresh, quantize).to(fresh.device, target_dtype)
+    resolved, stored = sources.resolve(Reference.parse(name_or_path, revision)), None if quantize else dtype
+    network: Network = assemble(resolved, device=device, dtype=stored, allow_large=allow_large)
     if quantize is not None:  # the weights are rounded as they are stored, then converted
         network = quantized(network, quantize).to(network.device, target_dtype)
     if classes is not None:

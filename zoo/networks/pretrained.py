@@ -114,7 +114,6 @@ class PretrainedMixin(ConfiguredModule):
     def from_pretrained(
         cls, name_or_path: str, *, revision: str | None = None, device: torch.device | str | None = None,
         dtype: torch.dtype | str | None = None, allow_large: bool = False, classes: int | Sequence[str] | None = None,
-        quantize: str | None = None,
     ) -> Self:  # fmt: skip
         """Return a network with weights, in eval mode: of the registry, of a folder, or of a repository (org/name) on the Hub.
 
@@ -122,12 +121,16 @@ class PretrainedMixin(ConfiguredModule):
         tensor may be missing or unexpected, and nothing is unpickled. Raises RequestError if the network is not a `cls`.
         """
         reference = Reference.parse(name_or_path, revision, bare_repo=True)
-        from .loading import load_from  # which imports this module
-
-        network = load_from(reference, device, dtype, allow_large, classes, quantize)
+        network = assemble(resolve(reference), device=device, dtype=dtype, allow_large=allow_large)
         if not isinstance(network, cls):
             raise RequestError(f"{reference.text} is a {type(network).__name__}, not a {cls.__name__}. Use zoo.load.")
+        if classes is not None:
+            network.reset_head(classes)
         return network
+
+    def reset_head(self, classes: int | Sequence[str]) -> None:
+        """See Network.reset_head."""
+        raise NotImplementedError
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, config and vocabulary into `folder`, for `zoo.load` and `from_pretrained`.

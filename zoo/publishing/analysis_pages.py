@@ -15,7 +15,7 @@ from ..diagnostics.drawing import TitledResults
 from ..registry import load_registry
 from ..utils import paths
 from ..utils.text import markdown
-from . import claims
+from . import claims, matrix_claims
 from .claims import Claim, Results
 
 FOLDER = ("docs", "diagnostics")
@@ -180,9 +180,9 @@ FIGURES: tuple[Figure, ...] = (
         "time\" (section 3.1), and, for the linear network h_t = W^T h_(t-1), in Yoon's lectures on deep learning (Seoul National "
         "University, 2019, part 10). Both speak of the largest eigenvalue; the lectures also of the largest singular value, to "
         "which the bounds apply.", "curves",
-        (Claim("a largest eigenvalue below 1: errors vanish in the long run", claims.grows, ("radius 0.9", False)),
-         Claim("above 1: they can explode", claims.grows, ("radius 1.1", True)),
-         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", claims.bounded)),
+        (Claim("a largest eigenvalue below 1: errors vanish in the long run", matrix_claims.grows, ("radius 0.9", False)),
+         Claim("above 1: they can explode", matrix_claims.grows, ("radius 1.1", True)),
+         Claim("a norm below 1 / gamma, which is 1 for tanh and 4 for the sigmoid: they vanish for sure", matrix_claims.bounded)),
         arrays=("powers",),
     ),
     Figure(
@@ -194,9 +194,9 @@ FIGURES: tuple[Figure, ...] = (
         "input, are shown at x = 0. A minGRU without gate biases would forget at once, at a = 0.5; its trained network "
         "started with biases for lengths of up to 784 steps.", "curves",
         (Claim("the parametrization keeps all eigenvalues within the unit circle: errors cannot explode (section 3.3)",
-               claims.never_grows, ("lru", "lru, ring near 1", "blocklru-1x196, trained")),
+               matrix_claims.never_grows, ("lru", "lru, ring near 1", "blocklru-1x196, trained")),
          Claim("eigenvalues close to the unit circle keep information over long sequences (section 3.4)",
-               claims.outlives, ("lru, ring near 1", "lru"))),
+               matrix_claims.outlives, ("lru, ring near 1", "lru"))),
         parts=("rg-lru", "lru", "lru, ring near 1", "mingru-4x128, trained", "blockrg-lru-2x64, trained", "blocklru-1x196, trained"),
         arrays=("powers",),
     ),

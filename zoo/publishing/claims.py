@@ -34,7 +34,8 @@ class Claim:
         return self.text, numbers, {True: "yes", False: "**no**", None: "cannot tell"}[agrees]
 
 
-def _text(values: Mapping[str, float], digits: str = ".3g") -> str:
+def as_text(values: Mapping[str, float], digits: str = ".3g") -> str:
+    """Return numbers by name as text, such as "lstm 0.0334, star 0.277"."""
     return ", ".join(f"{name} {value:{digits}}" for name, value in values.items())
 
 
@@ -64,7 +65,7 @@ def lstm_through_time(results: Results) -> Verdict:
 def mitigated(results: Results) -> Verdict:
     """Return whether both the GRU and the LSTM with only a forget gate have over twice the LSTM's ratio (see `ratio`)."""
     values = {cell: _corner(results, cell, "last") for cell in ("lstm", "lstm-f", "gru")}
-    return f"bottom left over top right: {_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
+    return f"bottom left over top right: {as_text(values)}", min(values["lstm-f"], values["gru"]) > 2 * values["lstm"]
 
 
 def much_spread(results: Results) -> Verdict:
@@ -74,7 +75,7 @@ def much_spread(results: Results) -> Verdict:
     over all layers, steps and losses.
     """
     values = {c: float(results[c].spread.values.max()) for c in ("lstm-f", "gru", "star")}
-    return f"largest spread: {_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
+    return f"largest spread: {as_text(values, '.2g')}", min(values["lstm-f"], values["gru"]) > 1.5 * values["star"]
 
 
 def singular(results: Results, cell: str, expected: float) -> Verdict:
@@ -96,7 +97,7 @@ def between(results: Results) -> Verdict:
     """Return whether STAR's ratio (see `first_norms`) lies between the LSTM's and the plain RNN's."""
     norms = {c: r.norm.values for c, r in results.items()}
     values = {c: n[0, 0] / n[-1, 0] for c, n in norms.items() if len(n) > 1}  # an RHN is one layer of many transitions
-    return f"layer 1 over the last: {_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
+    return f"layer 1 over the last: {as_text(values)}", bool(values["lstm"] < values["star"] < values["rnn"])
 
 
 def _drift(result: Result) -> np.ndarray:
@@ -133,7 +134,7 @@ def stable_norms(results: Results) -> Verdict:
     """
     changes = {cell: 10 ** float(np.abs(_drift(result)).mean()) for cell, result in results.items()}
     steadiest = min(changes, key=changes.__getitem__)
-    return f"change of the norms, mean factor over the layers: {_text(changes)}", steadiest == "star"
+    return f"change of the norms, mean factor over the layers: {as_text(changes)}", steadiest == "star"
 
 
 def early_loss(results: Results) -> Verdict:
@@ -143,7 +144,7 @@ def early_loss(results: Results) -> Verdict:
     """
     last = {c: float(r.loss.values[-10:].mean()) for c, r in results.items()}
     best = min(last, key=last.__getitem__)
-    text = f"mean loss of the last ten updates: {_text(last)} (chance {np.log(10):.3g})"
+    text = f"mean loss of the last ten updates: {as_text(last)} (chance {np.log(10):.3g})"
     return text, best == "star" if last[best] < 0.9 * np.log(10) else None
 
 
@@ -190,7 +191,7 @@ def larger(results: Results, suffix: str) -> Verdict:
     suffix: the text that follows the cell's name in the titles of the three results to compare.
     """
     values = {c: float(_indicator(results[f"{c}{suffix}"])[-1]) for c in ("rnn", "lstm", "gru")}
-    return f"log10 at the last step: {_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
+    return f"log10 at the last step: {as_text(values, '.2f')}", values["rnn"] > max(values["lstm"], values["gru"])
 
 
 def throughout(results: Results) -> Verdict:
@@ -212,8 +213,8 @@ def over_epochs(results: Results) -> Verdict:
     medians = {c: float(np.median(_indicator(results[c]))) for c in ("rnn", "lstm", "gru")}
     accuracies = {c: float(results[c].metric.values[-1]) for c in medians}
     above = bool(medians["rnn"] > max(medians["lstm"], medians["gru"]))
-    text = f"median log10 over the epochs: {_text(medians, '.2f')}; validation accuracy at the end: "
-    return text + _text(accuracies, ".2f"), above if min(accuracies.values()) > 0.55 else None
+    text = f"median log10 over the epochs: {as_text(medians, '.2f')}; validation accuracy at the end: "
+    return text + as_text(accuracies, ".2f"), above if min(accuracies.values()) > 0.55 else None
 
 
 def gates(results: Results, other: str, below: bool) -> Verdict:
@@ -228,7 +229,7 @@ def gates(results: Results, other: str, below: bool) -> Verdict:
     last = {c: dict(zip(ticks[c], norm.values[0, :, -1], strict=True)) for c, norm in norms.items()}
     rnn, gated = last.values()
     at_most = all(v <= rnn["input" if k.startswith("input") else "recurrent"] for k, v in gated.items())
-    return "; ".join(f"{c}: {_text(weights)}" for c, weights in last.items()), at_most == below
+    return "; ".join(f"{c}: {as_text(weights)}" for c, weights in last.items()), at_most == below
 
 
 def inputs(results: Results, tag: str, check: Callable[[Result], Verdict]) -> Verdict:
@@ -275,7 +276,7 @@ def means(results: Results) -> Verdict:
 def significant(results: Results) -> Verdict:
     """Return whether layer 1's median |dy/dW| over the epochs is over three times larger with PReLUs than with sigmoids."""
     values = {tag: np.median(results[tag].gradient.values[0]) for tag in ("sigmoid", "prelu-tuned")}
-    return f"layer 1, median: {_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
+    return f"layer 1, median: {as_text(values, '.2g')}", bool(values["prelu-tuned"] > 3 * values["sigmoid"])
 
 
 def quick(prelu: Result) -> Verdict:
@@ -306,56 +307,3 @@ def better(_: Results, higher: Sequence[str], lower: Sequence[str], margin: floa
         return f"test accuracy, not measured for all: {measured}", None
     times = sum(min(runs[n][s] for n in higher) > max(runs[n][s] for n in lower) + margin for s in seeds)
     return f"test accuracy: {measured}; so in {times} of {len(seeds)} seeds", {len(seeds): True, 0: False}.get(times)
-
-
-def _lengths(stored: Result) -> str:
-    radius, norm, powers = (stored.arrays[name].values.flat for name in ("modulus", "norm", "powers"))
-    return (
-        f"spectral radius {radius[0]:.3g}, norm {norm[0]:.3g}: length multiplied by {powers[0]:.3g} after one step and "
-        f"by {powers[-1]:.3g} after {len(powers)}"
-    )
-
-
-def grows(results: Results, part: str, up: bool) -> Verdict:
-    """Return whether random vectors h_0 become longer, on average, in each of the last nine steps of h_t = W^T h_{t-1}.
-
-    part: title of the result of the analysis `eigenvalues` whose first matrix is W. up: False to ask whether the vectors
-    become shorter.
-    """
-    steps = np.diff(results[part].powers.values[0, -10:])
-    return _lengths(results[part]), bool((steps > 0 if up else steps < 0).all())
-
-
-def never_grows(results: Results, *parts: str) -> Verdict:
-    """Return whether all eigenvalues are below 1 in absolute value, and no step makes random vectors longer on average.
-
-    A step is h_t = W^T h_{t-1}. parts: titles of the results of the analysis `eigenvalues` whose matrices W are checked.
-    """
-    radii = {part: float(results[part].modulus.values.max()) for part in parts}
-    powers = [results[part].powers.values for part in parts]
-    shrinks = all((np.diff(p, axis=1) <= 0).all() for p in powers)
-    return f"spectral radius: {_text(radii, '.5g')}", max(radii.values()) < 1 and shrinks
-
-
-def outlives(results: Results, near: str, far: str) -> Verdict:
-    """Return whether random vectors keep over ten times more of their length with one recurrent matrix than with another.
-
-    The vectors h_0 are multiplied by the matrix W at every step, h_t = W^T h_{t-1}. The length kept is the mean of
-    |h_T| / |h_0|, where T is the last step. near: title of the result of the analysis `eigenvalues` for the matrix that
-    should keep more, since its eigenvalues are nearer to the unit circle. far: title of the result for the other matrix.
-    """
-    left = {part: float(results[part].powers.values[0, -1]) for part in (near, far)}
-    steps = results[near].powers.values.shape[1]
-    return f"left after {steps} steps: {_text(left)}", left[near] > 10 * left[far]
-
-
-def bounded(results: Results) -> Verdict:
-    """Return whether every step h_t = W^T h_{t-1} reduces the mean length of random vectors to 0.9 or less of its value.
-
-    W is a random matrix of norm 0.9. The verdict's text also gives the norm of a trained network's recurrent matrix. That
-    norm is above 1, so that errors in the trained network may grow or shrink.
-    """
-    part = results["norm 0.9"]
-    powers = np.concatenate([[1.0], part.powers.values[0]])
-    text = f"{_lengths(part)}; trained: {_lengths(results['trained'])}"
-    return text, bool((powers[1:] <= float(part.norm.values[0]) * powers[:-1]).all())
