@@ -60,6 +60,23 @@ def test_a_row_is_measured_and_goes_on_where_it_was(
     assert again.model_dump(exclude={"step_us"}) == row.model_dump(exclude={"step_us"})
 
 
+def test_the_rate_with_the_lowest_loss_of_any_epoch_is_measured_on_the_test_data(
+    small_zoo: Callable[..., Path], tmp_path: Path
+) -> None:
+    small_zoo()
+    budget = program.Budget(batch_size=20, epochs=2)
+    protocol = small(rates=[1e-6, 0.01], seeds=[0], tasks={"mnist-rows": budget})
+    row = program.measure(protocol, "gru", "mnist-rows", tmp_path)
+    folder = tmp_path / "mnist-rows" / "gru" / "rate-0.01" / "seed-0"
+    assert (row.rate, row.updates) == (0.01, 2 * 8)
+    assert row.values == (evaluation.evaluate(folder, split="test", device="cpu").value,)
+    content = json.loads((folder / "results.json").read_text())
+    first, last = content["training"]["history"]
+    last["validation_loss"] = 9.0
+    (folder / "results.json").write_text(json.dumps(content))
+    assert program.measure(protocol, "gru", "mnist-rows", tmp_path).rates["0.01"] == first["validation_loss"]
+
+
 def test_a_run_of_another_protocol_is_refused(small_zoo: Callable[..., Path], tmp_path: Path) -> None:
     small_zoo()
     program.measure(small(rates=[0.01], seeds=[0]), "gru", "mnist-rows", tmp_path / "runs")
@@ -109,6 +126,8 @@ def test_rows_are_ranked_stored_and_shown(small_zoo: Callable[..., Path], run: R
     assert [row.text for row in leaderboard.read()] == [
         "90.00 % (1 diverged)", "60.00 % ± 14.14 %", "diverged"
     ]  # fmt: skip
+    leaderboard.record(leaderboard.Row(cell="rnn", **{**fields, "task": "parity"}))
+    assert [row.cell for row in leaderboard.read()] == ["gru", "rnn", "lstm", "rnn"]
     shown = json.loads(run("leaderboard", "--task", "mnist-rows", "--json")[1])
     assert [row["cell"] for row in shown] == ["gru", "rnn", "lstm"]
     code, _, err = run("leaderboard", "--task", "mnist-row")

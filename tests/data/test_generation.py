@@ -119,6 +119,11 @@ def test_a_missing_midi_library_is_told_before_weights_are_read(run, monkeypatch
     assert (code, "mido" in err, "rnnzoo[music]" in err) == (2, True, True)
 
 
+def test_heat_levels_what_is_likely():
+    cold, hot = (generate("star-2x96-jsb", length=20, temperature=t, seed=1)[1:].sum(1).mean() for t in (0.2, 50.0))
+    assert cold < 10 < 30 < hot  # a chord has about four of 88 keys; without any likelihood half of them would sound
+
+
 def test_the_smallest_temperature_is_no_chance_at_all():
     network = load("gru-2x256-shakespeare", device="cpu")
     coldest, likeliest = (generate(network, prompt="a", length=20, temperature=t) for t in (1e-300, 0))

@@ -61,12 +61,13 @@ def test_results_keep_one_figure_a_runtime_and_cards_warn_of_losses() -> None:
         ("onnx", None, 0.5),
         ("onnx", None, full.value),
         ("torch", "int8", full.value - 0.0031),
+        ("onnx", "int8", full.value),
     ):
         fields = {**full.model_dump(), "runtime": runtime, "quantize": quantize, "value": value}
         recorded = recorded.record(RuntimeEvaluation(**fields))
     assert recorded.measured() == full
     assert [(e.runtime, e.quantize, e.value) for e in recorded.runtimes] == [
-        ("onnx", None, full.value), ("torch", "int8", full.value - 0.0031)
+        ("onnx", None, full.value), ("torch", "int8", full.value - 0.0031), ("onnx", "int8", full.value)
     ]  # fmt: skip
     card = cards.compose(spec(NAME), recorded, cards.counts(NAME))
     lines = [line for line in card.splitlines() if "measured, test" in line]
@@ -74,9 +75,10 @@ def test_results_keep_one_figure_a_runtime_and_cards_warn_of_losses() -> None:
         "| measured, test",
         "| measured, test, onnx",
         "| measured, test, int8",
+        "| measured, test, onnx, int8",
         "| measured, test, mean of 5 seeds",
     ]
-    assert ["points less" in line for line in lines] == [False, False, True, False]
+    assert ["points less" in line for line in lines] == [False, False, True, False, False]
     assert "**0.31 points less**" in lines[2]
 
 
@@ -116,6 +118,8 @@ def test_rows_are_stored_and_shown(small_zoo: Callable[..., Path]) -> None:
     rows.record(ROW.model_copy(update={"quantize": "int8"}))
     rows.record(ROW.model_copy(update={"different": 2}))
     assert [(row.quantize, row.different) for row in rows.read()] == [(None, 2), ("int8", 3)]
+    rows.record(ROW.model_copy(update={"format": "c"}))
+    assert [(row.format, row.quantize) for row in rows.read()] == [("c", None), ("onnx", None), ("onnx", "int8")]
     assert f"| `{NAME}` | onnx | 1,234 | 12.3 | 4.56 | 1e-05 | 2 of 10,000 | 98.00 % |" in (exported.section() or "")
     paths.path("cards", "exports.json").write_text("{")
     with pytest.raises(registry.reader.RegistryError, match="A program writes this file"):

@@ -213,6 +213,28 @@ def test_what_overflows_or_vanishes_decides_in_any_order(order: Sequence[str]) -
     assert claims.over_epochs(zeros)[1] is False
 
 
+def test_the_steps_that_a_claim_is_about_decide() -> None:
+    def steps(**cells: Sequence[float]) -> dict[str, Result]:
+        return {c: part(indicator=array([v]), metric=array([0.2, 0.2, 0.2, 0.8])) for c, v in cells.items()}
+
+    last = steps(rnn=[0, 0, 0, 9], lstm=[5, 5, 5, 1], gru=[4, 4, 4, 2])
+    assert claims.larger(last, "")[1] is True
+    assert claims.throughout({f"{c}, trained": r for c, r in last.items()})[1] is False
+    most = steps(rnn=[9, 9, 9, 0], lstm=[5, 5, 5, 1], gru=[4, 4, 4, 0.5])
+    assert (
+        claims.throughout({f"{c}, trained": r for c, r in most.items()})[1] is False
+    )  # 90 % of the steps are not 75 %
+    assert claims.over_epochs(most)[1] is True  # the accuracy of the last epoch is above chance
+    one = {"star": part(ratio=array([0.5, 50.0], loss=LOSSES))}
+    assert claims.ratio(one, "star", 0.2, 5)[1] is False
+    updates = {"rnn": part(norm=array([[2.0] + [50.0] * 29, [1.0] * 30]))}
+    assert claims.first_norms(updates, "rnn", 1, 9)[1] is True
+    first_step = {k: array([[[9.0, 0.1, 0.1]]], against=("last",)) for k in ("mean", "variance")}
+    assert claims.close_to_zero({"a": part(**first_step)}, "last")[1] is True  # 9 beside the root of 9 would be far
+    late = {c: part(norm=array([[[v, 1.0]]], layer=(1,), weights=("input",))) for c, v in (("rnn", 0.0), ("gru", 9.0))}
+    assert claims.gates(late, "gru", below=True)[1] is True
+
+
 def test_claims_in_the_opposite_direction() -> None:
     assert matrix_claims.grows({"p": powers(0.9)}, "p", up=False)[1]
     assert not matrix_claims.grows({"p": powers(1.1)}, "p", up=False)[1]

@@ -84,6 +84,11 @@ def test_exports_are_pinned_and_pushed_like_weights(here: Here, run: Run) -> Non
     assert set(row.files) == {*PUSHED, file}
     assert here.hub.repos[REPO].commits[row.commit][file] == (here.card / file).read_bytes()
     assert set(registry.find(NAME).weights.exports) == {file}
+    others = registry.load_lock().weights.keys()
+    assert run("export", NAME, "--format", "pt2", "--graph", "step", "--pin")[0] == 0
+    assert set(registry.find(NAME).weights.exports) == {file, f"{NAME}.step.pt2"}
+    assert registry.load_lock().weights.keys() == others >= {NAME, OTHER}
+    (row,) = push(here)
     load(NAME, device="cpu")
     assert not here.hub.asked(rf"resolve/.*{file}")  # nobody needs it to load the weights
     code, out, _ = run("verify", NAME, "--remote", "--json")

@@ -24,7 +24,7 @@ from zoo.networks.builder import build
 from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
-from zoo.training.trainer import train
+from zoo.training.trainer import TrainingRun, train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -72,6 +72,29 @@ def test_an_epoch_sees_every_example_once_in_an_order_of_its_own(
     assert orders[0] != orders[1]
     assert list(range(TRAIN)) not in orders
     assert len({seed for _, seed in training_batches}) == 16  # of dropout and of augmentation
+
+
+def test_a_seed_decides_the_start_the_order_and_what_is_drawn(
+    small_zoo: Zoo, tmp_path: Path, training_batches: list[tuple[list[int], int]]
+) -> None:
+    small_zoo({"epochs": 1, "batch_size": 20})
+    begun = []
+    for seed in (0, 1):
+        run = TrainingRun(registry.find(NAME), tmp_path / str(seed), {"seed": seed}, "cpu", {})
+        begun.append(torch.cat([p.flatten() for p in run.network.parameters()]))
+        train(registry.find(NAME), tmp_path / str(seed), device="cpu", overrides={"seed": seed})
+    (orders, drawn), (others, other_drawn) = (zip(*training_batches[half : half + 8], strict=True) for half in (0, 8))
+    assert not torch.equal(*begun)
+    assert orders != others
+    assert not set(drawn) & set(other_drawn)
+
+
+def test_a_last_incomplete_batch_is_left_out(
+    small_zoo: Zoo, tmp_path: Path, training_batches: list[tuple[list[int], int]]
+) -> None:
+    small_zoo({"epochs": 2, "batch_size": TRAIN // 2 - 1})
+    train(registry.find(NAME), tmp_path / "run", device="cpu")
+    assert [len(batch) for batch, _ in training_batches] == [TRAIN // 2 - 1] * 4
 
 
 def test_dropout_acts_in_training_and_rests_in_validation(small_zoo: Zoo, tmp_path: Path) -> None:
