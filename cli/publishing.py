@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from zoo import registry
 from zoo.errors import CheckpointError, RequestError
+from zoo.utils.text import counted
 
 from .arguments import AsJson, DryRun, Name, Names, Timeout, expand, is_pattern, model_argument
 from .output import ask, columns, emit, progress, say
@@ -117,7 +118,11 @@ def release(
         digests = release.lock_dataset(target)
         lines = "\n".join(f"{sha256}  {file}" for file, sha256 in digests.items())
         emit({"dataset": target, "sha256": digests}, as_json, lines)
-        say(f"Pinned {len(digests)} files of {target} in cards/lock.json; review and commit it.")
+        say(f"Pinned {counted(len(digests), 'file')} of {target} in cards/lock.json; review and commit it.")
+        if not digests:
+            say(
+                "No task of this dataset reads a file by zoo.data.originals.read_verified, so there is nothing to verify later."
+            )
         return
     if results_only and half:
         raise RequestError("--results releases no weights, so there are none to round: leave out --half.")

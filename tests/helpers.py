@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from zoo.cells import CELLS
+from zoo.cells.rows import Number
 from zoo.networks.builder import build
 from zoo.networks.network import Network
 from zoo.networks.stack import NetworkState
@@ -63,6 +64,8 @@ def _cases() -> dict[str, tuple[str, dict[str, object]]]:
     cases: dict[str, tuple[str, dict[str, object]]] = {}
     for cell, row in CELLS.items():
         values = [NUMBERS.get(key, choice) for key, choice in row.options.items()]
+        missing = [key for key, choice in zip(row.options, values, strict=True) if isinstance(choice, Number)]
+        assert not missing, f"Give the options {missing} of {cell} values in NUMBERS."
         for chosen in product(*values):
             options = dict(zip(row.options, chosen, strict=True))
             cases[" ".join([cell, *(f"{k}={v}" for k, v in options.items())])] = (cell, options)

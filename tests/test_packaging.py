@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from zoo.networks.kernels.interface import library
 from zoo.publishing import starters
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,3 +135,7 @@ def test_the_checks_say_when_they_leave_out_the_browser(tmp_path: Path, browser:
     done = subprocess.run([bash, ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, check=True)
     assert ("made test-site" in done.stdout) == (browser is not None)
     assert ("test-site was skipped" in done.stderr) == (browser is None)
+
+
+def test_the_compiled_scans_are_there_to_be_tested() -> None:
+    assert library() is not None or shutil.which("c++") is None

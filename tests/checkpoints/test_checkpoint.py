@@ -27,7 +27,7 @@ from zoo.checkpoints.references import Reference
 from zoo.checkpoints.sources import resolve
 from zoo.checkpoints.tensors import header, read_tensors, write_tensors
 from zoo.errors import CheckpointError, NetworkError, RequestError, SizeError, UnknownNameError
-from zoo.networks import loading
+from zoo.networks import golden, loading
 from zoo.networks.builder import build
 from zoo.registry.schema import Architecture, Config, Interface
 from zoo.utils import files, paths
@@ -673,3 +673,9 @@ def test_a_header_alone_is_read_as_strictly(tmp_path):
         (tmp_path / "x").write_bytes(content)
         with pytest.raises(CheckpointError, match="not a valid safetensors file"):
             header(tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", list_models(pretrained=True))
+def test_published_networks_compute_their_golden_outputs(name):
+    deviation, allowed = golden.deviation(load(name, device="cpu"), paths.path("cards", name, golden.FILE))
+    assert deviation <= allowed == pytest.approx(1e-4)

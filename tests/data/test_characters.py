@@ -20,6 +20,7 @@ from zoo.data import task_data
 from zoo.data.base import IGNORED
 from zoo.data.generation import stream_text
 from zoo.errors import CheckpointError, DataError, RegistryError, RequestError
+from zoo.networks.recurrent import RecurrentNetwork
 from zoo.registry.metrics import TARGETS
 from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE, State
@@ -287,3 +288,16 @@ def test_the_split_of_shakespeare_is_nanogpts():
     assert data.part("test") == text[int(n * 0.9) :]
     assert [len(data.part(name)) for name in ("train", "validation", "test")] == [953_854, 50_000, 111_540]
     assert data.tokenizer.words[2:] == tuple(sorted(set(text)))
+
+
+def test_the_state_of_a_stream_begins_anew_with_each_epoch(letters, tmp_path, monkeypatch):
+    fresh, resume = [], RecurrentNetwork.resume
+
+    def noted(self, x, state, lengths=None):
+        if self.training:
+            fresh.append(not any(part.any() for layer in state for part in layer))
+        return resume(self, x, state, lengths)
+
+    monkeypatch.setattr(RecurrentNetwork, "resume", noted)
+    train(registry.find(NAME), tmp_path, device="cpu", overrides={"epochs": 2})
+    assert [step for step, is_fresh in enumerate(fresh) if is_fresh] == [0, 20]

@@ -397,3 +397,19 @@ def test_the_verb(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> N
     assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with the equations in float64.\n")
     assert written["checked"]["difference"] < 1e-5
     assert Path(written["path"]).stat().st_size == written["bytes"]
+
+
+@pytest.mark.parametrize("fault", ["state", "one"])
+def test_a_file_that_forgets_its_state_or_fails_for_one_sequence_is_refused(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = onnx.ONNXRuntime.run
+
+    def faulty(self, inputs):
+        if fault == "state":
+            return run(self, {name: value for name, value in inputs.items() if name in ("x", "lengths")})
+        return [output + (len(inputs["x"]) == 1) for output in run(self, inputs)]
+
+    monkeypatch.setattr(onnx.ONNXRuntime, "run", faulty)
+    with pytest.raises(ExportError, match="differ by"):
+        export(small("rnn"), "onnx", out=tmp_path)

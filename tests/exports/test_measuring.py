@@ -202,3 +202,14 @@ def test_the_padding_after_a_stream_is_not_compared() -> None:
     stream, sequences = (SimpleNamespace(stream=stream) for stream in (True, False))
     assert torch.equal(exports.Reference.counted(stream, logits, y), logits[0, :2])  # type: ignore[arg-type]
     assert torch.equal(exports.Reference.counted(sequences, logits, y), logits)  # type: ignore[arg-type]
+
+
+def test_answers_that_differ_are_counted() -> None:
+    reference = exports.Reference(NAME, 40)
+    ((_, y, _, expected),) = reference.batches
+    other = expected.clone()
+    other[0] = -other[0]
+    found = reference.compare(SimpleNamespace(sequence=lambda x, lengths, state: (other, None)))
+    assert (found["n"], found["different"]) == (40, 1)
+    assert found["difference"] == pytest.approx(2 * float(expected[0].abs().max()))
+    assert found["value"] == pytest.approx(float((other.argmax(1) == y).float().mean()))

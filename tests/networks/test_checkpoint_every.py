@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import normal, random_state
 from scans import BUILT, close, results, small
+from torch import Tensor
 
 from zoo.errors import RequestError
 from zoo.networks.stack import Stack
@@ -68,3 +69,13 @@ def test_parts_of_a_network_of_blocks_know_where_sequences_end(lengths: list[int
     expected = run()
     for net.checkpoint_every in (1, 5, 12):
         close(run(), expected)
+
+
+def test_what_is_computed_again_has_the_same_dropout() -> None:
+    net, x = small("lstm", layers=2, steps=7, dropout=0.5, train=True), normal(3, 7, 2, dtype=torch.float32)
+    masks: list[Tensor] = []
+    net.backend, net.checkpoint_every = "plain", 3
+    net.dropout.register_forward_hook(lambda module, given, result: masks.append(result == 0))
+    net(x).sum().backward()
+    assert len(masks) == 6
+    assert all(torch.equal(drawn, again) for drawn, again in zip(masks[:3], masks[:2:-1], strict=True))

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,15 @@ from zoo import registry
 from zoo.checkpoints import results
 from zoo.publishing import lattices, package
 from zoo.publishing.new_zoo import FILES, MODEL
-from zoo.registry import reader
+from zoo.registry import lock, reader
+from zoo.registry.schema import Weights
+from zoo.training.evaluation import evaluate, record
+from zoo.training.trainer import train
 from zoo.utils import paths
 
 Run = Callable[..., tuple[int, str, str]]
+WHOLE = "model.safetensors", "config.json"
+"""The files that a pin has at least."""
 
 
 @pytest.fixture
@@ -129,3 +135,45 @@ def test_a_card_has_the_mean_over_the_seeds_of_one_recipe(
     assert "the weights are those of seed 1" in card
     assert "variation over seeds" not in card
     assert "Of the other runs, that with seed 4 diverged." in card
+
+
+def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
+    small_zoo: Callable[..., Path], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 2, "collapse": {"epochs": 2, "loss": 5.0}})
+    monkeypatch.setattr(lattices, "RUNS", 2)
+    name, file = "rnn-1x8-mnist-rows", {"sha256": "a" * 64, "size": 1}
+    lock.pin("star-1x2-t", Weights.model_validate({"repo": "o/n", "files": dict.fromkeys(WHOLE, file)}))
+    for seed in (0, 1, 2):
+        folder, stop = tmp_path / f"seed-{seed}", 1 if seed == 2 else None
+        training = train(registry.find(name), folder, device="cpu", overrides={"seed": seed}, stop_after=stop)
+        record(folder, evaluate(folder, device="cpu"))
+        if seed == 1:
+            dead = tuple(row.model_copy(update={"validation_loss": 9.0}) for row in training.history)
+            collapsed = training.model_copy(update={"history": dead})
+            results.write(folder, results.read(folder).model_copy(update={"training": collapsed}))
+    assert run("release", str(tmp_path / "seed-0"))[0] == 0
+    found = results.for_model(name)
+    assert [e.seed for e in found.other_seeds] == [1]
+    assert found.collapsed_seeds == (1,)
+    assert set(lock.read(paths.path(*lock.FILE)).weights) == {name, "star-1x2-t"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("Split(waves, classes,", "Split(waves, classes[1:],", "has 2,000 examples, but 1,999 targets"),
+        ("Split(waves, classes,", "Split(waves, classes.int(),", "must be torch.int64"),
+        ("Split(waves, classes,", "Split(waves.numpy(), classes,", "raw of the type ndarray; they must be a tensor"),
+        ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
+        ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),
+        ("import hashlib", "import hashlib, pandaz", "Install what its module imports"),
+    ],
+)
+def test_data_of_ones_own_that_do_not_fit_say_so(new_zoo: Path, run: Run, old: str, new: str, words: str) -> None:
+    file = new_zoo / "waves.py"
+    file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    sys.modules.pop("waves", None)
+    code, _, err = run("train", MODEL, "--out", "0", "--device", "cpu")
+    sys.modules.pop("waves", None)
+    assert (code, words in err) == (1, True), err

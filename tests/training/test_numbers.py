@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from zoo.networks.builder import build
 from zoo.training.evaluation import evaluate, measure, score
 from zoo.training.state import FILE as STATE
 from zoo.training.state import write_with_digest
-from zoo.training.trainer import TrainingRun, train
+from zoo.training.trainer import Progress, TrainingRun, train
 
 NAME, DEEPER = "rnn-1x8-mnist-rows", "rnn-2x8-mnist-rows"
 Zoo = Callable[..., Path]
@@ -159,6 +160,47 @@ def test_the_gradient_norm_is_the_mean_of_its_epoch_before_clipping(small_zoo: Z
     found = train(registry.find(NAME), tmp_path, device="cpu")
     norm = torch.cat([slope.flatten() for slope in gradient().values()]).norm().item()
     assert [row.gradient_norm for row in found.history] == pytest.approx([norm, norm], rel=1e-4)
+
+
+def test_the_gradient_norm_is_a_mean_over_the_steps(
+    small_zoo: Zoo, tmp_path: Path, training_batches: list[tuple[list[int], int]]
+) -> None:
+    small_zoo(WHOLE | {"optimizer": {"name": "sgd", "lr": 1e-30}, "batch_size": 40})
+    entry = registry.find(NAME)
+    (row,) = train(entry, tmp_path, device="cpu").history
+    net, data = build(entry.config, device="cpu", seed=0), task_data(entry.task, entry.dataset).split("train")
+    norms = []
+    for batch, _ in list(training_batches):
+        x, y, _ = data.batch(torch.tensor(batch))
+        slopes = torch.autograd.grad(torch.nn.functional.cross_entropy(net(x), y), list(net.parameters()))
+        norms.append(torch.cat([slope.flatten() for slope in slopes]).norm().item())
+    assert row.gradient_norm == pytest.approx(fmean(norms), rel=1e-4)
+
+
+def test_of_equal_epochs_the_first_is_kept(small_zoo: Zoo, tmp_path: Path) -> None:
+    small_zoo({"epochs": 2, "optimizer": {"name": "sgd", "lr": 1e-30}})
+    written: list[int] = []
+
+    def report(at: Progress) -> None:
+        if at.finished:
+            written.append((tmp_path / WEIGHTS).stat().st_mtime_ns)
+
+    found = train(registry.find(NAME), tmp_path, device="cpu", report=report)
+    assert found.history[0].validation_loss == found.history[1].validation_loss
+    assert found.best is not None
+    assert found.best.epoch == 1
+    assert written[0] == written[1]
+
+
+def test_other_data_of_the_same_size_do_not_continue_a_run(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_zoo({"epochs": 2})
+    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
+    split = mnist.MNIST.split
+    monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), digests={"x": "0" * 64}))
+    with pytest.raises(RequestError, match="another data"):
+        train(registry.find(NAME), tmp_path, device="cpu")
 
 
 def test_the_seconds_of_a_run_that_goes_on_are_those_of_all_its_parts(small_zoo: Zoo, tmp_path: Path) -> None:

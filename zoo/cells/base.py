@@ -2,8 +2,8 @@
 
 A cell is its equations. It names its input projections and the states it carries, and computes one `step`. The layer owns
 the input projections (weights and biases) and applies them to all time steps at once. The cell owns only recurrent
-projections. It makes them with a `ProjectionFactory`, so the same cell is dense or convolutional, and no line of it knows
-which.
+projections, which it makes with a `ProjectionFactory`, so that the same cell is dense or convolutional and no line of it
+knows which, and perhaps vectors of parameters, which meet x through `along`, because layers may be stacked in front.
 
 Shapes inside a cell: the channels lie along `self.axis`, counted from the end (-1 dense, -3 convolutional); everything in
 front of them is batch, whatever its rank. So one `step` runs a single layer or a whole stack at once.

@@ -25,10 +25,14 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
     except (ImportError, AttributeError) as error:
         if task.family in TASKS:
             raise
-        raise DataError(
-            f"The task family {task.family} cannot be imported ({first_line(error)}). Correct `family` in registry.yaml, or "
-            "install its module."
-        ) from error
+        lacking = getattr(error, "name", None)
+        other = lacking and lacking != task.family.partition(":")[0]
+        fix = (
+            "Install what its module imports." if other else "Correct `family` in registry.yaml, or install its module."
+        )
+        raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}). {fix}") from error
+    if not (isinstance(family, type) and issubclass(family, TaskData)):
+        raise DataError(f"The task family {task.family} is not a subclass of zoo.data.base.TaskData, which it must be.")
     return family(task, dataset)
 
 

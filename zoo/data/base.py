@@ -40,7 +40,8 @@ class Split:
     digests: dict[str, str]
     """By file name: the sha256 of each original file that the split comes from."""
     prepare: Callable[[Tensor], Tensor] = _unchanged
-    """Turns a batch of raw examples into x, (batch, time, *input). By default, x equals the raw examples."""
+    """Turns a batch of raw examples into x, (batch, time, *input), float32, or integers for tokens. By default, x equals the raw
+    examples."""
     lengths: Tensor | None = None
     """Lengths in time steps, (n,), or for bAbI (n, 2): of the story, of the question. None if all lengths are the same."""
     image: tuple[int, int] | None = None
@@ -138,8 +139,8 @@ class TaskData(ABC):
     def split(self, name: SplitName) -> Split:
         """Return the split called `name`, after reading and verifying its files.
 
-        Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one, or if the
-        split is empty.
+        Raises UnknownNameError for another name, and DataError if a file is missing or differs from the locked one, if the
+        split is empty, or if its tensors do not fit one another or the task's target.
         """
         names = get_args(SplitName)
         check_name("split", name, names, f"The splits are {', '.join(names)}.")
@@ -148,7 +149,23 @@ class TaskData(ABC):
             raise DataError(
                 f"{self.dataset.title} has no examples in its {name} split. Give it more, or change the splits."
             )
+        if problem := self._problem(split):
+            raise DataError(f"The {name} split that {type(self).__name__} reads {problem}.")
         return split
+
+    def _problem(self, split: Split) -> str | None:
+        """Return what is wrong with the tensors of a split, as the end of a sentence; None if they fit."""
+        tensors = {"raw": split.raw, "targets": split.targets, "lengths": split.lengths}
+        for title, tensor in tensors.items():
+            if tensor is None:
+                continue
+            if not isinstance(tensor, Tensor):
+                return f"has {title} of the type {type(tensor).__name__}; they must be a tensor (torch.from_numpy)"
+            if len(tensor) != len(split.raw):
+                return f"has {len(split.raw):,} examples, but {len(tensor):,} {title}"
+        if self.task.target in ("class", "token") and split.targets.dtype not in (torch.int64, torch.uint8):
+            return f"has classes of {split.targets.dtype}; they must be torch.int64 (targets.long())"
+        return None
 
     @abstractmethod
     def read(self, name: SplitName) -> Split:

@@ -44,7 +44,8 @@ def generate(
     network that predicts neither text nor music, for unknown characters or keys in the prompt, and for invalid numbers.
     """
     text_of("The prompt", prompt)
-    network, length, temperature, top_k, seed = map(plain, (unwrapped(network), length, temperature, top_k, seed))
+    network = unwrapped(network)
+    length, temperature, top_k, seed = map(plain, (length, temperature, top_k, seed))
     loaded = network if isinstance(network, Network) else loading.load(network, device="cpu")
 
     def reported(steps: Iterator[T]) -> Iterator[T]:

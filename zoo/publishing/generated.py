@@ -13,6 +13,7 @@ from pathlib import Path
 from .. import registry
 from ..checkpoints import leaderboard, results
 from ..diagnostics import drawing
+from ..errors import ZooError
 from ..networks import sizes
 from ..registry import catalogue, lock
 from ..utils import files, paths
@@ -185,4 +186,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ZooError as error:  # such as the faults of a registry
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

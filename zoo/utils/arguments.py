@@ -36,8 +36,8 @@ def texts_of(title: str, value: object) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Return a number or an array of NumPy or torch as a number or a list of Python's, and anything else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Return a number or an array of NumPy as a number or a list of Python's, and anything else as it is."""
+    return value.tolist() if type(value).__module__ == "numpy" else value
 
 
 def matching(names: Iterable[str], pattern: object, exclude: object = ()) -> list[str]:
