@@ -80,12 +80,8 @@ def _import(name: str) -> Any:
     """Return the module called `name`, or the exception that its import raises."""
     try:
         return importlib.import_module(name)
-    except (
-        ImportError,
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:  # absent; lacks a shared library; incompatible; misconfigured
+    # absent; lacks a shared library; incompatible; misconfigured
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         return error
 
 

@@ -3,7 +3,8 @@
 import copy
 import io
 import wave
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count, cycle, product
 from pathlib import Path
@@ -208,3 +209,14 @@ def wav(samples: numpy.ndarray, rate: int = 8000, channels: int = 1, width: int 
         file.setframerate(rate)
         file.writeframes(samples.tobytes())
     return buffer.getvalue()
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Let torch make new tensors of this dtype for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

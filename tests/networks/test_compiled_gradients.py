@@ -1,12 +1,12 @@
 """Gradients through the compiled scan: of some inputs only, of gradients, many at once, in forward mode."""
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
-from helpers import flatten, gradients, normal, random_state, score
+from helpers import default_dtype, flatten, gradients, normal, random_state, score
 from scans import BUILT, PLANNED, check_both_scans, close, results, small
 from torch import Tensor, nn
 
@@ -86,14 +86,6 @@ def test_derivatives_are_of_the_mode_of_the_forward_pass() -> None:
         return torch.autograd.grad(outputs.sum(), x, create_graph=True)[0].detach()
 
     check_both_scans(net, slope)
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    yield
-    torch.set_default_dtype(before)
 
 
 @pytest.mark.parametrize(

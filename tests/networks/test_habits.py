@@ -2,14 +2,12 @@
 
 import copy
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import network, normal
+from helpers import default_dtype, network, normal
 from torch import Tensor, nn
 
 import zoo
@@ -26,14 +24,6 @@ def writer() -> zoo.Network:
         Config(architecture=architecture, interface=Interface(vocabulary=20, steps=9, outputs=20, readout="every")),
         device="cpu",
     )
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    yield
-    torch.set_default_dtype(before)
 
 
 def test_states_of_torch_are_refused_even_if_there_are_as_many_layers_as_states() -> None:

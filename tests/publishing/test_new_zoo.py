@@ -168,6 +168,7 @@ def test_a_release_keeps_the_other_pins_and_leaves_out_what_is_not_finished(
         ("prepare=", "lengths=torch.ones(3), prepare=", "but 3 lengths"),
         ("(TaskData)", "", "not a subclass of zoo.data.base.TaskData"),
         ("import hashlib", "import hashlib, pandaz", "Install what its module imports"),
+        ("class Waves", "class Waving", "Correct `family` in registry.yaml"),
     ],
 )
 def test_data_of_ones_own_that_do_not_fit_say_so(new_zoo: Path, run: Run, old: str, new: str, words: str) -> None:

@@ -25,10 +25,12 @@ def task_data(task: Task, dataset: Dataset) -> TaskData:
     except (ImportError, AttributeError) as error:
         if task.family in TASKS:
             raise
-        lacking = getattr(error, "name", None)
-        other = lacking and lacking != task.family.partition(":")[0]
+        module = task.family.partition(":")[0]
+        its_own = not isinstance(error, ModuleNotFoundError) or f"{module}.".startswith(f"{error.name}.")
         fix = (
-            "Install what its module imports." if other else "Correct `family` in registry.yaml, or install its module."
+            "Correct `family` in registry.yaml, or install its module."
+            if its_own
+            else "Install what its module imports."
         )
         raise DataError(f"The task family {task.family} cannot be imported ({first_line(error)}). {fix}") from error
     if not (isinstance(family, type) and issubclass(family, TaskData)):

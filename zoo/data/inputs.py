@@ -31,9 +31,9 @@ def read_example(network: Network, content: bytes) -> tuple[Tensor, Tensor | Non
 
     An image is resized and prepared like the images of the network's task; dark strokes on white are inverted to match
     MNIST, and what is transparent counts as white. A text goes through the network's tokenizer, its lines joined by spaces
-    unless the network reads one long text, as a language model does; for a StoryReader, its last line is the question. A network of
-    spoken digits reads a WAV file: mono, 8 kHz, 16-bit integers or 32-bit floats. Numbers are comma-separated, with a
-    line for each time step. Raises RequestError for content that does not fit the network.
+    unless the network reads one long text, as a language model does; for a StoryReader, its last line is the question. A
+    network of spoken digits reads a WAV file: mono, 8 kHz, 16-bit integers or 32-bit floats. Numbers are comma-separated,
+    with a line for each time step. Raises RequestError for content that does not fit the network.
     """
     if network.interface.vocabulary is not None:
         return _tokens(network, content)

@@ -159,8 +159,8 @@ class PretrainedMixin(ConfiguredModule):
     ) -> str:  # fmt: skip
         """Push weights, config, vocabulary and golden outputs to a repository (org/name) in one commit.
 
-        A vocabulary that an earlier push left is deleted if the network has none. A card is added only if the repository has none. Returns the address of the commit, hf://org/name@commit, or that of
-        the pull request. Raises CheckpointError for values that are not finite, RequestError for an invalid name of a
+        A vocabulary that an earlier push left is deleted if the network has none. A card is added only if the repository has
+        none. Returns the address of the commit, hf://org/name@commit, or that of the pull request. Raises CheckpointError for values that are not finite, RequestError for an invalid name of a
         repository, and HubError if the Hub does not answer or refuses the push.
         """
         check_repo(repo)

@@ -106,10 +106,8 @@ def similar(lengths: Tensor, cost: int) -> list[Tensor]:
     ordered, indices = lengths.cpu().sort(descending=True)
     longest, counts = ordered.unique_consecutive(return_counts=True)
     before = torch.cat([counts.new_zeros(1), counts.cumsum(0)])  # how many sequences are longer than each length
-    least, cuts = (
-        torch.zeros(len(before), dtype=torch.double, device="cpu"),
-        [0],
-    )  # the least cost, and where the last group begins
+    # the least cost, and where the last group begins
+    least, cuts = torch.zeros(len(before), dtype=torch.double, device="cpu"), [0]
     for j in range(1, len(before)):
         least[j], at = (least[:j] + longest[:j] * (before[j] - before[:j] + cost)).min(0)
         cuts.append(int(at))

@@ -57,7 +57,7 @@ def evaluate(
     `quantize`, the result is a RuntimeEvaluation.
 
     Raises the errors of `load`; CheckpointError if the weights were replaced while they were read; DataError if the data are
-    missing or differ from the digests in cards/lock.json; and RequestError if the checkpoint does not fit its task, or
+    missing or differ from the digests in cards/lock.json; TrainingError if the loss is not finite; and RequestError if the checkpoint does not fit its task, or
     for a batch size or limit below 1.
     """
     if batch_size < 1 or (limit is not None and limit < 1):

@@ -19,7 +19,6 @@ from ... import registry
 from ...errors import RequestError
 from ...utils import files
 from .. import configs
-from ..configs import VOCABULARY
 from ..references import SCHEME, Reference
 from . import settings
 from .errors import storage_error
@@ -147,13 +146,13 @@ def copy(sources: Mapping[str, Path], target: Path, force: bool) -> dict[str, Pa
                 raise RequestError(
                     f"{path} exists with other content; nothing was copied. Choose another folder, or replace it with --force."
                 )
-        if VOCABULARY not in contents and (target / VOCABULARY).exists():  # it would be read with these files
+        stray = target / configs.VOCABULARY
+        if stray.name not in contents and stray.exists():  # it would be read with these files
             if not force:
                 raise RequestError(
-                    f"{target / VOCABULARY} belongs to another model; nothing was copied. Choose another folder, or remove it with "
-                    "--force."
+                    f"{stray} belongs to another model; nothing was copied. Choose another folder, or remove it with --force."
                 )
-            (target / VOCABULARY).unlink()
+            stray.unlink()
         for name, content in contents.items():
             files.atomic_write(target / name, content)
     except OSError as error:
