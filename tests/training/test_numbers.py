@@ -120,23 +120,25 @@ def test_a_recipe_truncates(small_zoo: Zoo, tmp_path: Path) -> None:
     assert any(not torch.allclose(slope, gradient()[name]) for name, slope in gradient(tbptt_steps=5).items())
 
 
-def test_data_of_another_size_do_not_continue_a_run(
-    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "change",
+    [lambda whole: {"raw": whole.raw[:-1], "targets": whole.targets[:-1]}, lambda whole: {"digests": {"x": "0" * 64}}],
+    ids=["another size", "the same size"],
+)
+def test_other_data_do_not_continue_a_run(
+    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Split], dict[str, Any]]
 ) -> None:
     small_zoo({"epochs": 2})
     train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
     split = mnist.MNIST.split
 
-    def shorter(self: mnist.MNIST, name: SplitName) -> Split:
+    def changed(self: mnist.MNIST, name: SplitName) -> Split:
         whole = split(self, name)
-        return replace(whole, raw=whole.raw[:-1])
+        return replace(whole, **change(whole))
 
-    monkeypatch.setattr(mnist.MNIST, "split", shorter)
+    monkeypatch.setattr(mnist.MNIST, "split", changed)
     with pytest.raises(RequestError, match="another data"):
         train(registry.find(NAME), tmp_path, device="cpu")
-
-
-# the rows of a history
 
 
 def test_the_validation_figures_are_what_eval_measures_of_the_validation_split(small_zoo: Zoo, tmp_path: Path) -> None:
@@ -190,17 +192,6 @@ def test_of_equal_epochs_the_first_is_kept(small_zoo: Zoo, tmp_path: Path) -> No
     assert found.best is not None
     assert found.best.epoch == 1
     assert written[0] == written[1]
-
-
-def test_other_data_of_the_same_size_do_not_continue_a_run(
-    small_zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_zoo({"epochs": 2})
-    train(registry.find(NAME), tmp_path, device="cpu", stop_after=1)
-    split = mnist.MNIST.split
-    monkeypatch.setattr(mnist.MNIST, "split", lambda self, name: replace(split(self, name), digests={"x": "0" * 64}))
-    with pytest.raises(RequestError, match="another data"):
-        train(registry.find(NAME), tmp_path, device="cpu")
 
 
 def test_the_seconds_of_a_run_that_goes_on_are_those_of_all_its_parts(small_zoo: Zoo, tmp_path: Path) -> None:

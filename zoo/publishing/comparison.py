@@ -86,6 +86,11 @@ class Row:
         return self.measured is not None or self.lost
 
     @property
+    def mixed(self) -> bool:
+        """True if some of the runs collapsed and others did not. Of two such runs, a mean would say nothing."""
+        return 0 < self.collapsed < self.runs
+
+    @property
     def unit(self) -> Measure:
         return METRICS[self.metric]
 
@@ -95,8 +100,7 @@ class Row:
 
         None if one is missing, if they come from different test sets, or if some of the runs collapsed and others did not.
         """
-        mixed = 0 < self.collapsed < self.runs
-        known = self.reported is not None and self.measured is not None and not self.stand_in and not mixed
+        known = self.reported is not None and self.measured is not None and not self.stand_in and not self.mixed
         return self.measured - self.reported if known else None  # type: ignore[operator]
 
     @property
@@ -121,7 +125,7 @@ class Row:
     @property
     def mean_text(self) -> str:
         """The mean with its spread, or the figures of two runs of which one collapsed."""
-        if self.span and self.collapsed and self.runs == 2:
+        if self.span and self.mixed and self.runs == 2:
             low, high = map(self.unit.text, self.span)
             return f"{low} and {high}{self.spread_text}"
         return self.unit.text(self.measured or 0.0) + self.spread_text
@@ -131,7 +135,7 @@ class Row:
         """Text to put after the mean: standard deviation, number of runs, number of failed runs; "" for one run."""
         if self.runs + self.diverged_runs < 2:
             return ""
-        deviation = "" if self.std is None or (self.collapsed and self.runs == 2) else f" ± {self.unit.text(self.std)}"
+        deviation = "" if self.std is None or (self.mixed and self.runs == 2) else f" ± {self.unit.text(self.std)}"
         counts = {"collapsed": self.collapsed, "diverged": self.diverged_runs}
         failed = "".join(f", {count} {word}" for word, count in counts.items() if count)
         return f"{deviation} ({counted(self.runs, 'run')}{failed})"
@@ -154,9 +158,7 @@ class Row:
         ends = {"diverged": self.diverged, "collapsed": self.collapsed and self.runs == 1, "converged": self.converged}
         end = next((f"; {word}" for word, ended in ends.items() if ended), "")
         # of several runs, some of which collapsed, the first may have ended early and others not
-        done = (
-            "up to" if 0 < self.collapsed < self.runs and self.epochs_done != self.epochs else f"{self.epochs_done} of"
-        )
+        done = "up to" if self.mixed and self.epochs_done != self.epochs else f"{self.epochs_done} of"
         return self.recipe and f"{self.recipe}, {done} {counted(self.epochs or 0, 'epoch')}{paper}{end}"
 
 
