@@ -74,7 +74,8 @@ def test_a_new_zoo_trains_releases_verifies_and_can_be_pushed(new_zoo: Path, run
         in err
     )
     assert {path: path.read_bytes() for path in released} == released
-    code, _, err = run("release", "1", "--force")
+    Path("1").rename(MODEL)  # a folder is a folder, even if a model has its name
+    code, _, err = run("release", MODEL, "--force")
     assert (code, f"Next: rnnzoo eval {MODEL} --record, then rnnzoo verify {MODEL}" in err) == (0, True)
     assert run("eval", MODEL, "--record", "--device", "cpu")[0] == 0
     assert run("verify", MODEL)[0] == 0  # the card has the new figure

@@ -70,6 +70,11 @@ class Reference:
         raise AssertionError(text)
 
     @classmethod
+    def to_folder(cls, folder: Path) -> "Reference":
+        """Return the reference to the checkpoint in `folder`, even if a model of the registry has the folder's name."""
+        return cls(str(folder), folder=folder)
+
+    @classmethod
     def _repository(cls, text: str, address: str, revision: str | None) -> "Reference":
         """Return the reference for `address`, which is org/name[@revision]. text: as the user wrote it."""
         repo, at, own_revision = address.partition("@")

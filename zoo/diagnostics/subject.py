@@ -50,8 +50,8 @@ def config_of(name: str) -> Config:
     (L layers of H units). Raises UnknownNameError, whose message suggests similar names, RequestError for sizes that no
     network can have, and CheckpointError for an invalid config.json.
     """
-    found = _parse(name)
-    return sources.read_config(found) if isinstance(found, Reference) else without_task(found, name=name)
+    subject = _parse(name)
+    return sources.read_config(subject) if isinstance(subject, Reference) else without_task(subject, name=name)
 
 
 def _parse(name: str) -> Reference | Architecture:
@@ -111,24 +111,28 @@ class Sample:
 
 
 def sample(
-    name: str, config: Config, examples: int = 128, steps: int | None = None, untrained: bool = False, seed: int = 0,
+    name: str | Reference, config: Config, examples: int = 128, steps: int | None = None, untrained: bool = False, seed: int = 0,
     needs: str = "labels",
 ) -> Sample:  # fmt: skip
     """Return the network called `name`, with its weights if it has any, and the first examples of its task's test split.
 
-    config: `config_of(name)`. steps: length to which sequences are cut (default: not cut). untrained: True for random
-    weights drawn from `seed`. needs: see Analysis.needs; "labels" requires that the head fits the task, and "network" reads
-    no data.
+    name: as for `config_of`, or a Reference. config: `config_of(name)`. steps: length to which sequences are cut (default:
+    not cut). untrained: True for random weights drawn from `seed`. needs: see Analysis.needs; "labels" requires that the head
+    fits the task, and "network" reads no data.
 
     A network without a task reads random_inputs of `steps` (default: 10) steps, and its targets are random classes.
     Raises RequestError for a feed-forward network or one that reads a story and a question, DataError if the data are
     missing, and the errors of `load`.
     """
     _require_recurrent(config)
-    found = _parse(name)
+    reference = _parse(name) if isinstance(name, str) else name
     network: Any = None
-    if isinstance(found, Reference) and not untrained and (found.model is None or registry.find(found.model).weights):
-        network = loading.assemble(sources.resolve(found), device="cpu")
+    if (
+        isinstance(reference, Reference)
+        and not untrained
+        and (reference.model is None or registry.find(reference.model).weights)
+    ):
+        network = loading.assemble(sources.resolve(reference), device="cpu")
     weights = "untrained" if network is None else "trained"
     if network is None:
         network = build(config, device="cpu", seed=seed).eval()

@@ -190,7 +190,7 @@ class PretrainedMixin(ConfiguredModule):
             folder = Path(name)
             save(self, folder)
             # the golden outputs are those of the saved network, in float32, as others will load it
-            loaded = assemble(resolve(Reference(name, folder=folder)), device="cpu", allow_large=True)
+            loaded = assemble(resolve(Reference.to_folder(folder)), device="cpu", allow_large=True)
             golden.write(loaded, folder / golden.FILE)
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 

@@ -44,7 +44,7 @@ def release(folder: Path, half: bool = False) -> str:
     home = paths.path("cards", entry.name)
     with files.exclusive_lock(folder, wait=False):  # so that no training replaces the files meanwhile
         recorded = _with_other_seeds(folder, _results(folder, with_weights=True))
-        source = sources.resolve(Reference.parse(folder))
+        source = sources.resolve(Reference.to_folder(folder))
         network = loading.assemble(source, device="cpu")
         if entry.task.vocabulary and network.tokenizer is None:
             raise CheckpointError(

@@ -18,6 +18,7 @@ import torch
 
 from .. import registry
 from ..checkpoints import tensors
+from ..checkpoints.references import Reference
 from ..diagnostics import ANALYSES, subject
 from ..diagnostics.base import Result
 from ..diagnostics.noh import history
@@ -76,7 +77,7 @@ def _analyse(
     if row.needs == "architecture":
         return row.function(config, **options)
     run = None if untrained else _run_without_pin(folder, name)
-    sample = subject.sample(str(run or name), config, examples, untrained=untrained)
+    sample = subject.sample(Reference.to_folder(run) if run else name, config, examples, untrained=untrained)
     result = row.function(*sample.arguments(row.needs), **options)
     weights = {} if untrained else {"weights": _digest(run, name)}
     return replace(result, setting={**result.setting, "of": name, "with": sample.description, **weights})
