@@ -107,7 +107,7 @@ def progress(title: str) -> Iterator[Bar]:
             nonlocal last
             if time.monotonic() - last > MESSAGE_SECONDS:
                 last = time.monotonic()
-                say(f"{title}: {done}/{total} {f'{done}/{total}' if text is None else text}")
+                say(f"{title}: {done}/{total}{'' if text is None else f' {text}'}")
 
         yield message
         return

@@ -1,6 +1,7 @@
 """The house rules: small files, no import that registers or drags torch in, everything generated up to date."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -189,6 +190,12 @@ def test_the_library_never_imports_the_command_line_and_nobody_unpickles() -> No
 
 def test_everything_generated_is_up_to_date() -> None:
     assert [str(path) for path in generated.stale()] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_names_of_torch_stand_in_one_place(path: Path) -> None:
+    private = re.findall(r"\btorch(?:\.\w+)*\._[a-zA-Z]\w*|\._schema\b|\b_orig_mod\b", path.read_text())
+    assert not private or path.name == "torch_internals.py", private
 
 
 def test_only_one_place_prints() -> None:

@@ -646,3 +646,11 @@ def test_an_error_of_the_system_names_the_file_first(run: Run) -> None:
 def test_a_cell_is_shown_however_it_is_written(run: Run) -> None:
     assert run("show", "LSTM") == run("show", "lstm")
     assert not set(CELLS) & set(registry.models())
+
+
+def test_progress_is_told_once_a_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(output, "MESSAGE_SECONDS", -1)
+    with output.progress("pull star") as bar:
+        bar(1, 20)
+        bar(2, 20, "MB")
+    assert capsys.readouterr().err == "pull star: 1/20\npull star: 2/20 MB\n"

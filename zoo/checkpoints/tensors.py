@@ -110,15 +110,25 @@ def rounded(path: Path) -> bytes:
     halves = {name: t.half() if t.dtype == torch.float32 else t for name, t in read_tensors(path).items()}
     if problems := differences(halves, halves, finite=True):
         raise CheckpointError(f"{path} cannot be rounded to float16: {problems}.")
-    return _content(halves)
+    return content(halves)
 
 
 def write_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
     """Write a safetensors file, replacing `path` atomically. Same tensors, same bytes."""
-    files.atomic_write(path, _content(tensors))
+    files.atomic_write(path, content(tensors))
 
 
-def _content(tensors: "dict[str, Tensor]") -> bytes:
+def as_stored(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """Return contiguous copies on the CPU, one for each name even of tied weights, in float32 if they are of a float dtype."""
+    import torch
+
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in copies.items()}
+
+
+def content(tensors: "dict[str, Tensor]") -> bytes:
     """Return the content of a safetensors file. It has one metadata key only: safetensors writes several in no fixed order."""
     from safetensors.torch import save
 

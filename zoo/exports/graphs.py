@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tag, Tensor, nn
-from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx.node import Node, map_arg
@@ -17,6 +16,7 @@ from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stack import NetworkState
 from ..networks.story_reader import StoryReader
+from ..utils.torch_internals import OpOverload, schema
 
 BATCH, TIME = 7, 11
 """Batch size and number of steps of the traced example. Any sizes will do but 0 and 1, which torch takes for constants."""
@@ -91,7 +91,7 @@ def _is_function(node: Node) -> bool:
     target = node.target
     if not isinstance(target, OpOverload):
         return is_item(node)
-    return not target._schema.is_mutable and Tag.nondeterministic_seeded not in target.tags
+    return not schema(target).is_mutable and Tag.nondeterministic_seeded not in target.tags
 
 
 def computed(node: Node, values: Mapping[Node, Any]) -> Any:

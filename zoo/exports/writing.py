@@ -9,16 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from safetensors.torch import save
-
-from ..checkpoints import configs
+from ..checkpoints import configs, tensors
 from ..checkpoints.references import Reference
 from ..checkpoints.sources import resolve
 from ..errors import ExportError, RequestError, first_line, shown
 from ..networks.base import unwrapped
 from ..networks.frozen import check_finite
 from ..networks.network import Network
-from ..networks.pretrained import CONTIGUOUS, assemble
+from ..networks.pretrained import assemble
 from ..networks.quantize import check_quantize, quantized
 from ..registry.schema import Config
 from ..utils import files
@@ -172,9 +170,7 @@ def provenance(config: Config, sha256: str, quantize: str | None, origin: str | 
 
 def _weights_sha256(network: Network) -> str:
     """Return the sha256 of the model.safetensors that `save` would write."""
-    tensors = {name: tensor.detach().cpu().float() for name, tensor in network.state_dict().items()}
-    state = {name: tensor.clone(memory_format=CONTIGUOUS) for name, tensor in tensors.items()}
-    return hashlib.sha256(save(state, metadata={"format": "pt"})).hexdigest()
+    return hashlib.sha256(tensors.content(tensors.as_stored(network.state_dict()))).hexdigest()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from ..checkpoints.tokenizer import Tokenizer
 from ..errors import RequestError, SizeError, first_line, shown
 from ..registry.schema import STREAMS, Config, Interface
 from ..utils import import_object
+from ..utils.torch_internals import within_compiled
 
 NETWORKS = {
     "sequence": "recurrent.RecurrentNetwork",
@@ -68,7 +69,7 @@ def refuse_large(network: ConfiguredModule, hint: str = "") -> None:
 def unwrapped(network: Any) -> Any:
     """Return the network inside torch.compile, DataParallel or DistributedDataParallel; anything else as it is."""
     while isinstance(network, nn.Module) and not isinstance(network, ConfiguredModule):
-        inner = getattr(network, "_orig_mod", None) or getattr(network, "module", None)
+        inner = within_compiled(network) or getattr(network, "module", None)
         if not isinstance(inner, nn.Module):
             return network
         network = inner

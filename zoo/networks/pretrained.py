@@ -62,9 +62,6 @@ def load_weights(network: ConfiguredModule, path: Path) -> None:
     network.load_state_dict(found, assign=True)
 
 
-CONTIGUOUS = torch.contiguous_format
-
-
 def save(network: ConfiguredModule, folder: Path) -> None:
     """Write a network's checkpoint into `folder`, in float32, each file atomically. Equal weights give equal bytes.
 
@@ -79,11 +76,7 @@ def save(network: ConfiguredModule, folder: Path) -> None:
             f"{network.config.name} is frozen or quantized: matrices that its config computes from weights have become "
             "weights, which would be read back wrongly. Save the network that it was made from."
         )
-    # a file holds a copy of each tensor, even of tied weights
-    state = {
-        name: tensor.detach().cpu().clone(memory_format=CONTIGUOUS) for name, tensor in network.state_dict().items()
-    }
-    state = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    state = tensors.as_stored(network.state_dict())
     if problems := tensors.differences(expected.state_dict(), state):
         raise CheckpointError(
             f"{network.config.name} does not fit its config: {problems}. Replace a head by Network.reset_head only."

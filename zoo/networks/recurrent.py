@@ -258,16 +258,21 @@ class RecurrentNetwork(SequenceNetwork):
         return stepper.step(x, state) if stepper.fits(layers, head, x, *self.mean_std) else (None, None)
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> tuple[LayerInput, Tensor | None]:
-        """Return the first layer's input, and the lengths on the device of x. Raises RequestError if either is invalid."""
+        """Return the first layer's input and the checked lengths. Raises RequestError if either is invalid."""
+        lengths = self._checked_lengths(x, lengths)
+        return self._layer_input(x, lengths), lengths
+
+    def _checked_lengths(self, x: Tensor, lengths: Tensor | None) -> Tensor | None:
+        """Return the lengths on the device of x. Raises RequestError if they, or the shape or dtype of x, are invalid."""
         self._check_sequences(x)
         if lengths is None:
-            return self._layer_input(x, None), None
+            return None
         checked = valid_lengths(lengths, x)
         if checked is None:
             raise RequestError(
                 f"lengths must be {x.shape[0]} integers from 1 to {x.shape[1]}, one for each sequence; got {shown(lengths)}."
             )
-        return self._layer_input(x, checked), checked
+        return checked
 
     def _run_segments(
         self, run: Run, x: Tensor, state: NetworkState | None, lengths: Tensor | None, resets: Tensor, dt: Tensor | None,
@@ -281,7 +286,7 @@ class RecurrentNetwork(SequenceNetwork):
         if compiling_to_run():  # dynamo would compile anew for each pattern of resets
             every = torch.compiler.disable(self._run_segments)
             return every(run, x, state, lengths, resets, dt, every_step)
-        _, lengths = self._check(x, lengths)
+        lengths = self._checked_lengths(x, lengths)
         lengths = torch.full(x.shape[:1], x.shape[1], device=x.device) if lengths is None else lengths
         segments = Segments(checked_resets(resets, x.shape[:2], x.device), lengths)
         begin = segments.begin(self.initial_state, self._check_state_of(state, x))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch._higher_order_ops.scan import scan, scan_op
+from torch._ops import OpOverload as OpOverload
 from torch.autograd import forward_ad
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -28,6 +29,16 @@ transforms_active = torch._C._are_functorch_transforms_active
 """Return whether a transform of torch.func (grad, vmap, jvp, ...) is running."""
 global_module_hooks_active = nn.modules.module._has_any_global_hook
 """Return a true value if global hooks, which run for every module, are registered."""
+
+
+def schema(operation: OpOverload) -> Any:
+    """Return the names and defaults of an operation's arguments, and whether it changes one of them."""
+    return operation._schema
+
+
+def within_compiled(module: nn.Module) -> nn.Module | None:
+    """Return the module that torch.compile wrapped in `module`, or None if `module` is no such wrapper."""
+    return getattr(module, "_orig_mod", None)
 
 
 def constant_result(function: Function) -> Function:

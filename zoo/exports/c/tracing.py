@@ -1,12 +1,13 @@
 """Traces one step of a layer with torch as a graph, and computes in advance everything that depends on weights alone."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
 
 from ...networks.layer import Layer
+from ...utils.torch_internals import OpOverload, schema
 from ..graphs import computed
 
 ATEN = torch.ops.aten
@@ -103,7 +104,7 @@ def trace(layer: Layer, inputs: int) -> Trace:
 
 def named_arguments(node: fx.Node) -> dict[str, Any]:
     """Return the arguments of an operation by the names that torch gives them, with their default values."""
-    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    arguments = schema(cast(OpOverload, node.target)).arguments
     names = [argument.name for argument in arguments]
     return (
         {each.name: each.default_value for each in arguments} | dict(zip(names, node.args, strict=False)) | node.kwargs
