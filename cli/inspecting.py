@@ -68,7 +68,7 @@ def inspect(
         result = row.function(*arguments, **options)
     from .pictures import render
 
-    emit({"model": name, "what": chosen, **result.to_json()}, as_json, render(result))
+    emit({"model": name, "analysis": chosen, **result.to_json()}, as_json, render(result))
     if plot is not None:
         from zoo.diagnostics import drawing
 

@@ -1309,7 +1309,7 @@ GATES: dict[str, Sequence[str]] = {
 }
 
 # the gate on the old state and the sign of a bias that keeps it; then that on the new one
-KEEPS: dict[str, dict[str, int]] = {
+MEMORY_GATES: dict[str, dict[str, int]] = {
     "lstm": {"f": +1, "i": -1},
     "lstm-peephole": {"f": +1, "i": -1},
     "lstm-f": {"f": +1},

@@ -40,13 +40,13 @@ def small(case: str, **spec: object) -> Network:
 def linear_problem(case: str, shape: dict[str, object]) -> tuple[Network, list[object]]:
     """Return a network of the shape, which the scan that linear cells share can run, and the arguments of `results` for it.
 
-    shape: the arguments of `small`, "batch" and "steps", and if wanted "lengths", True for random ones, and "truncate".
+    shape: the arguments of `small`, "batch" and "steps", and if wanted "lengths", True for random ones, and "tbptt_steps".
     """
     spec = {"layers": 2, **shape}
-    many, lengths, truncate = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
+    many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("tbptt_steps", None)
     image = (4, 3) if "kernel" in spec else ()
     net = small(case, **{**spec, "inputs": (2, *image)})
-    net.tbptt_steps = truncate
+    net.tbptt_steps = tbptt_steps
     x = normal(many, spec["steps"], 2, *image, dtype=torch.float32)
     ends = torch.randint(1, spec["steps"] + 1, (many,), generator=torch.Generator().manual_seed(3)) if lengths else None
     return net, [x, random_state(net, many) if not image else net.initial_state(many), ends]

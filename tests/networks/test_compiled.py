@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, object]] = {
     "one step of one": {"units": 19, "inputs": 21, "steps": 1, "batch": 1, "layers": 2},
     "lengths": {"units": 6, "inputs": 2, "steps": 30, "batch": 27, "layers": 2, "lengths": True},
     "lengths, batch 1": {"units": 6, "inputs": 2, "steps": 9, "batch": 1, "layers": 2, "lengths": True},
-    "truncated": {"units": 6, "inputs": 2, "steps": 30, "batch": 4, "layers": 2, "truncate": 7},
+    "truncated": {"units": 6, "inputs": 2, "steps": 30, "batch": 4, "layers": 2, "tbptt_steps": 7},
     "both ways": {"units": 6, "inputs": 2, "steps": 12, "batch": 4, "layers": 2, "bidirectional": "concat"},
     "both ways, lengths": {
         "units": 6, "inputs": 2, "steps": 12, "batch": 4, "layers": 2, "bidirectional": "sum", "lengths": True
@@ -45,7 +45,7 @@ SHAPES: dict[str, dict[str, object]] = {
 def make_case(case: str, shape: Mapping[str, object]) -> tuple[Network, Tensor, NetworkState, Tensor | None]:
     """A network of a shape, and an input, initial states and lengths for it."""
     spec: dict[str, Any] = dict(shape)
-    many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("truncate", None)
+    many, lengths, tbptt_steps = spec.pop("batch"), spec.pop("lengths", False), spec.pop("tbptt_steps", None)
     net = small(case, **{**spec, "inputs": (spec["inputs"],)})
     net.tbptt_steps = tbptt_steps
     x = normal(many, spec["steps"], spec["inputs"], dtype=torch.float32)

@@ -17,8 +17,8 @@ SHAPES: dict[str, dict[str, object]] = {
     "several tiles": {"units": 17, "steps": 8, "batch": 53},
     "one step of one": {"units": 16, "steps": 1, "batch": 1},
     "lengths": {"units": 6, "steps": 20, "batch": 27, "lengths": True},
-    "truncated": {"units": 6, "steps": 20, "batch": 4, "truncate": 7},
-    "truncated, lengths": {"units": 6, "steps": 20, "batch": 9, "truncate": 4, "lengths": True},
+    "truncated": {"units": 6, "steps": 20, "batch": 4, "tbptt_steps": 7},
+    "truncated, lengths": {"units": 6, "steps": 20, "batch": 9, "tbptt_steps": 4, "lengths": True},
     "both ways, lengths": {"units": 6, "steps": 9, "batch": 4, "bidirectional": "sum", "lengths": True},
     "normalised": {"units": 6, "steps": 9, "batch": 4, "layer_norm": True},
     "images": {"units": 3, "steps": 5, "batch": 4, "kernel": 3, "lengths": True},
@@ -88,11 +88,11 @@ def test_the_gradient_of_a_closed_rg_lru_is_finite(backend: str) -> None:
 
 
 @pytest.mark.parametrize("case", LINEAR)
-@pytest.mark.parametrize("truncate", [None, 5])
-def test_the_last_output_of_each_sequence_has_its_gradient(case: str, truncate: int | None) -> None:
+@pytest.mark.parametrize("tbptt_steps", [None, 5])
+def test_the_last_output_of_each_sequence_has_its_gradient(case: str, tbptt_steps: int | None) -> None:
     """Also where gradients are cut between a sequence's end and the last step."""
     net, x = small(case, layers=2, steps=12), normal(3, 12, 2, dtype=torch.float32).requires_grad_()
-    net.tbptt_steps = truncate
+    net.tbptt_steps = tbptt_steps
     lengths = torch.tensor([12, 4, 1])
 
     def slopes(net: Network) -> list[Tensor]:

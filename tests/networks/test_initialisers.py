@@ -309,7 +309,7 @@ MEMORIES = {  # lowest and highest bias, for T = STEPS
 def test_gate_biases_keep_memory(cell: str, name: str) -> None:
     net = built(cell, units=200, steps=STEPS, options=WITH_MOST.get(cell, {}), init={"gate_bias": name})
     low, high = MEMORIES[name]
-    gates, memory = reference.GATES[cell], reference.KEEPS.get(cell, {})
+    gates, memory = reference.GATES[cell], reference.MEMORY_GATES.get(cell, {})
     draws = []
     for key, bias in weights(net, "layers.").items():
         if not key.endswith("bias") or "importance" in key:

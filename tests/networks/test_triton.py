@@ -109,7 +109,7 @@ def test_chunks_equal_the_whole(case: str, device: str) -> None:
     scan = triton_scan.StackScan(stack, net.layers[0])
 
     def run(chunk: int) -> list[Tensor]:
-        outputs, final = scan(steps, state, lengths, truncate=2, chunk=chunk)
+        outputs, final = scan(steps, state, lengths, tbptt_steps=2, chunk=chunk)
         values = [outputs, *(s for part in final for s in part)]
         return [*values, *torch.autograd.grad([v.square().sum() for v in values], of)]
 

@@ -49,7 +49,7 @@ def agree(net: Network, arguments: list[object]) -> None:
 
 @pytest.mark.parametrize("case", LINEAR)
 def test_every_linear_cell_equals_the_plain_scan(case: str, device: str, shared: list[str]) -> None:
-    agree(*problem(case, device, units=2, steps=5, batch=2, truncate=3, lengths=True))
+    agree(*problem(case, device, units=2, steps=5, batch=2, tbptt_steps=3, lengths=True))
     assert len(shared) == 1
 
 
@@ -69,23 +69,23 @@ def test_shapes(case: str, shape: dict[str, object], device: str) -> None:
 
 
 def plain_recurrence(
-    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor, truncate: int | None, complex_state: bool
+    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor, tbptt_steps: int | None, complex_state: bool
 ) -> Tensor:
     """Return what diagonal.Recurrence computes, step by step."""
     states, old = [], start
     for t, b_t in enumerate(b):
-        old = old.detach() if truncate and t and t % truncate == 0 else old
+        old = old.detach() if tbptt_steps and t and t % tbptt_steps == 0 else old
         new = next_state(a if a.dim() == 1 else a[t], b_t, old, complex_state)
         old = torch.where((t < lengths)[:, None], new, old)
         states.append(old)
     return torch.stack(states)
 
 
-@pytest.mark.parametrize("truncate", [None, 1, 3])
+@pytest.mark.parametrize("tbptt_steps", [None, 1, 3])
 @pytest.mark.parametrize("complex_state", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize("constant", [False, True], ids=["one a a step", "one a"])
 def test_lengths_from_zero_to_more_than_there_are(
-    constant: bool, complex_state: bool, truncate: int | None, device: str
+    constant: bool, complex_state: bool, tbptt_steps: int | None, device: str
 ) -> None:
     lengths = torch.tensor([0, 2, 9], device=device)
     shapes = [(2,) if constant else (5, 3, 2), (5, 3, 2), (3, 2)]
@@ -93,7 +93,7 @@ def test_lengths_from_zero_to_more_than_there_are(
 
     def values(recurrence) -> list[Tensor]:  # type: ignore[no-untyped-def]
         leaves = [t.clone().requires_grad_() for t in tensors]
-        c = recurrence(*leaves, lengths, truncate, complex_state)
+        c = recurrence(*leaves, lengths, tbptt_steps, complex_state)
         return [c, *torch.autograd.grad((c * c.detach().cos()).sum(), leaves)]
 
     close(values(diagonal.Recurrence.apply), values(plain_recurrence))
@@ -109,7 +109,7 @@ def test_what_lies_beyond_the_end_is_not_read(device: str) -> None:
 
 
 def test_gradients_of_gradients(device: str) -> None:
-    net, (x, state, ends) = problem("hgrn", device, units=1, steps=3, batch=2, truncate=2, lengths=True)
+    net, (x, state, ends) = problem("hgrn", device, units=1, steps=3, batch=2, tbptt_steps=2, lengths=True)
 
     def second(net: Network) -> list[Tensor]:
         weights = list(net.layers.parameters())

@@ -48,7 +48,7 @@ def write(name: str, parts: Parts) -> Path:
 
     parts: yields the results. Returns the path of the file, docs/diagnostics/NAME.json.
     """
-    shown = [{"title": title, "what": what, "result": result.to_json()} for title, what, result in parts]
+    shown = [{"title": title, "analysis": analysis, "result": result.to_json()} for title, analysis, result in parts]
     origin = {"date": provenance.today(), "versions": provenance.versions()}
     path = paths.path(*FOLDER, f"{name}.json")
     files.atomic_write(path, (_compact({"study": name, **origin, "shown": shown}) + "\n").encode())
@@ -66,14 +66,14 @@ def _compact(value: Any, depth: int = 0) -> str:
 
 
 def _analyse(
-    name: str, what: str, folder: Path | None, *, examples: int = 128, untrained: bool = False, **options: Any
+    name: str, analysis: str, folder: Path | None, *, examples: int = 128, untrained: bool = False, **options: Any
 ) -> Result:
-    """Return the result of the analysis `what` of the model `name`.
+    """Return the result of `analysis`, a key of ANALYSES, on the model `name`.
 
     folder: a folder with the training runs of models whose weights are not published. examples, untrained: as in
     zoo.diagnostics.subject.sample. options: for the analysis.
     """
-    row, config = ANALYSES[what], subject.config_of(name)
+    row, config = ANALYSES[analysis], subject.config_of(name)
     if row.needs == "architecture":
         return row.function(config, **options)
     run = None if untrained else _run_without_pin(folder, name)
@@ -108,8 +108,8 @@ def _digest(run: Path | None, name: str) -> str:
     return sha256[:DIGITS]
 
 
-def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
-    """Return a study that runs the analysis `what` on several models, with the arguments `options`.
+def _each(analysis: str, cells: Sequence[str], model: str, title: str = "{}", **options: Any) -> Study:
+    """Return a study that runs `analysis`, a key of ANALYSES, on several models, with the arguments `options`.
 
     model: a template of the models' names, such as "{}-1x128-mnist-rows". title: a template of the results' titles. In both,
     each of `cells` in turn takes the place of `{}`.
@@ -117,7 +117,7 @@ def _each(what: str, cells: Sequence[str], model: str, title: str = "{}", **opti
 
     def compute(folder: Path | None) -> Parts:
         for cell in cells:
-            yield title.format(cell), what, _analyse(model.format(cell), what, folder, **options)
+            yield title.format(cell), analysis, _analyse(model.format(cell), analysis, folder, **options)
 
     return compute
 

@@ -81,16 +81,16 @@ def _is_autocast(x: Tensor) -> bool:
 
 
 def scan(
-    layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    layer: PlannedLayer, x: LayerInput, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan."""
     direction = layer.direction
     tokens, x = (x.tokens, x.embedding.weight) if isinstance(x, LazyEmbedding) else (None, x)
     if x.shape[-1] != direction.input.weight.shape[1]:  # the plain scan raises torch's error
         vectors = x if tokens is None else nn.functional.embedding(tokens, x)
-        return direction.scan(vectors, state, lengths, truncate)  # type: ignore[return-value]
+        return direction.scan(vectors, state, lengths, tbptt_steps)  # type: ignore[return-value]
     x = x.float()  # a layer below, or a convolution in front, may have put out autocast's type
-    compiled_scan = CompiledScan(layer, lengths, truncate, tokens)
+    compiled_scan = CompiledScan(layer, lengths, tbptt_steps, tokens)
     inputs = [x, *matched(direction.cell, state, x.dtype), *layer.operands]
     if torch.is_grad_enabled() and any(t.requires_grad for t in inputs if t is not None):
         outputs, *final = _ScanFunction.apply(compiled_scan, *inputs)
@@ -119,8 +119,10 @@ class CompiledScan:
     (time, batch, features).
     """
 
-    def __init__(self, layer: PlannedLayer, lengths: Tensor | None, truncate: int | None, tokens: Tensor | None = None):
-        self.layer, self.truncate = layer, truncate
+    def __init__(
+        self, layer: PlannedLayer, lengths: Tensor | None, tbptt_steps: int | None, tokens: Tensor | None = None
+    ):
+        self.layer, self.tbptt_steps = layer, tbptt_steps
         self.lengths = None if lengths is None else lengths.long().contiguous()
         self.tokens = None if tokens is None else tokens.long().contiguous()
         self.states = len(layer.direction.cell.states)
@@ -205,7 +207,7 @@ class CompiledScan:
             units=direction.units, input_blocks=len(direction.cell.inputs), blocks=plan.blocks, phases=plan.phases,
             products=len(products), threads=torch.get_num_threads(), half=self.half, x=address(x), x_step=x.stride(0),
             x_row=x.stride(-2), rows=address(self.tokens), weight=address(weight), bias=address(bias),
-            product=products, vector=None if plan.vector is None else address(recurrent[-2]), lengths=address(self.lengths), truncate=self.truncate or 0, start=addresses(start),
+            product=products, vector=None if plan.vector is None else address(recurrent[-2]), lengths=address(self.lengths), tbptt_steps=self.tbptt_steps or 0, start=addresses(start),
         )  # fmt: skip
         return job, [x, *(t for t in operands if t is not None)]
 
@@ -231,7 +233,7 @@ class _ScanFunction(torch.autograd.Function):
         if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in output_gradients):
             with torch.autocast("cpu", enabled=False):
                 return None, *differentiable(
-                    [scan.layer], inputs, wanted, output_gradients, scan.lengths, scan.truncate, scan.tokens
+                    [scan.layer], inputs, wanted, output_gradients, scan.lengths, scan.tbptt_steps, scan.tokens
                 )
         return None, *scan.backward(inputs, y.contiguous(), _aligned(tape), wanted, output_gradients)
 

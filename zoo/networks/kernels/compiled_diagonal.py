@@ -16,23 +16,23 @@ def supports(weight: Tensor) -> bool:
 
 
 def forward(
-    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None, complex_state: bool
+    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, tbptt_steps: int | None, complex_state: bool
 ) -> Tensor:
     """Return c. Arguments: see diagonal.Recurrence; contiguous."""
     keep_memory()
     c = torch.empty_like(b)
-    job = _job(a, c, start, lengths, truncate, complex_state)
+    job = _job(a, c, start, lengths, tbptt_steps, complex_state)
     job.b = address(b)
     _library().rnnzoo_diagonal_forward(ctypes.byref(job))
     return c
 
 
 def backward(
-    c_gradient: Tensor, a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None,
+    c_gradient: Tensor, a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, tbptt_steps: int | None,
     complex_state: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients by a, b and start from that by c. Arguments: as of `forward`."""
-    job, constant = _job(a, c, start, lengths, truncate, complex_state), a.dim() == 1
+    job, constant = _job(a, c, start, lengths, tbptt_steps, complex_state), a.dim() == 1
     a_gradient = a.new_zeros(job.threads, *a.shape) if constant else torch.empty_like(a)
     b_gradient, start_gradient = torch.empty_like(c), torch.empty_like(start)
     job.c_gradient, job.a_gradient = address(c_gradient), address(a_gradient)
@@ -48,12 +48,12 @@ def _library() -> ctypes.CDLL:
 
 
 def _job(
-    a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None, complex_state: bool
+    a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, tbptt_steps: int | None, complex_state: bool
 ) -> interface.NativeDiagonal:
     """Return the C structure Diagonal without b and gradients. It holds addresses: the caller keeps the tensors."""
     (steps, batch, width), varies = c.shape, a.dim() == 3
     return interface.NativeDiagonal(
         steps=steps, batch=batch, width=width, complex=complex_state, threads=torch.get_num_threads(),
         a=address(a), a_step=batch * width * varies, a_row=width * varies, start=address(start),
-        lengths=address(lengths), truncate=truncate or 0, c=address(c),
+        lengths=address(lengths), tbptt_steps=tbptt_steps or 0, c=address(c),
     )  # fmt: skip

@@ -40,36 +40,36 @@ def supports(direction: Direction, x: LayerInput) -> bool:
 
 
 def scan(
-    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units, ...), and final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
+    """Return the outputs, (time, batch, units, ...), and final states. Arguments: see Direction.scan."""
     cell = cast(LinearRecurrence, direction.cell)
     vectors = x.vectors() if isinstance(x, LazyEmbedding) else x
     with direction.hold_projections(vectors[0]):
-        projected, state, computed = cell.joined(direction.input(vectors), state, lengths, truncate)
+        projected, state, computed = cell.joined(direction.input(vectors), state, lengths, tbptt_steps)
         a, b, *rest = cell.coefficients(projected)
         shape = b.shape[2:]
         a = a.flatten(2) if a.dim() == b.dim() else a.expand(1, *shape).flatten()
         start = state[-1].float().flatten(1)
-        c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, truncate, cell.complex_state)
+        c = Recurrence.apply(a.float(), b.float().flatten(2), start, lengths, tbptt_steps, cell.complex_state)
         c = c.unflatten(2, shape)
         outputs = cell.read(c, *rest) if len(state) > 1 else c
     low = direction.input.weight.dtype != torch.float32  # then all but the states that stay in float32 are rounded
     if low:
         outputs = outputs.to(projected.dtype)
     if lengths is not None and len(state) > 1:
-        outputs = _kept(outputs, state[0], lengths, truncate)
+        outputs = _kept(outputs, state[0], lengths, tbptt_steps)
     final = (*(steps[-1] for steps in (outputs, c)[: len(state)]), *computed)
     return outputs, matched(cell, final, projected.dtype) if low else final
 
 
 def scan_last(
-    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    direction: Direction, x: LayerInput, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
 ) -> tuple[Tensor, State]:
     """Return the outputs of the last step alone, (1, batch, units, ...), and the final states. Arguments: see `scan`."""
     cell = cast(LinearRecurrence, direction.cell)
-    if not _has_closed_form(direction, x) or lengths is not None or truncate is not None:
-        outputs, final = scan(direction, x, state, lengths, truncate)
+    if not _has_closed_form(direction, x) or lengths is not None or tbptt_steps is not None:
+        outputs, final = scan(direction, x, state, lengths, tbptt_steps)
         if lengths is None:
             return outputs[-1:], final
         # read at each sequence's own end, not in the final state: gradients are cut between the two
@@ -121,17 +121,17 @@ def _closed_form(direction: Direction, cell: LinearRecurrence, x: Tensor, start:
     return times(powers[0], start) + weighted + times(powers[1:].sum(0), constant)
 
 
-def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, truncate: int | None) -> Tensor:
-    """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. truncate: see `scan`.
+def _kept(outputs: Tensor, start: Tensor, lengths: Tensor, tbptt_steps: int | None) -> Tensor:
+    """Return `outputs`, (time, batch, ...), with each sequence's last output repeated beyond its end. tbptt_steps: see `scan`.
 
     start: (batch, ...), what is repeated for a sequence that ends before the first of these steps.
     """
     time = torch.arange(len(outputs), device=lengths.device)[:, None]
     last = (lengths.clamp(min=0) - 1).minimum(time)  # (time, batch)
     kept = torch.cat([outputs, start[None].to(outputs.dtype)])[last, torch.arange(len(lengths), device=lengths.device)]
-    if truncate is None:
+    if tbptt_steps is None:
         return kept
-    cut = (time // truncate * truncate > last) & (time >= truncate)  # between the last step and this one
+    cut = (time // tbptt_steps * tbptt_steps > last) & (time >= tbptt_steps)  # between the last step and this one
     return torch.where(cut.reshape(*cut.shape, *[1] * (outputs.dim() - 2)), kept.detach(), kept)
 
 
@@ -139,18 +139,24 @@ class Recurrence(torch.autograd.Function):
     """c_t = a_t c_{t-1} + b_t for all t, real or complex, in float32.
 
     a: (time, batch, width), or (width,) if it is the same at every step. b and c: (time, batch, width). start: c_0, (batch,
-    width). lengths: (batch,); a sequence that has ended keeps its state. truncate: gradients are cut every this many steps.
+    width). lengths: (batch,); a sequence that has ended keeps its state. tbptt_steps: gradients are cut every this many steps.
     complex_state: True if the width holds real parts, then as many imaginary ones.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None, complex_state: bool
+        ctx: Any,
+        a: Tensor,
+        b: Tensor,
+        start: Tensor,
+        lengths: Tensor | None,
+        tbptt_steps: int | None,
+        complex_state: bool,
     ) -> Tensor:
         lengths = None if lengths is None else lengths.long().contiguous()
         ctx.recurrences = device_module(RECURRENCES, b.device)
-        ctx.truncate, ctx.complex_state, ctx.formats = truncate, complex_state, formats((a, b, start))
-        c = ctx.recurrences.forward(packed(a), packed(b), packed(start), lengths, truncate, complex_state)
+        ctx.tbptt_steps, ctx.complex_state, ctx.formats = tbptt_steps, complex_state, formats((a, b, start))
+        c = ctx.recurrences.forward(packed(a), packed(b), packed(start), lengths, tbptt_steps, complex_state)
         ctx.save_for_backward(a, b, start, lengths, c)
         return c
 
@@ -161,7 +167,7 @@ class Recurrence(torch.autograd.Function):
         if torch.is_grad_enabled() or not in_memory(gradients[0]):  # gradients of gradients, or many at once
             return *_differentiable(ctx, a, b, start, lengths, gradients[0]), None, None, None
         operands = packed(gradients[0]), packed(a), packed(c), packed(start)
-        return *ctx.recurrences.backward(*operands, lengths, ctx.truncate, ctx.complex_state), None, None, None
+        return *ctx.recurrences.backward(*operands, lengths, ctx.tbptt_steps, ctx.complex_state), None, None, None
 
 
 def _differentiable(
@@ -176,7 +182,7 @@ def _differentiable(
         ]
         states, old = [], start
         for t in range(len(b)):
-            if ctx.truncate and t and t % ctx.truncate == 0:
+            if ctx.tbptt_steps and t and t % ctx.tbptt_steps == 0:
                 old = old.detach()
             new = next_state(a if a.dim() == 1 else a[t], b[t], old, ctx.complex_state)
             old = new if lengths is None else torch.where((t < lengths)[:, None], new, old)

@@ -51,7 +51,7 @@ class NativeJob(ctypes.Structure):
         ("product", ctypes.POINTER(NativeProduct)),
         ("vector", pointer),
         ("lengths", pointer),
-        ("truncate", _int),
+        ("tbptt_steps", _int),
         ("start", pointer * STATES),
         ("y", pointer),
         ("end", pointer * STATES),
@@ -85,7 +85,7 @@ class NativeDiagonal(ctypes.Structure):
         ("a", pointer),
         *((n, _int) for n in ("a_step", "a_row")),
         *((n, pointer) for n in ("b", "start", "lengths")),
-        ("truncate", _int),
+        ("tbptt_steps", _int),
         *((n, pointer) for n in ("c", "c_gradient", "a_gradient", "b_gradient", "start_gradient")),
     ]
 

@@ -121,14 +121,14 @@ def differentiable(
     wanted: Sequence[bool],
     output_gradients: Sequence[Tensor | None],
     lengths: Tensor | None,
-    truncate: int | None,
+    tbptt_steps: int | None,
     tokens: Tensor | None = None,
 ) -> list[Tensor | None]:
     """Return the gradients with respect to the `wanted` inputs, computed by the plain scan; None for the other inputs.
 
     If gradients are enabled, the results can be differentiated again. inputs: x, the initial states and the operands of
     every layer. output_gradients: the gradients of the top layer's outputs and of the final states, layer after layer.
-    tokens: indices of the vectors in x that the stack reads; None if the stack reads x itself. truncate: gradients are cut
+    tokens: indices of the vectors in x that the stack reads; None if the stack reads x itself. tbptt_steps: gradients are cut
     every this many steps; None for never.
     """
     states_end = 1 + sum(len(layer.direction.cell.states) for layer in layers)
@@ -147,7 +147,7 @@ def differentiable(
                 layer.direction, {m: (next(operands), next(operands)) for m in layer.projections}
             )
             direction.training, direction.zoneout = False, 0.0  # as when the fused scan ran
-            outputs, end = direction.scan(x, start, lengths, truncate)
+            outputs, end = direction.scan(x, start, lengths, tbptt_steps)
             x = stacked(outputs)
             final_states += end
         all_pairs = zip((x, *final_states), output_gradients, strict=True)

@@ -110,7 +110,7 @@ def _states(a, b):
         return (composed[2], composed[3])
 
 
-@triton.jit(do_not_specialize=["steps", "batch", "units", "truncate"])
+@triton.jit(do_not_specialize=["steps", "batch", "units", "tbptt_steps"])
 def recurrence(
     a,  # (steps, batch, PARTS * units), or (PARTS * units) if CONSTANT
     b,  # (steps, batch, PARTS * units); backward, the gradients given for c
@@ -123,7 +123,7 @@ def recurrence(
     steps,
     batch,
     units,
-    truncate,  # backward: the steps after which gradients are cut, or None
+    tbptt_steps,  # backward: the steps after which gradients are cut, or None
     PARTS: tl.constexpr,  # 2 if the numbers are complex, else 1
     CONSTANT: tl.constexpr,
     BACKWARD: tl.constexpr,
@@ -164,8 +164,8 @@ def recurrence(
         a_now = _or_one(running, a_now)
         if BACKWARD:
             a_now = _conjugate(a_now)
-            if truncate is not None:
-                a_now = _cleared((source % truncate != 0) | (source < 1), a_now)
+            if tbptt_steps is not None:
+                a_now = _cleared((source % tbptt_steps != 0) | (source < 1), a_now)
             b_now = _read(b, at, valid, units, PARTS)
         else:
             b_now = _read(b, at, running, units, PARTS)
@@ -200,33 +200,33 @@ def supports(weight: Tensor) -> bool:
 
 
 def forward(
-    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None, complex_state: bool
+    a: Tensor, b: Tensor, start: Tensor, lengths: Tensor | None, tbptt_steps: int | None, complex_state: bool
 ) -> Tensor:
     """Return c. Arguments: see diagonal.Recurrence; contiguous."""
     c = torch.empty_like(b)
-    _launch(a, b, start, lengths, c, None, None, None, truncate, complex_state)
+    _launch(a, b, start, lengths, c, None, None, None, tbptt_steps, complex_state)
     return c
 
 
 def backward(
-    c_gradient: Tensor, a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, truncate: int | None,
+    c_gradient: Tensor, a: Tensor, c: Tensor, start: Tensor, lengths: Tensor | None, tbptt_steps: int | None,
     complex_state: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients by a, b and start from that by c. Arguments: as of `forward`."""
     constant = a.dim() == 1
     gradients = torch.empty_like(start if constant else a), torch.empty_like(c), torch.empty_like(start)
-    _launch(a, c_gradient, start, lengths, c, *gradients, truncate, complex_state)
+    _launch(a, c_gradient, start, lengths, c, *gradients, tbptt_steps, complex_state)
     by_a, *others = gradients
     return by_a.sum(0) if constant else by_a, *others
 
 
-def _launch(a, b, start, lengths, c, a_gradient, b_gradient, start_gradient, truncate, complex_state) -> None:
+def _launch(a, b, start, lengths, c, a_gradient, b_gradient, start_gradient, tbptt_steps, complex_state) -> None:
     """Run the kernel, backward if gradients are given to write to."""
     (steps, batch, width), parts = b.shape, 2 if complex_state else 1
     units = width // parts
     with torch.cuda.device_of(b):
         recurrence[(triton.cdiv(batch * units, LANES),)](
-            a, b, start, lengths, c, a_gradient, b_gradient, start_gradient, steps, batch, units, truncate,
+            a, b, start, lengths, c, a_gradient, b_gradient, start_gradient, steps, batch, units, tbptt_steps,
             PARTS=parts, CONSTANT=a.dim() == 1, BACKWARD=b_gradient is not None, CHUNK=CHUNK, LANES=LANES,
             num_warps=WARPS, num_stages=1,
         )  # fmt: skip

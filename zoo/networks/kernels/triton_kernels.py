@@ -6,7 +6,7 @@ is carried from one chunk to the next lies in float32 in `carry`, which a call r
 
 The kernels' arguments come in this order:
 - tensors read, then tensors written; a matrix of one step is (batch, blocks * UNITS), row after row;
-- the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `truncate`;
+- the chunk: `begin`, its first step; `steps`, how many it has; `batch`; backward, `tbptt_steps`;
 - the cell: CELL, its function of triton_cells.py; OPTION, the number CELL takes; STATES, how many states it carries; INPUTS,
   blocks of the input projection; TAPE, blocks that a step writes for the backward pass;
 - the products: FIRST, the first block of pre-activations of every phase, and the number of blocks (Triton 3.6 takes an entry of
@@ -201,7 +201,7 @@ def scan_forward(
     _write(carry, row, unit, inside, state, STATES, UNITS)
 
 
-@triton.jit(do_not_specialize=["begin", "steps", "batch", "truncate"])
+@triton.jit(do_not_specialize=["begin", "steps", "batch", "tbptt_steps"])
 def scan_backward(
     weight,  # (MATRICES, PAD, PAD)
     lengths,  # (batch), or None
@@ -213,7 +213,7 @@ def scan_backward(
     begin,
     steps,
     batch,
-    truncate,  # the steps after which gradients are cut, or None
+    tbptt_steps,  # the steps after which gradients are cut, or None
     CELL: tl.constexpr,
     OPTION: tl.constexpr,
     STATES: tl.constexpr,
@@ -279,7 +279,7 @@ def scan_backward(
         # a sequence that has ended passes its gradients on, and truncation cuts them
         if lengths is not None:
             g = _where((t < left)[:, None], g, top)
-        if truncate is not None:
-            g = _cleared((begin + t == 0) | ((begin + t) % truncate != 0), g)
+        if tbptt_steps is not None:
+            g = _cleared((begin + t == 0) | ((begin + t) % tbptt_steps != 0), g)
         new, at = old, before
     _write(carry, row, unit, inside, g, STATES, UNITS)

@@ -80,10 +80,10 @@ class TritonLayer:
 
     def __init__(
         self, planned: PlannedLayer, x: Tensor, operands: Sequence[Tensor | None], lengths: Tensor | None,
-        truncate: int | None, saved: Sequence[Tensor] | None, train: bool,
+        tbptt_steps: int | None, saved: Sequence[Tensor] | None, train: bool,
     ):  # fmt: skip
         direction, plan = planned.direction, planned.plan
-        self.plan, self.cell, self.x, self.truncate = plan, CELLS[plan.name], x, truncate
+        self.plan, self.cell, self.x, self.tbptt_steps = plan, CELLS[plan.name], x, tbptt_steps
         self.operands = [w if w is None else w.detach() for w in operands]
         self.lengths = lengths
         (steps, self.batch, self.features), self.units = x.shape, direction.units
@@ -192,7 +192,7 @@ class TritonLayer:
         scan_backward[(triton.cdiv(self.batch, ROWS),)](
             self.weight, self.lengths, self.y[begin:], self.tape[begin:],
             None if y_gradient is None else y_gradient[begin:], self.carry, self.gradient[begin:],
-            begin, end - begin, self.batch, self.truncate, CELL=self.cell.backward, TAPE=self.tape_blocks,
+            begin, end - begin, self.batch, self.tbptt_steps, CELL=self.cell.backward, TAPE=self.tape_blocks,
             TAPE_PER_PHASE=self.cell.tape_per_phase, **self.constants,
         )  # fmt: skip
         if self.x_gradient is not None:

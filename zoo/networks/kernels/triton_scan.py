@@ -81,10 +81,10 @@ def stack_scan(layers: Sequence[Layer], x: Tensor) -> "StackScan | None":
 
 
 def scan(
-    layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, truncate: int | None = None
+    layer: PlannedLayer, x: Tensor, state: State, lengths: Tensor | None = None, tbptt_steps: int | None = None
 ) -> tuple[Tensor, State]:
-    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan; truncate: tbptt_steps."""
-    one = TritonScan([layer], x, _run_dtype(layer, x), lengths, truncate, chunk=len(x))
+    """Return the outputs, (time, batch, units), and the final states. Arguments: see Direction.scan."""
+    one = TritonScan([layer], x, _run_dtype(layer, x), lengths, tbptt_steps, chunk=len(x))
     outputs, (end,) = _run(one, None, x, [state])
     return outputs, end
 
@@ -100,16 +100,16 @@ class StackScan:
         x: Tensor,  # (time, batch, features)
         state: Sequence[State],
         lengths: Tensor | None = None,  # (batch,)
-        truncate: int | None = None,
+        tbptt_steps: int | None = None,
         chunk: int | None = None,
     ) -> tuple[Tensor, tuple[State, ...]]:
         """Return the top layer's outputs, (time, batch, units), and all final states.
 
-        truncate: gradients are cut every this many steps. chunk: the number of steps in a chunk; None to estimate the fastest.
+        tbptt_steps: gradients are cut every this many steps. chunk: the number of steps in a chunk; None to estimate the fastest.
         """
         if chunk is None:  # n chunks take n + depth - 1 of their times, and a launch takes as long as 5 steps
             chunk = max(MIN_CHUNK, isqrt(5 * len(x) // (len(self.stack) - 1)))
-        run = TritonScan(self.stack, x, _run_dtype(self.stack[0], x), lengths, truncate, chunk)
+        run = TritonScan(self.stack, x, _run_dtype(self.stack[0], x), lengths, tbptt_steps, chunk)
         recordings = graph.recordings(self.owner) if graph.applies(run, x) else None
         return _run(run, recordings, x, state)
 
@@ -178,7 +178,7 @@ class _ScanFunction(torch.autograd.Function):
         # torch's operations compute gradients of gradients, and many gradients at once
         if torch.is_grad_enabled() or not all(g is None or in_memory(g) for g in output_gradients):
             with torch.autocast(inputs[0].device.type, run.dtype, run.autocast):
-                gradients = differentiable(run.stack, inputs, wanted, output_gradients, run.lengths, run.truncate)
+                gradients = differentiable(run.stack, inputs, wanted, output_gradients, run.lengths, run.tbptt_steps)
             return None, None, *gradients
         with run.context():
             if ctx.recording is not None:

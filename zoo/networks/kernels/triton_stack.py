@@ -19,17 +19,17 @@ from .triton_layer import TritonLayer, multiplication
 class TritonScan:
     """One scan of a stack. `inputs` in its methods are x, the initial states of all layers, and the operands of all layers.
 
-    dtype: the precision of the scan. truncate: gradients are cut every this many steps; None for never. chunk: the number of
+    dtype: the precision of the scan. tbptt_steps: gradients are cut every this many steps; None for never. chunk: the number of
     steps in a chunk.
     """
 
     def __init__(
         self, stack: Sequence[PlannedLayer], x: Tensor, dtype: torch.dtype, lengths: Tensor | None,
-        truncate: int | None, chunk: int,
+        tbptt_steps: int | None, chunk: int,
     ):  # fmt: skip
         self.stack, self.dtype = list(stack), dtype
         self.steps, self.chunk, self.device = len(x), chunk, x.device
-        self.lengths, self.truncate = None if lengths is None else lengths.long().contiguous(), truncate
+        self.lengths, self.tbptt_steps = None if lengths is None else lengths.long().contiguous(), tbptt_steps
         self.autocast = torch.is_autocast_enabled(x.device.type)
         self.weights_begin = 1 + sum(len(layer.direction.cell.states) for layer in stack)
         """Index of the first operand in `inputs`. The inputs before it are new tensors at every call."""
@@ -38,7 +38,7 @@ class TritonScan:
     def key(self) -> tuple[object, ...]:
         """Everything but its inputs on which a recording (see graph.py) depends."""
         cells = [(layer.plan.name, layer.plan.option) for layer in self.stack]
-        return self.dtype, multiplication(self.dtype, 16, 1), self.truncate, self.chunk, self.lengths is None, *cells
+        return self.dtype, multiplication(self.dtype, 16, 1), self.tbptt_steps, self.chunk, self.lengths is None, *cells
 
     def memory(self, x: Tensor) -> int:
         """Return an estimate of the memory that a training step takes, in bytes."""
@@ -74,7 +74,7 @@ class TritonScan:
         for i, planned in enumerate(self.stack):
             layer_operands = [next(operands) for _ in range(2 * len(planned.projections))]
             layer_saved = None if saved is None else saved[2 * i : 2 * i + 2]
-            layers.append(TritonLayer(planned, x, layer_operands, self.lengths, self.truncate, layer_saved, train))
+            layers.append(TritonLayer(planned, x, layer_operands, self.lengths, self.tbptt_steps, layer_saved, train))
             x = layers[-1].output
         return layers
 

@@ -14,7 +14,7 @@ struct Diagonal {
     const float* b;  // (steps, batch, width)
     const float* start;  // (batch, width)
     const int64_t* lengths;  // (batch), or null; a sequence that has ended keeps its state
-    int64_t truncate;  // cut the gradient through time every so many steps; 0: never
+    int64_t tbptt_steps;  // cut the gradient through time every so many steps; 0: never
     float* c;  // (steps, batch, width)
     // Backward only.
     const float* c_gradient;  // (steps, batch, width)
@@ -60,7 +60,7 @@ void diagonal_backward(const Diagonal& d, long thread, long first, long rows, fl
             float* __restrict const a_gradient = d.a_gradient + (constant ? thread * width : at);
             const float *__restrict const given = d.c_gradient + place, *__restrict const a = d.a + at;
             const float* __restrict const old = t ? d.c + place - d.batch * width : d.start + r * width;
-            const bool cut = d.truncate && t && t % d.truncate == 0;
+            const bool cut = d.tbptt_steps && t && t % d.tbptt_steps == 0;
             if (d.lengths && t >= d.lengths[r]) {
                 for (long k = 0; k < width; k++) g[k] += given[k], b_gradient[k] = 0;
                 if (!constant) memset(a_gradient, 0, width * sizeof(float));

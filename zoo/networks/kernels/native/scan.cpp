@@ -41,7 +41,7 @@ struct Job {
     const Product* product;
     const float* vector;  // (units), a number of each unit that the pointwise functions take; null for most cells
     const int64_t* lengths;  // (batch), or null
-    int64_t truncate;  // cut the gradient through time every so many steps; 0: never
+    int64_t tbptt_steps;  // cut the gradient through time every so many steps; 0: never
     const float* start[STATES];  // (batch, units) each
     float* y;  // (steps, batch, units)
     float* end[STATES];  // (batch, units) each
@@ -266,7 +266,7 @@ void backward(const Layer<Cell>& layer, const Weights& weights, Gradients& sum, 
                 }
             }
             add(g[0], early, rows * pad);
-            if (job.truncate && begin + t && (begin + t) % job.truncate == 0) memset(states, 0, Cell::states * rows * pad * sizeof(float));
+            if (job.tbptt_steps && begin + t && (begin + t) % job.tbptt_steps == 0) memset(states, 0, Cell::states * rows * pad * sizeof(float));
         }
         if (job.x_gradient) {
             multiply(Out(x_gradient, input_pad, zeros, 0), n * rows, a, gates, 1, weights.input[0]);
