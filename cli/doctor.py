@@ -141,12 +141,12 @@ def _compiled(torch: Any) -> Finding:
     from zoo.networks.kernels import interface
 
     what, reinstall = "CPU scans", _reinstall_command()
-    built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
+    built = interface.libraries()
     if not built:
         problem = "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old"
         return Finding(what, problem, "missing", f"install g++ and run {reinstall}")
     names = ", ".join(built)
-    candidates = interface.LIBRARIES.get(processor, ("generic",))
+    candidates = interface.candidates()
     usable = [kind for kind in candidates if kind in built]
     bfloat16_modes = []
     for kind in usable:

@@ -6,21 +6,21 @@ from helpers import network, normal, random_state
 from zoo.cells import CELLS, ROWS, cell_class
 from zoo.cells.linear import LinearRecurrence
 from zoo.cells.matrix import MatrixRecurrence
-from zoo.cells.properties import MEANINGS, PROPERTIES, cells_with, properties_of
+from zoo.cells.properties import PROPERTIES, cells_with, properties_of
 from zoo.errors import UnknownNameError
 
 
 def test_properties_are_those_of_the_classes() -> None:
-    assert set().union(*(cells for _, cells in PROPERTIES.values())) <= CELLS.keys()
+    assert set().union(*map(cells_with, PROPERTIES)) <= CELLS.keys()
     linear = {cell for cell in CELLS if issubclass(cell_class(cell), LinearRecurrence | MatrixRecurrence)}
     assert cells_with("linear") == linear
     assert cells_with("gated") >= {cell for cell in CELLS if cell_class(cell).memory_gates}
     assert cells_with() == ROWS.keys()
-    assert {word for row in ROWS.values() for word in row.properties} == MEANINGS.keys() - {"convolutional"}
+    assert {word for row in ROWS.values() for word in row.properties} == PROPERTIES.keys() - {"convolutional"}
     assert all(cell in cells_with(*properties_of(cell)) for cell in CELLS)
 
 
-@pytest.mark.parametrize("cell", sorted(PROPERTIES["independent"][1]))
+@pytest.mark.parametrize("cell", sorted(cells_with("independent")))
 def test_a_unit_of_an_independent_cell_changes_its_own_memory_only(cell: str) -> None:
     """The last state is the memory; a complex unit has two numbers."""
     net, x = network(cell, layers=1), normal(1, 2)

@@ -109,7 +109,7 @@ def test_another_vocabulary_than_the_task_has_is_an_error(letters, home):
     clear_caches()
     (home / "registry.yaml").write_text(ZOO.replace("vocabulary: 16", "vocabulary: 17"))
     known = registry.load_registry()
-    with pytest.raises(DataError, match="letters has 16 tokens, but the registry's `vocabulary` is 17"):
+    with pytest.raises(DataError, match="the files have 16 tokens, but the registry's `vocabulary` is 17"):
         _ = task_data(known.all_tasks["letters"], known.datasets["letters"]).tokenizer
 
 

@@ -76,7 +76,7 @@ def test_bytes_are_those_of_the_file(small) -> None:
 def test_other_texts_are_a_data_error(small) -> None:
     with pytest.raises(DataError, match="is not text in UTF-8"):
         small("wikitext2-bytes", **{"wiki.test.tokens": "caf\udce9"}).split("test")
-    with pytest.raises(DataError, match="has 5 tokens, but the registry's `vocabulary` is 9"):
+    with pytest.raises(DataError, match="the files have 5 tokens, but the registry's `vocabulary` is 9"):
         small("wikitext2-words", **{"wiki.train.NONPRISTINE.txt": "a b c"}).split("test")
     known = registry.load_registry()
     odd = known.all_tasks["wikitext2-words"].model_copy(update={"layout": "letters"})

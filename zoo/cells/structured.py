@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .linear import LinearRecurrence, next_state
+from .linear import LinearRecurrence, times
 from .projections import ProjectionFactory, along
 
 
@@ -27,12 +27,10 @@ def discretised(re: Tensor, im: Tensor, delta: Tensor, method: str) -> tuple[Ten
         # exp(z) - 1 for small z = x + i y, without cancellation
         shifted = torch.cat([torch.expm1(x) * y.cos() - 2 * (y / 2).sin() ** 2, growth * y.sin()], -1)
         inverse = torch.cat([re, -im], -1) / torch.cat([re**2 + im**2] * 2, -1)
-        return a, next_state(shifted, torch.zeros_like(shifted), inverse, complex_state=True)
+        return a, times(shifted, inverse)
     size = (1 - x / 2) ** 2 + (y / 2) ** 2
     inverse = torch.cat([(1 - x / 2) / size, y / 2 / size], -1)
-    return next_state(
-        torch.cat([1 + x / 2, y / 2], -1), torch.zeros_like(inverse), inverse, complex_state=True
-    ), torch.cat([delta, delta], -1) * inverse
+    return times(torch.cat([1 + x / 2, y / 2], -1), inverse), torch.cat([delta, delta], -1) * inverse
 
 
 def hippo_frequencies(count: int) -> Tensor:
@@ -136,7 +134,7 @@ class S5(LinearRecurrence):
         a, gain = discretised(-self.log_decay.exp(), self.frequency, self.log_step.exp(), self.discretization)
         bu, d = x.tensor_split([2 * self.count], self.axis)
         gain = along(gain, self.axis).to(x.dtype)
-        return along(a, self.axis), next_state(gain, torch.zeros_like(bu), bu, complex_state=True, axis=self.axis), d
+        return along(a, self.axis), times(gain, bu, self.axis), d
 
     def read(self, c: Tensor, *rest: Tensor) -> Tensor:
         d = rest[0]

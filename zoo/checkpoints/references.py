@@ -66,8 +66,7 @@ class Reference:
                 f" For the repository on the Hub, write {SCHEME}{text}" if REPO.fullmatch(text) else " Check the path."
             )
             raise RequestError(f"There is no folder {text!r}.{hint}")
-        registry.find(text)  # raises UnknownNameError with near matches
-        raise AssertionError(text)
+        raise registry.unknown_model(text)
 
     @classmethod
     def to_folder(cls, folder: Path) -> "Reference":

@@ -170,20 +170,22 @@ class Results(Spec):
 
     def record(self, evaluation: Evaluation) -> "Results":
         """Return a copy in which `evaluation` replaces an earlier one of the same split, metric, runtime and rounding."""
-        if isinstance(evaluation, RuntimeEvaluation):
-            fields = attrgetter("split", "metric", "runtime", "quantize")
-            others = tuple(e for e in self.runtimes if fields(e) != fields(evaluation))
-            return self.model_copy(update={"runtimes": (*others, evaluation)})
-        key = (evaluation.split, evaluation.metric)
-        kept = tuple(e for e in self.evaluations if (e.split, e.metric) != key)
-        return self.model_copy(update={"evaluations": (*kept, evaluation)})
+        elsewhere = isinstance(evaluation, RuntimeEvaluation)
+        field = "runtimes" if elsewhere else "evaluations"
+        key = attrgetter("split", "metric", *(["runtime", "quantize"] if elsewhere else []))
+        kept = (e for e in getattr(self, field) if key(e) != key(evaluation))
+        return self.model_copy(update={field: (*kept, evaluation)})
+
+    def of_weights(self, sha256: str) -> "Results":
+        """Return a copy without the evaluations of weights with another digest."""
+        lists = {"evaluations": self.evaluations, "runtimes": self.runtimes}
+        kept = {name: tuple(e for e in each if e.checkpoint_sha256 == sha256) for name, each in lists.items()}
+        return self.model_copy(update=kept)
 
     def of_rounded(self, sha256: str) -> "Results":
         """Return a copy for the same weights rounded to float16, in a file with this digest, without evaluations of others."""
         training = self.training and self.training.model_copy(update={"rounded_sha256": sha256})
-        lists = {"evaluations": self.evaluations, "runtimes": self.runtimes}
-        kept = {name: tuple(e for e in each if e.checkpoint_sha256 == sha256) for name, each in lists.items()}
-        return self.model_copy(update={**kept, "training": training})
+        return self.of_weights(sha256).model_copy(update={"training": training})
 
     def measured(self, split: str = "test") -> Evaluation | None:
         """Return the first evaluation on `split`, or None if there is none."""
@@ -213,9 +215,7 @@ def read_current(folder: Path) -> tuple[Results, str | None]:
     weights = folder / tensors.FILE
     sha256 = files.sha256(weights) if weights.is_file() else None
     results = read(folder)
-    lists = {"evaluations": results.evaluations, "runtimes": results.runtimes}
-    kept = {name: tuple(e for e in each if sha256 in (None, e.checkpoint_sha256)) for name, each in lists.items()}
-    return results.model_copy(update=kept), sha256
+    return (results if sha256 is None else results.of_weights(sha256)), sha256
 
 
 def parse(path: Path) -> Results:

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class Tokenizer:
         return split_words(text)
 
     @classmethod
-    def learn(cls, texts: Iterable[Sequence[str]], size: int, max_words: int) -> "Tokenizer":
+    def learn(cls, texts: Iterable[Sequence[str]], size: int, max_words: int) -> Self:
         """Return a tokenizer of at most `size` tokens for the most frequent words of `texts`; ties are in alphabetical order.
 
         texts: a list of words for each text.
@@ -68,7 +69,7 @@ class Tokenizer:
         return cls([*RESERVED, *ranked[: max(0, size - len(RESERVED))]], max_words)
 
     @classmethod
-    def read(cls, path: Path, size: int, max_words: int) -> "Tokenizer":
+    def read(cls, path: Path, size: int, max_words: int) -> Self:
         """Return the tokenizer of the vocabulary.txt at `path`.
 
         size: the number of words that the file must have. max_words: texts are cut off after this many words. Raises
@@ -147,8 +148,8 @@ class Tokenizer:
         leaves no room for its story.
         """
         filled = [(list(story) or [""], list(question) or [""]) for story, question in pairs]  # "" is an unknown word
-        if any(len(question) >= self.max_words for _, question in filled):
-            longest = max(len(question) for _, question in filled)
+        longest = max((len(question) for _, question in filled), default=0)
+        if longest >= self.max_words:
             raise RequestError(
                 f"A question can have at most {self.max_words - 1} words; got one of {longest}. Shorten it."
             )
@@ -187,9 +188,8 @@ class CharacterTokenizer(StreamTokenizer):
 
     def __init__(self, words: Sequence[str], max_words: int):
         super().__init__(words, max_words)
-        if any(len(word) != 1 for word in self.words[len(RESERVED) :]):
-            longer = next(word for word in self.words[len(RESERVED) :] if len(word) != 1)
-            raise RequestError(f"A vocabulary of characters must not have longer words; it has {shown(longer)}.")
+        if longer := [word for word in self.words[len(RESERVED) :] if len(word) != 1]:
+            raise RequestError(f"A vocabulary of characters must not have longer words; it has {shown(longer[0])}.")
 
     @staticmethod
     def split(text: str) -> list[str]:

@@ -11,7 +11,6 @@ import torch
 
 from ..checkpoints.tokenizer import RESERVED, Tokenizer, split_words
 from ..errors import DataError
-from ..networks.network import Network
 from .base import Split, SplitName, TaskData
 from .originals import read_verified
 
@@ -61,12 +60,7 @@ class Babi(TaskData):
         """
         both = [q for part in self._questions.values() for q in part]
         words = sorted({word for q in both for word in (*q.story, *q.question, q.answer)})
-        if len(words) + len(RESERVED) != self.task.vocabulary:
-            raise DataError(
-                f"{self.task.title}: the files have {len(words) + len(RESERVED)} tokens, but the registry's `vocabulary` is "
-                f"{self.task.vocabulary}. Use the original files, or correct registry.yaml."
-            )
-        return Tokenizer([*RESERVED, *words], self.task.steps)
+        return self.fitting(Tokenizer([*RESERVED, *words], self.task.steps))
 
     def read(self, name: SplitName) -> Split:
         file = "test" if name == "test" else "train"
@@ -79,10 +73,6 @@ class Babi(TaskData):
         answers = torch.tensor([self.tokenizer.tokens[q.answer] for q in selected])
         digests = {self._file(file): self.dataset.sha256[self._file(file)]}
         return Split(tokens.short(), answers, digests, torch.Tensor.long, lengths)
-
-    def prepare_network(self, network: Network) -> None:
-        """Give the network its tokenizer."""
-        network.tokenizer = self.tokenizer
 
 
 def questions(text: str, name: str) -> list[Question]:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from ..registry.schema import Augmentation, Dataset, Task
 from ..utils.arguments import check_name
 from .augmentation import augmented
 
+T = TypeVar("T", bound=Tokenizer)
 SplitName = Literal["train", "validation", "test"]
 SEEDS: dict[SplitName, int] = {"train": 0, "validation": 1, "test": 2}
 """Seed of each split of a generated dataset."""
@@ -125,8 +126,18 @@ class TaskData(ABC):
         """The tokenizer that turns text into x; None if the data are not text."""
         return None
 
-    def prepare_network(self, network: Network) -> None:  # noqa: B027
-        """Prepare a new network for training on these data, such as by its tokenizer and pretrained vectors."""
+    def fitting(self, tokenizer: T) -> T:
+        """Return `tokenizer`. Raises DataError unless it has as many tokens as the task's `vocabulary`."""
+        if len(tokenizer) != self.task.vocabulary:
+            raise DataError(
+                f"{self.task.title}: the files have {len(tokenizer)} tokens, but the registry's `vocabulary` is "
+                f"{self.task.vocabulary}. Use the original files, or correct registry.yaml."
+            )
+        return tokenizer
+
+    def prepare_network(self, network: Network) -> None:
+        """Prepare a new network for training on these data: give it their tokenizer, if they have one."""
+        network.tokenizer = self.tokenizer
 
     def read_file(self, name: str, content: bytes) -> Tensor | None:
         """Return x, (1, time, *input), of the content of a user's file. name: of the network, for error messages.

@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.tokenizer import RESERVED, CharacterTokenizer, StreamTokenizer
-from ..errors import DataError
-from ..networks.network import Network
 from .base import IGNORED, Split, SplitName, TaskData
 from .originals import read_verified
 
@@ -34,13 +32,7 @@ class Characters(TaskData):
     @cached_property
     def tokenizer(self) -> StreamTokenizer:
         """The tokenizer of all characters of the text, in the order of their code points."""
-        tokenizer = CharacterTokenizer([*RESERVED, *sorted(set(self.text))], self.task.steps)
-        if len(tokenizer) != self.task.vocabulary:
-            raise DataError(
-                f"{self.dataset.title} has {len(tokenizer)} tokens, but the registry's `vocabulary` is "
-                f"{self.task.vocabulary}. Use the original file, or correct registry.yaml."
-            )
-        return tokenizer
+        return self.fitting(CharacterTokenizer([*RESERVED, *sorted(set(self.text))], self.task.steps))
 
     def part(self, name: SplitName) -> str:
         """Return the text of a split."""
@@ -49,10 +41,6 @@ class Characters(TaskData):
 
     def read(self, name: SplitName) -> Split:
         return windows(self.tokenizer.encode(self.part(name)), self.task.steps, dict(self.dataset.sha256))
-
-    def prepare_network(self, network: Network) -> None:
-        """Give the network its tokenizer."""
-        network.tokenizer = self.tokenizer
 
 
 def windows(

@@ -75,7 +75,7 @@ class Text(TaskData):
 
         A word without a pretrained vector keeps its random vector, scaled to the standard deviation of the pretrained vectors.
         """
-        network.tokenizer = self.tokenizer
+        super().prepare_network(network)
         spec = network.config.architecture.embedding
         if spec is None or spec.pretrained is None or network.embedding is None:
             return

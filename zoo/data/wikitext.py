@@ -8,7 +8,6 @@ from functools import cached_property
 
 from ..checkpoints.tokenizer import ByteTokenizer, StreamTokenizer, WordTokenizer
 from ..errors import DataError
-from ..networks.network import Network
 from .base import Split, SplitName, TaskData
 from .characters import windows
 from .originals import read_verified
@@ -35,22 +34,10 @@ class WikiText(TaskData):
     @cached_property
     def tokenizer(self) -> StreamTokenizer:
         """The tokenizer of the layout."""
-        size = self.task.vocabulary or 0
         if self.task.layout == "bytes":
-            tokenizer: StreamTokenizer = ByteTokenizer.every_byte()
-        else:
-            learned = WordTokenizer.learn([WordTokenizer.split(self._text("train"))], size, self.task.steps)
-            tokenizer = WordTokenizer(learned.words, self.task.steps)
-        if len(tokenizer) != size:
-            raise DataError(
-                f"{self.dataset.title} has {len(tokenizer)} tokens, but the registry's `vocabulary` is {size}. Use the "
-                "original file, or correct registry.yaml."
-            )
-        return tokenizer
+            return self.fitting(ByteTokenizer.every_byte())
+        words, size = WordTokenizer.split(self._text("train")), self.task.vocabulary or 0
+        return self.fitting(WordTokenizer.learn([words], size, self.task.steps))
 
     def read(self, name: SplitName) -> Split:
         return windows(self.tokenizer.encode(self._text(name)), self.task.steps, dict(self.dataset.sha256))
-
-    def prepare_network(self, network: Network) -> None:
-        """Give the network its tokenizer."""
-        network.tokenizer = self.tokenizer

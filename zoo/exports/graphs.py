@@ -11,7 +11,6 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx.node import Node, map_arg
 
-from ..networks.gaps import TIME_AWARE
 from ..networks.network import Network
 from ..networks.recurrent import RecurrentNetwork
 from ..networks.stack import NetworkState
@@ -173,7 +172,7 @@ def graph(network: Network, kind: str, *, single: bool = False, most: int | None
 
 def takes_gaps(network: RecurrentNetwork) -> bool:
     """Return whether the graphs of a network have the input dt, the times between inputs."""
-    return network.config.architecture.cell in TIME_AWARE
+    return network.layers[0].forward_direction.cell.uses_time_gaps
 
 
 def _gaps_apart(network: RecurrentNetwork, inputs: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:

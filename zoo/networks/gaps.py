@@ -16,7 +16,9 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
     dt, or if dt has another shape or is not positive and finite.
     """
     if not direction.cell.uses_time_gaps:
-        raise RequestError(f"{cell} takes no dt. Cells that use the time between inputs: {', '.join(TIME_AWARE)}.")
+        raise RequestError(
+            f"{cell} takes no dt. Cells that use the time between inputs: {', '.join(sorted(cells_with('time-gaps')))}."
+        )
     odd = not isinstance(dt, Tensor) or not is_strided(dt) or dt.is_meta or dt.dtype == torch.bool or dt.is_complex()
     if odd or dt.shape != shape:
         got = f"{shape_text(dt)} of {dt.dtype}" if isinstance(dt, Tensor) else type(dt).__name__
@@ -29,6 +31,3 @@ def checked_gaps(dt: Tensor, direction: Direction, cell: str, shape: torch.Size,
             f"dt must be positive and finite; got values from {float(dt.min()):g} to {float(dt.max()):g}."
         )
     return dt
-
-
-TIME_AWARE = sorted(cells_with("time-gaps"))

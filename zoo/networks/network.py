@@ -196,6 +196,14 @@ def wrong_state(name: str, batch: int) -> str:
     return f"The state does not fit {name} and a batch of {batch}. Pass what initial_state({batch}) or a step returned."
 
 
+def check_tokens(name: str, tokens: Tensor, embedding: nn.Embedding) -> None:
+    """Raise RequestError unless every token, of the input of the network `name`, has a row in `embedding`."""
+    if tokens.min() < 0 or tokens.max() >= len(embedding.weight):
+        raise RequestError(
+            f"{name} takes tokens from 0 to {len(embedding.weight) - 1}; got {int(tokens.min())} to {int(tokens.max())}."
+        )
+
+
 def check_batch(batch: object) -> None:
     """Raise RequestError unless `batch` is an integer from 1 to 2**31 - 1."""
     if torch.compiler.is_exporting():  # then it is a symbol

@@ -20,7 +20,7 @@ from .block import Block
 from .kernels import wavefront
 from .kernels.shared import intercepted
 from .layer import Direction, Layer, LayerInput, LazyEmbedding, Outputs, Scan, stacked
-from .network import Network, mask, mean_of_sum, shape_text, sum_over_time
+from .network import Network, check_tokens, mask, mean_of_sum, shape_text, sum_over_time
 from .outputs import LayerOutputs
 
 NetworkState = tuple[State, ...]
@@ -289,11 +289,8 @@ class SequenceNetwork(Network):
 
     def _lookup(self, tokens: Tensor, embedding: nn.Embedding) -> LazyEmbedding:
         unreadable = torch.compiler.is_exporting() or torch_internals.transforms_active()
-        if not unreadable and (tokens.min() < 0 or tokens.max() >= len(embedding.weight)):
-            raise RequestError(
-                f"{self.config.name} takes tokens from 0 to {len(embedding.weight) - 1}; "
-                f"got {int(tokens.min())} to {int(tokens.max())}."
-            )
+        if not unreadable:
+            check_tokens(self.config.name, tokens, embedding)
         return LazyEmbedding(embedding, tokens)
 
     def _readout(self, top: LayerOutputs, lengths: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from ..errors import RequestError, shown
 from .kernels import streaming
 from .kernels.compiled import is_float
 from .kernels.plans import plan
-from .network import check_batch, is_strided, shape_text, wrong_state
+from .network import check_batch, check_tokens, is_strided, shape_text, wrong_state
 from .stack import SequenceNetwork
 
 PLAIN = Tensor, nn.Parameter
@@ -124,9 +124,9 @@ class Stream:
         """
         dimensions = leading.count(",") + 1
         dtypes = (torch.float32,) if self.embedding is None else (torch.int64, torch.int32)
+        plain = type(x) in PLAIN and is_strided(x)
         if (
-            type(x) not in PLAIN
-            or not is_strided(x)
+            not plain
             or x.dtype not in dtypes
             or x.device.type != "cpu"
             or x.shape[dimensions:] != self.input
@@ -134,16 +134,11 @@ class Stream:
             or not x.numel()
         ):
             shape = ", ".join([leading, *map(str, self.input)])
-            plain = type(x) in PLAIN and is_strided(x)
             got = f"{shape_text(x)} of {x.dtype} on {x.device}" if plain else shown(x)
             raise RequestError(
                 f"A stream of {self.config.name} takes x of shape ({shape}), {dtypes[0]}, on the CPU; got {got}."
             )
         if self.embedding is None:
             return x.resolve_neg().contiguous()
-        if x.min() < 0 or x.max() >= len(self.embedding.weight):
-            raise RequestError(
-                f"{self.config.name} takes tokens from 0 to {len(self.embedding.weight) - 1}; "
-                f"got {int(x.min())} to {int(x.max())}."
-            )
+        check_tokens(self.config.name, x, self.embedding)
         return self.embedding(x)

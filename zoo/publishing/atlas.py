@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import registry
 from ..cells import CELLS, cell_class, cell_row
-from ..cells.properties import PROPERTIES, properties_of
+from ..cells.properties import PROPERTIES, cells_with, properties_of
 from ..registry.index import Summary
 from ..registry.schema import Architecture, Config, Interface, Paper
 from ..utils.text import markdown
@@ -155,5 +155,5 @@ def table() -> str:
 
 def meanings() -> str:
     """Return a Markdown table of the cells' properties: name, meaning, number of cells."""
-    rows = [(f"`{name}`", meaning, str(len(cells))) for name, (meaning, cells) in PROPERTIES.items()]
+    rows = [(f"`{name}`", meaning, str(len(cells_with(name)))) for name, meaning in PROPERTIES.items()]
     return markdown(("property", "meaning", "cells"), rows)

@@ -50,7 +50,7 @@ def outputs() -> dict[Path, str]:
         if entry.weights or recorded.evaluations or recorded.unmeasurable:
             card = cards.compose(entry, recorded, count, lattices.section(entry.name))
             texts[paths.path("cards", entry.name, "README.md")] = card
-    return texts | (_documents(models) if _is_repository() else {})
+    return texts | (_documents(models) if paths.is_checkout() else {})
 
 
 def _documents(models: Sequence[pages.ModelRow]) -> dict[Path, str]:
@@ -95,11 +95,6 @@ def _unreported() -> list[comparison.Row]:
     return [row for row in comparison.rows() if row.paper is None and row.measured is not None]
 
 
-def _is_repository() -> bool:
-    """Return whether this is the repository itself. A user's own zoo has only a registry and cards."""
-    return paths.path("README.md").exists()
-
-
 def _filled(text: str, parts: dict[str, str | None]) -> str:
     """Return `text` with each content of `parts`, {NAME: content}, between the mark `<!-- generated: NAME -->` and END.
 
@@ -126,7 +121,7 @@ def _replaced(text: str, mark: str, content: str) -> str:
 
 def drawings() -> dict[Path, Sequence[comparison.Row]]:
     """Return {path: rows} of every comparison plot; empty outside the repository. Papers without a measured figure have none."""
-    if not _is_repository():
+    if not paths.is_checkout():
         return {}
     by_paper = {paths.path("docs", f"{p}.svg"): comparison.rows(paper=p) for p in comparison.documents()}
     rows: dict[Path, Sequence[comparison.Row]] = {
@@ -156,7 +151,7 @@ def stale_pictures() -> dict[Path, tuple[drawing.TitledResults, str]]:
 
     Pages and cards have such pictures. A picture is out of date if its file lacks the digest of its content.
     """
-    pictures = analysis_pages.pictures() if _is_repository() else {}
+    pictures = analysis_pages.pictures() if paths.is_checkout() else {}
     for name in registry.list_models(pretrained=True):
         if content := lattices.picture(name):
             pictures[paths.path("cards", name, lattices.PICTURE)] = content, "maps"

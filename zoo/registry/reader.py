@@ -84,9 +84,6 @@ def _merged(parts: Sequence[_File]) -> dict[str, Any]:
 
 def _parse(path: Path) -> yaml.Document:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise RegistryError(f"{path}: the file has {size:,} bytes; a registry may have at most {MAX_BYTES:,}.")
         return yaml.parse(files.read_regular(path, MAX_BYTES).decode("utf-8"))
     except FileNotFoundError as error:
         raise RegistryError(f"{path}: this file does not exist. `rnnzoo init` writes a registry.") from error
@@ -163,14 +160,14 @@ def _model_faults(registry: Registry, place: yaml.Path, model: Model) -> Iterato
     yield from _reference(place, registry.papers, "paper", cell_row(model.cell).paper)
     for figure in model.reported:
         yield from _reference((*place, "reported"), registry.papers, "paper", figure.paper)
-    if model.task in registry.all_tasks:
+    if task := registry.all_tasks.get(model.task):
         for figure in model.reported:
             given = "percent" if figure.nats is None else "nats"
-            yield from _unit_fault((*place, "reported"), registry.all_tasks[model.task], model.task, given)
+            yield from _unit_fault((*place, "reported"), task, model.task, given)
+        if problem := model.misfit(task):
+            yield (*place, "task"), problem
     if model.embedding:
         yield from _reference((*place, "embedding"), registry.datasets, "dataset", model.embedding.pretrained)
-    if model.task in registry.all_tasks and (problem := model.misfit(registry.all_tasks[model.task])):
-        yield (*place, "task"), problem
     if place[2] == "models" and place[3] != model.name:
         yield place, f"the name derived from this entry is {model.name!r}; use it as the key"
 

@@ -45,9 +45,9 @@ def cache_root() -> Path:
     return root
 
 
-def folder(repo: str) -> Path:
+def folder(repo: str, repo_type: str = "model") -> Path:
     """Return the folder of a repository in the cache, whether it exists or not."""
-    return cache_root() / f"{PREFIX}{repo.replace('/', '--')}"
+    return cache_root() / f"{repo_type}s--{repo.replace('/', '--')}"
 
 
 def find(repo: str, name: str, commit: str | None) -> Path | None:
@@ -89,21 +89,19 @@ def _commit_in(ref: Path) -> str | None:
 def repair(repo: str, repo_type: str = "model") -> None:
     """Remove pipes, devices and sockets, and links to them or out of the cache, from a repository's folder in the cache.
 
-    The client would wait for a pipe for ever, and write through a link. Files of refs/ without a commit go too. Only the link is removed, never its target. Raises
-    StorageError.
+    The client would wait for a pipe for ever, and write through a link. Files of refs/ without a commit go too. Only the
+    link is removed, never its target. Raises StorageError.
     """
-    name = f"{repo_type}s--{repo.replace('/', '--')}"
-    places = [cache_root() / name / part for part in ("refs", "blobs", "snapshots")]
-    inside = (cache_root().resolve(), (cache_root() / name).resolve())
+    root, home = cache_root(), folder(repo, repo_type)
+    inside = (root.resolve(), home.resolve())
     try:
-        for place in (*places, cache_root() / ".locks" / name):
+        for place in (home / "refs", home / "blobs", home / "snapshots", root / ".locks" / home.name):
             if _leads_astray(place, inside):
                 place.unlink()
             for parent, folders, names in os.walk(place):
                 for path in (Path(parent, each) for each in (*folders, *names)):
-                    if _leads_astray(path, inside) or (
-                        place is places[0] and path.is_file() and _commit_in(path) is None
-                    ):
+                    is_ref = place.name == "refs" and path.is_file()
+                    if _leads_astray(path, inside) or (is_ref and _commit_in(path) is None):
                         path.unlink(missing_ok=True)
     except OSError as error:
         raise storage_error(error) from error

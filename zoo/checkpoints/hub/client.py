@@ -30,8 +30,6 @@ Report = Callable[[int, int], None]
 LIBRARY: dict[str, Any] = {"library_name": "rnnzoo", "library_version": __version__}
 MAX_TRIES = 4
 """Maximum number of tries of a call that fails for a temporary reason."""
-MAX_WAIT = 8.0
-"""Maximum number of seconds between two tries."""
 MAX_BYTES = 10**9
 """Maximum size of a file whose size is not pinned."""
 
@@ -117,7 +115,7 @@ class Connection:
                     may_pass |= type(problem) is HubError and self.guard.failures.number > 0
                     if not may_pass or once:
                         raise problem from error
-                    wait = min(2.0**tries, MAX_WAIT)
+                    wait = 2.0**tries
                     tries += 1
                     if tries == MAX_TRIES or isinstance(error, GaveUp) or wait > self.guard.budget.left():
                         spent = self.guard.budget.spent()

@@ -52,11 +52,8 @@ class LayerCode:
         for node in self.trace.graph.nodes:
             if node.op == "call_function" and node not in self.constants and node.target not in _IGNORED:
                 self._values[node] = self._compute(node)
-        offset = 0
-        for gate in self.gates:
-            (ref,) = cut((self._whole(self._value(gate.node)),), gate.offset, gate.size)
-            self.steps.append(copy(ref, Ref("g", offset, gate.size)))
-            offset += gate.size
+        gates = (cut((self._whole(self._value(gate.node)),), gate.offset, gate.size) for gate in self.gates)
+        self._store(tuple(ref for parts in gates for ref in parts), "g")
         results = [self._safe(self._value(node)) for node in self.trace.new_states]
         if self.has_output:
             self._store(self._value(self.trace.output), "y")
@@ -68,7 +65,7 @@ class LayerCode:
         return self.trace.output is not self.trace.new_states[0]
 
     def _store(self, value: Value, target: str) -> None:
-        """Add statements that copy a value to the beginning of the array `target`, an argument of the function."""
+        """Add statements that copy a value to the beginning of the array `target`."""
         offset = 0
         for ref in value:
             self.steps.append(copy(ref, Ref(target, offset, ref.size)))
@@ -245,10 +242,7 @@ class LayerCode:
         assert isinstance(matrix, fx.Node)
         source, out = self._whole(self._value(x)), self._buffer(size(node))
         start = self._value(plus) if plus is not None else ()
-        offset = 0
-        for ref in start:
-            self.steps.append(copy(ref, Ref(out.buffer, offset, ref.size)))
-            offset += ref.size
+        self._store(start, out.buffer)
         if not start:
             self.steps.append(zeros(out))
         if matrix not in self.matrices:

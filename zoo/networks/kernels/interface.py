@@ -93,15 +93,20 @@ class NativeDiagonal(ctypes.Structure):
 def libraries() -> dict[str, Path]:
     """Return the paths of the libraries that were built, by instruction set."""
     folder = Path(__file__).parent
-    candidates = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
-    return {kind: path for kind, path in candidates if path.exists()}
+    paths = ((kind, folder / f"scan_{kind}{end}") for kind in LIBRARIES["AVX512"] for end in EXTENSION_SUFFIXES)
+    return {kind: path for kind, path in paths if path.exists()}
+
+
+def candidates() -> tuple[str, ...]:
+    """Return the kinds of libraries that this processor runs, the fastest first."""
+    return LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",))
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the fastest library that was built and that this processor runs, or None. Warns if a library does not load."""
     built = libraries()
-    for kind in LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), ("generic",)):
+    for kind in candidates():
         if kind in built:
             try:
                 return open_library(built[kind])

@@ -111,8 +111,7 @@ def lines(
     """
     xs = [x for each in series for x, _ in each.points]
     ys = [y for each in series for _, y in each.points]
-    x = _scale(xs, LEFT + 8, WIDTH - RIGHT - 8, False)
-    x = Scale(min(xs, default=0.0), max(xs, default=1.0), x.start, x.end)
+    x = Scale(min(xs, default=0.0), max(xs, default=1.0), LEFT + 8, WIDTH - RIGHT - 8)
     y = _scale(ys, HEIGHT - BOTTOM - 4, TOP, log)
     parts = [_frame(x, y, x_title, y_title, ticks)]
     for each in series:

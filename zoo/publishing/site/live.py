@@ -42,7 +42,7 @@ from .stories import parts
 FLOAT_BYTES = 850_000
 """Weights up to this size stay float32; larger ones are rounded to 8 bits, so that a page stays small."""
 KINDS = {
-    "mnist": "digit", "adding": "adding", "babi": "story", "fsdd": "speech", "music": "music", "forecast": "forecast",
+    "mnist": "digit", "adding": "adding", "fsdd": "speech", "music": "music", "forecast": "forecast",
 }  # fmt: skip
 """By family of tasks: the kind of its models, which says what a visitor does with them, such as drawing a digit.
 

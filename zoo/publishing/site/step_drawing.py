@@ -16,7 +16,7 @@ ROW, HEIGHT, CHARACTER = 46, 24, 7.2
 """Distance between layers, height of a box, and width of a character, in pixels."""
 WIDEST = 640
 """Width in pixels above which a drawing is scaled down."""
-ROUND = {"+", "×", "−", "÷", "·", "Σ", "concat"}
+ROUND = {"+", "×", "−", "÷", "·", "Σ"}
 CLASSES = {"input": "box end-box", "state": "box end-box", "output": "box end-box", "linear": "box", "gate": "box gate"}
 
 
@@ -69,13 +69,13 @@ def _ordered(outputs: list[Node]) -> Iterator[Node]:
 
 
 def _width(node: Node) -> float:
-    return HEIGHT if node.label in ROUND and len(node.label) == 1 else max(30.0, len(node.label) * CHARACTER + 16)
+    return HEIGHT if node.label in ROUND else max(30.0, len(node.label) * CHARACTER + 16)
 
 
 def _box(node: Node, places: Placed, shift: float) -> str:
     x, y = places.x[node] + shift, places.layer[node] * ROW + 4 + HEIGHT / 2
     text = f'<text class="mid" x="{x:.0f}" y="{y + 4.5:.0f}">{escape(node.label)}</text>'
-    if node.label in ROUND and len(node.label) == 1:
+    if node.label in ROUND:
         return f'<circle class="box plain" cx="{x:.0f}" cy="{y:.0f}" r="{HEIGHT / 2:g}"/>{text}'
     width, radius = _width(node), HEIGHT / 2 if node.kind in ("gate", "function", "operation") else 3
     kind = CLASSES.get(node.kind, "box plain")
