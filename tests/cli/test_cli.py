@@ -375,7 +375,7 @@ def test_former_verbs_and_options_work_but_are_not_shown(
     common = ("inspect", "star-1x4", "--json")
     outputs = [json.loads(run(*common, option, "eigenvalues")[1]) for option in ("--what", "--analysis")]
     assert outputs[0] == outputs[1]
-    assert outputs[0]["what"] == "eigenvalues"
+    assert outputs[0]["analysis"] == "eigenvalues"
 
 
 def test_release_pins_the_files_of_a_dataset(run: Run, small_zoo: Zoo) -> None:

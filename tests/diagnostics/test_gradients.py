@@ -83,13 +83,6 @@ def test_the_first_updates_of_a_training(small_zoo: Callable[..., Path]) -> None
                 p -= 0.5 * 0.01 / (whole + 1e-6) * p.grad
 
 
-def test_a_course_is_recorded_at_its_first_and_its_last_update(small_zoo) -> None:
-    small_zoo({"optimizer": {"name": "sgd", "lr": 0.5}, "max_grad_norm": 0.01})
-    name = "rnn-1x8-mnist-rows"
-    result = evolution(*subject.training_arguments(name, subject.config_of(name)), updates=6, every=4)
-    assert result.norm.axis("update").ticks == result.loss.axis("update").ticks == (1, 5, 6)
-
-
 def test_a_ratio_of_gradients_is_of_the_first_layer_to_the_last() -> None:
     assert compare_ends([2.0, 1.0]) == "Gradient norms: layer 1 2, last layer 1; ratio 2."
 

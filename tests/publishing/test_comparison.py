@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 from rnnzoo_cli.many import parse_seeds
 
 from zoo import build, registry
@@ -256,13 +255,12 @@ def test_the_plot_shows_both_figures_and_the_setting(tmp_path: Path) -> None:
 
 
 def test_no_panel_is_empty(tmp_path: Path) -> None:
-    from matplotlib.figure import Figure
 
     from zoo.publishing import plots
 
     panels = [replace(ROW, task=f"t{i}", layers=layers, reported=0.5) for i in range(3) for layers in (1, 2)]
-    assert len(plots._draw(panels, Figure).axes) == 3
-    assert len(plots._draw(panels[:4], Figure).axes) == 2
+    assert len(plots._draw(panels).axes) == 3
+    assert len(plots._draw(panels[:4]).axes) == 2
 
 
 @pytest.mark.parametrize("ending", ["png", "pdf", "SVG"])
@@ -396,13 +394,13 @@ def test_a_run_that_diverged_has_a_row_and_a_mark(tmp_path: Path) -> None:
     assert replace(lost, diverged_runs=2).measured_text == "diverged in step 1,145 (epoch 1); 2 more diverged"
     for metric, corner in (("accuracy", min), ("mse", max)):  # the mark is where the worst figures are
         panel = [replace(each, metric=metric) for each in (row, replace(row, layers=2), lost)]
-        figure = plots._draw(panel, Figure)
+        figure = plots._draw(panel)
         figure.draw_without_rendering()
         (axis,) = figure.axes
         (mark,) = [line for line in axis.lines if line.get_marker() == "x" and len(line.get_xydata())]
         (place,) = mark.get_transform().transform(mark.get_xydata())
         assert tuple(axis.transData.inverted().transform(place)) == pytest.approx((8, corner(axis.get_ylim())))
-    bars = plots._draw([row, replace(lost, kind="star", layers=1, units=4)], Figure)
+    bars = plots._draw([row, replace(lost, kind="star", layers=1, units=4)])
     assert any(line.get_marker() == "x" and len(line.get_xydata()) for line in bars.axes[0].lines)
 
 

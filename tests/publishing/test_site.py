@@ -262,7 +262,10 @@ def test_without_a_compiler_the_site_says_so(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(shutil, "which", lambda program: None)
     compiler = live.Compiler(tmp_path)
     assert compiler.compile(()) == {}
-    assert compiler.problem == "WebAssembly needs the program clang, which is not installed."
+    assert (
+        compiler.problem
+        == "WebAssembly needs the program clang, which is not installed. Install it, and put it on the PATH."
+    )
 
 
 def test_equations_of_cells_become_mathematics() -> None:

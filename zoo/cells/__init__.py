@@ -25,10 +25,10 @@ _NO_PRODUCT = {"recurrent_dropout": "it has no recurrent projection"}
 _SCALED = {"zoneout": "one of its states is the scale of others, and zoneout would keep one without the other"}
 _PHI = ("tanh", "relu")
 _HEADS = Number(1, 1024, whole=True, divides_units=True)
-_STATES = Number(1, 1024, whole=True)
-_RANK = Number(1, 1024, whole=True)
+_COUNT = Number(1, 1024, whole=True)
 _FULL_OR_RANK = Number(0, 1024, whole=True)
-_STEP = Number(0.0, 10.0)
+_FRACTION = Number(0.0, 1.0)
+_UP_TO_TEN = Number(0.0, 10.0)
 _DAMPING = Number(0.0, 1000.0)
 _LOW_RANK = {"recurrent": "glorot-uniform"}
 _RESERVOIR = {
@@ -41,7 +41,6 @@ _MASS = {
     "zoneout": "a state kept beside a new one would hold some of the mass twice",
     "recurrent_dropout": "what it drops of a state would be lost mass",
 }
-_FRACTION = Number(0.0, 1.0)
 
 CELLS: dict[str, CellRow] = {
     "rnn": CellRow("elman.RNN", "simple recurrent network", "elman", {"activation": _PHI}),
@@ -62,19 +61,19 @@ CELLS: dict[str, CellRow] = {
     "rin-dt": CellRow("rin.RINDT", "recurrent identity network with deep transitions", "rin", init=_SMALL),
     "antisymmetric": CellRow(
         "antisymmetric.Antisymmetric", "antisymmetric RNN", "antisymmetric",
-        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD, properties=("continuous-time",),
+        {"epsilon": _UP_TO_TEN, "gamma": _UP_TO_TEN}, _SPREAD, properties=("continuous-time",),
     ),
     "antisymmetric-gated": CellRow(
         "antisymmetric.GatedAntisymmetric", "antisymmetric RNN with a gate", "antisymmetric",
-        {"epsilon": Number(0.0, 10.0), "gamma": Number(0.0, 10.0)}, _SPREAD, properties=("gated", "continuous-time"),
+        {"epsilon": _UP_TO_TEN, "gamma": _UP_TO_TEN}, _SPREAD, properties=("gated", "continuous-time"),
     ),
     "eunn": CellRow(
-        "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": Number(1, 1024, whole=True)}, _ANGLES,
+        "rotations.EUNN", "efficient unitary network", "eunn", {"capacity": _COUNT}, _ANGLES,
         without=_MATRIX, properties=("orthogonal",),
     ),
     "gf-rnn": CellRow("feedback.GatedFeedback", "gated feedback RNN", "gf-rnn", layers_inside=True, properties=("gated",)),
     "goru": CellRow(
-        "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": Number(1, 1024, whole=True)},
+        "rotations.GORU", "gated orthogonal recurrent unit", "goru", {"capacity": _COUNT},
         without=_MATRIX, properties=("gated", "orthogonal"),
     ),
     "gilr": CellRow(
@@ -100,7 +99,7 @@ CELLS: dict[str, CellRow] = {
         init={"recurrent": "glorot-uniform"}, without=_NO_PRODUCT, properties=("linear", "independent"),
     ),
     "lstm-phased": CellRow(
-        "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": Number(0.0, 1.0)},
+        "lstm.PhasedLSTM", "phased LSTM", "lstm-phased", {"ratio": Number(1e-6, 1.0), "leak": _FRACTION},
         without=_OWN_TIME, properties=("gated",),
     ),
     "lstm-residual": CellRow("lstm.ResidualLSTM", "residual LSTM", "lstm-residual", properties=("gated",)),
@@ -123,16 +122,16 @@ CELLS: dict[str, CellRow] = {
     ),
     "rnn-soft-orthogonal": CellRow(
         "unitary.SoftOrthogonalRNN", "softly orthogonal RNN", "rnn-soft-orthogonal",
-        {"activation": _PHI, "margin": Number(0.0, 1.0)}, _SPREAD, without=_MATRIX, properties=("orthogonal",),
+        {"activation": _PHI, "margin": _FRACTION}, _SPREAD, without=_MATRIX, properties=("orthogonal",),
     ),
     "s4d": CellRow(
         "structured.S4D", "diagonal structured state-space model", "s4d",
-        {"states": _STATES, "spectrum": ("lin", "inv", "real"), "discretization": ("zoh", "bilinear")}, without=_NO_PRODUCT,
+        {"states": _COUNT, "spectrum": ("lin", "inv", "real"), "discretization": ("zoh", "bilinear")}, without=_NO_PRODUCT,
         properties=("linear", "continuous-time", "independent"),
     ),
     "s5": CellRow(
         "structured.S5", "simplified structured state-space model", "s5",
-        {"states": _STATES, "blocks": _STATES, "discretization": ("zoh", "bilinear")},
+        {"states": _COUNT, "blocks": _COUNT, "discretization": ("zoh", "bilinear")},
         {"recurrent": "glorot-uniform"}, without=_NO_PRODUCT, properties=("linear", "continuous-time"),
     ),
     "slstm": CellRow(
@@ -148,7 +147,7 @@ CELLS: dict[str, CellRow] = {
         properties=("linear",),
     ),
     "gla": CellRow(
-        "matrix.GLA", "gated linear attention", "gla", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT,
+        "matrix.GLA", "gated linear attention", "gla", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
         properties=("gated", "linear"),
     ),
     "deltanet": CellRow(
@@ -160,15 +159,15 @@ CELLS: dict[str, CellRow] = {
         properties=("gated", "linear"),
     ),
     "mamba2": CellRow(
-        "matrix.Mamba2", "Mamba-2", "mamba2", {"heads": _HEADS, "states": _STATES}, without=_NO_PRODUCT,
+        "matrix.Mamba2", "Mamba-2", "mamba2", {"heads": _HEADS, "states": _COUNT}, without=_NO_PRODUCT,
         properties=("linear", "continuous-time"),
     ),
     "rwkv6": CellRow(
-        "matrix.RWKV6", "RWKV-6", "rwkv6", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT,
+        "matrix.RWKV6", "RWKV-6", "rwkv6", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
         properties=("gated", "linear"),
     ),
     "rwkv7": CellRow(
-        "delta.RWKV7", "RWKV-7", "rwkv7", {"heads": _HEADS, "rank": _RANK}, _LOW_RANK, without=_NO_PRODUCT,
+        "delta.RWKV7", "RWKV-7", "rwkv7", {"heads": _HEADS, "rank": _COUNT}, _LOW_RANK, without=_NO_PRODUCT,
         properties=("gated", "linear"),
     ),
     "sru": CellRow(
@@ -184,7 +183,7 @@ CELLS: dict[str, CellRow] = {
     "brc": CellRow("bistable.BRC", "bistable recurrent cell", "brc", properties=("gated", "independent")),
     "cfn": CellRow("additive.CFN", "chaos-free network", "cfn", properties=("gated",)),
     "cornn": CellRow(
-        "oscillators.CoRNN", "coupled oscillatory RNN", "cornn", {"dt": _STEP, "gamma": _DAMPING, "epsilon": _DAMPING},
+        "oscillators.CoRNN", "coupled oscillatory RNN", "cornn", {"dt": _UP_TO_TEN, "gamma": _DAMPING, "epsilon": _DAMPING},
         properties=("continuous-time",),
     ),
     "fastgrnn": CellRow(
@@ -197,14 +196,14 @@ CELLS: dict[str, CellRow] = {
         properties=("gated",),
     ),
     "lem": CellRow(
-        "lem.LEM", "long expressive memory", "lem", {"dt": Number(0.0, 1.0)},
+        "lem.LEM", "long expressive memory", "lem", {"dt": _FRACTION},
         properties=("gated", "continuous-time"),
     ),
     "ligru": CellRow("single_gate.LiGRU", "light GRU", "ligru", properties=("gated",)),
     "lightru": CellRow("single_gate.LightRU", "light recurrent unit", "lightru", properties=("gated",)),
     "lipschitz": CellRow(
         "lipschitz.LipschitzRNN", "Lipschitz RNN", "lipschitz",
-        {"epsilon": Number(0.0, 10.0), "beta": Number(0.0, 1.0), "gamma": Number(0.0, 10.0)}, _SPREAD,
+        {"epsilon": _UP_TO_TEN, "beta": _FRACTION, "gamma": _UP_TO_TEN}, _SPREAD,
         properties=("continuous-time",),
     ),
     "mgu": CellRow("mgu.MGU", "minimal gated unit", "mgu", properties=("gated",)),
@@ -226,18 +225,18 @@ CELLS: dict[str, CellRow] = {
         "additive.RAN", "recurrent additive network", "ran", {"activation": ("tanh", "identity")},
         properties=("gated",),
     ),
-    "scrn": CellRow("additive.SCRN", "structurally constrained recurrent network", "scrn", {"alpha": Number(0.0, 1.0)}),
+    "scrn": CellRow("additive.SCRN", "structurally constrained recurrent network", "scrn", {"alpha": _FRACTION}),
     "ugrnn": CellRow("single_gate.UGRNN", "update gate RNN", "intersection", properties=("gated",)),
     "unicornn": CellRow(
         "oscillators.UnICORNN", "undamped independent controlled oscillatory RNN", "unicornn",
-        {"dt": _STEP, "alpha": Number(0.0, 1000.0)}, properties=("continuous-time", "independent"),
+        {"dt": _UP_TO_TEN, "alpha": _DAMPING}, properties=("continuous-time", "independent"),
     ),
     "cfc": CellRow(
-        "liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _STEP, "mode": ("default", "no_gate", "pure")},
+        "liquid.CfC", "closed-form continuous-time network", "cfc", {"dt": _UP_TO_TEN, "mode": ("default", "no_gate", "pure")},
         properties=("gated", "continuous-time", "time-gaps"),
     ),
     "ltc": CellRow(
-        "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _STEP, "unfolds": Number(1, 100, whole=True)},
+        "liquid.LTC", "liquid time-constant network", "ltc", {"dt": _UP_TO_TEN, "unfolds": Number(1, 100, whole=True)},
         without={"recurrent_dropout": "its recurrent projection acts several times in a step"},
         properties=("continuous-time", "time-gaps"),
     ),
@@ -263,7 +262,7 @@ CELLS: dict[str, CellRow] = {
         properties=("orthogonal",),
     ),
     "lmu": CellRow(
-        "lmu.LMU", "Legendre memory unit", "lmu", {"order": _STATES, "theta": Number(1.0, 1e6)},
+        "lmu.LMU", "Legendre memory unit", "lmu", {"order": _COUNT, "theta": Number(1.0, 1e6)},
         properties=("continuous-time",),
     ),
     "lstm-controller": CellRow(
@@ -271,7 +270,7 @@ CELLS: dict[str, CellRow] = {
     ),
     "lstm-mass": CellRow(
         "mass.MassLSTM", "mass-conserving LSTM", "lstm-mass",
-        {"mass": _STATES}, {"recurrent": "glorot-uniform"}, without=_MASS, properties=("gated",),
+        {"mass": _COUNT}, {"recurrent": "glorot-uniform"}, without=_MASS, properties=("gated",),
     ),
     "lstm-mogrifier": CellRow(
         "lstm_variants.MogrifierLSTM", "Mogrifier LSTM", "mogrifier", {"rounds": Number(0, 100, whole=True)},
@@ -300,7 +299,7 @@ CELLS: dict[str, CellRow] = {
     "sgu": CellRow("sgu.SGU", "simple gated unit", "sgu", properties=("gated",)),
     "sgrn": CellRow("single_gate.SGRN", "simple gated recurrent network", "sgrn", properties=("gated",)),
     "taugru": CellRow(
-        "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _STATES}, without=_PAST,
+        "delayed.TauGRU", "GRU with delayed feedback", "taugru", {"delay": _COUNT}, without=_PAST,
         properties=("gated", "continuous-time"),
     ),
     "tgru": CellRow(

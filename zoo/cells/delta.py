@@ -41,12 +41,12 @@ class DeltaNet(MatrixRecurrence):
         q, k, v, beta, *decay = (self.by_head(part) for part in x.split(self.sizes, self.axis))
         q, k = (unit(F.silu(part), self.axis) for part in (q, k))
         beta = torch.sigmoid(beta)
-        a = self.decay(*decay) if decay else torch.ones_like(beta)
+        a = self.decay(beta, *decay)
         return q, beta * k, F.silu(v), a, k, -(a * beta).to(k.dtype) * k
 
-    def decay(self, alpha: Tensor) -> Tensor:
-        """Return alpha, the share of the old state that a step keeps."""
-        raise NotImplementedError
+    def decay(self, beta: Tensor, *alpha: Tensor) -> Tensor:
+        """Return the share of the old state that a step keeps, in the shape of beta: all of it."""
+        return torch.ones_like(beta)
 
 
 class GatedDeltaNet(DeltaNet):
@@ -70,9 +70,9 @@ class GatedDeltaNet(DeltaNet):
         nn.init.uniform_(self.log_rate, 0, 16, generator=generator).clamp_(min=1e-4).log_()
         reset_steps(self.step_offset, generator)
 
-    def decay(self, alpha: Tensor) -> Tensor:
+    def decay(self, beta: Tensor, *alpha: Tensor) -> Tensor:
         rate, bias = (self.by_head(along(p, self.axis)) for p in (self.log_rate.exp(), self.step_offset))
-        return torch.exp(-rate * F.softplus(alpha + bias))
+        return torch.exp(-rate * F.softplus(alpha[0] + bias))
 
 
 class RWKV7(MatrixRecurrence):

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .base import Cell, State
@@ -26,7 +26,7 @@ def legendre(order: int, theta: float) -> list[list[float]]:
     return exponential(rates)[:order].tolist()
 
 
-def exponential(matrix: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.float64]":
+def exponential(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return e^M, by its series for M / 2^s and s squarings."""
     halvings = max(0, math.ceil(math.log2(max(1e-300, float(np.abs(matrix).sum(0).max())))) + 2)
     small = matrix / 2.0**halvings

@@ -86,10 +86,10 @@ def _norm(tensors: list[Tensor]) -> float:
 
 @requires_recurrent
 def evolution(
-    network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30, every: int = 1,
+    network: RecurrentNetwork, data: Split, recipe: Recipe, target: Target = "class", updates: int = 30,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:  # fmt: skip
-    """Train a network, and record gradient norms and loss in every `every`-th update and the last one.
+    """Train a network, and record gradient norms and loss in every update.
 
     The source is "Gating revisited", Fig. 3 (b) and (c).
 
@@ -101,29 +101,24 @@ def evolution(
     updater = Updater(network, recipe.optimizer, target, max_grad_norm=recipe.max_grad_norm)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(recipe.seed))
     norms: list[list[float]] = []
-    losses, recorded = [], []
+    losses: list[float] = []
 
     def record_norms() -> None:
         norms.append([_norm([p.grad for p in layer.parameters() if p.grad is not None]) for layer in network.layers])
 
     for i in range(updates):
-        records = i % every == 0 or i == updates - 1
         start = i * recipe.batch_size % (len(data) - recipe.batch_size + 1)
         batch = data.batch(order[start : start + recipe.batch_size], network.device)
-        update = updater.update(*batch, before_clipping=record_norms if records else None)
-        if records:
-            losses.append(float(update.loss / update.targets))
-            recorded.append(i + 1)
+        update = updater.update(*batch, before_clipping=record_norms)
+        losses.append(float(update.loss / update.targets))
         report(i + 1, updates)
-    axis = Axis("update", tuple(recorded))
+    axis = Axis.counted("update", updates)
     arrays = {
         "norm": Array(np.array(norms).T, (Axis.counted("layer", len(norms[0])), axis), "gradient norm", log=True),
         "loss": Array(np.array(losses), (axis,), "nats" if target == "class" else "squared error"),
     }
     setting = {"of": describe(network.config), **_optimization(recipe), "seed": recipe.seed}
-    return Result(
-        setting, arrays, (f"Loss {losses[0]:.3g} at the first update recorded, {losses[-1]:.3g} at the last.",)
-    )
+    return Result(setting, arrays, (f"Loss {losses[0]:.3g} at the first update, {losses[-1]:.3g} at the last.",))
 
 
 def _optimization(recipe: Recipe) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ..networks.layer import Layer
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.metrics import TARGETS, Target
 from ..training.evaluation import score
+from ..utils.text import capitalised
 from .base import Array, Axis, Result
 from .ensemble import Node, require_one_direction
 from .subject import (
@@ -139,7 +140,7 @@ def _derivatives(
     """
     direction = layer.forward_direction
     index = memory_index(direction)
-    first = tuple(s.requires_grad_() for s in layer.forward_direction.zero_states(inputs[0]))
+    first = tuple(s.requires_grad_() for s in direction.zero_states(inputs[0]))
     with torch.enable_grad():
         memory = [state[index] for state in unroll(direction, inputs, first)]
     v = torch.ones(memory[0].shape[1:]) if probe == "ones" else _random_signs(memory[0].shape[1:])
@@ -269,7 +270,7 @@ def dependency(
         f"{metric.at(end=end, share=share).values:.3g} without the {end} {share:.0%}"
         for end in ("last", "first") for share in (0.3, 0.9)
     ]  # fmt: skip
-    line = f"{unit[:1].upper()}{unit[1:]}: {values[0, 0, 0]:.3g} on whole sequences, {', '.join(texts)}."
+    line = f"{capitalised(unit)}: {values[0, 0, 0]:.3g} on whole sequences, {', '.join(texts)}."
     return Result({"of": describe(network.config), "sequences": len(x)}, {"metric": metric, "loss": loss}, (line,))
 
 

@@ -27,13 +27,11 @@ class Runtime(Protocol):
 
         dt: (batch, time).
         """
-        ...
 
     def step(
         self, x: Tensor, state: Sequence[Tensor] | None = None, dt: Tensor | None = None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """Take one step and return the logits and the new state. x: (batch, *input). dt: (batch,)."""
-        ...
 
 
 def check_takes_gaps(takes: bool, dt: Tensor | None) -> None:

@@ -23,12 +23,10 @@ class Format:
     """A file format, how files of it are written and run, and what they can hold."""
 
     title: str
-    module: str
-    """The module of zoo.exports that has `writer` and `reader`; it is imported when a file is written or read."""
     writer: str
-    """A function of a Job, which writes the file."""
+    """`module.function` in zoo.exports, a function of a Job, which writes the file."""
     reader: str
-    """A Runtime, called with a file's path, its network (for shapes and names only), and the graph that it holds."""
+    """`module.class` of a Runtime, called with a file's path, its network (for shapes and names only), and its graph."""
     extension: str
     graphs: tuple[str, ...] = GRAPHS
     """The graphs that a file can hold, one in each file."""
@@ -46,43 +44,45 @@ class Format:
 
     def write(self, job: "Job") -> None:
         """Write a file. Raises OSError, and whatever an exporter raises."""
-        import_object(f"{self.module}.{self.writer}", __package__)(job)
+        import_object(self.writer, __package__)(job)
 
     def open(self, path: Path, network: "Network", kind: str) -> "Runtime":
         """Return a Runtime that runs the file at `path`."""
-        runtime: Runtime = import_object(f"{self.module}.{self.reader}", __package__)(path, network, kind)
+        runtime: Runtime = import_object(self.reader, __package__)(path, network, kind)
         return runtime
 
     def check_packages(self) -> None:
         """Raise MissingExtraError if a package is missing, and RequestError if a program is."""
         for program in self.programs:
             if shutil.which(program) is None:
-                raise RequestError(f"{self.title} needs the program {program}, which is not installed.")
+                raise RequestError(
+                    f"{self.title} needs the program {program}, which is not installed. Install it, and put it on the PATH."
+                )
         for package in self.packages:
             if find_spec(package) is None:
                 raise MissingExtraError(package, self.extra or "")
 
 
 FORMATS: dict[str, Format] = {
-    "pt2": Format("torch.export", "pt2", "write", "PT2Runtime", "pt2"),
+    "pt2": Format("torch.export", "pt2.write", "pt2.PT2Runtime", "pt2"),
     "onnx": Format(
-        "ONNX", "onnx", "write", "ONNXRuntime", "onnx",
+        "ONNX", "onnx.write", "onnx.ONNXRuntime", "onnx",
         extra="export-onnx", packages=("onnx", "onnxscript", "onnxruntime"), opsets=range(18, 24), quantizes=True,
     ),
     "openvino": Format(
-        "OpenVINO", "openvino", "write", "OpenVINORuntime", "xml",
+        "OpenVINO", "openvino.write", "openvino.OpenVINORuntime", "xml",
         extra="export-openvino", packages=("onnx", "onnxscript", "openvino"),
     ),
     "executorch": Format(
-        "ExecuTorch", "executorch", "write", "ExecuTorchRuntime", "pte",
+        "ExecuTorch", "executorch.write", "executorch.ExecuTorchRuntime", "pte",
         extra="export-executorch", packages=("executorch",),
     ),
     "c": Format(
-        "C99", "c", "write_header", "CRuntime", "h",
+        "C99", "c.write_header", "c.CRuntime", "h",
         graphs=("step",), programs=("cc",), quantizes=True, convolutions=False,
     ),
     "wasm": Format(
-        "WebAssembly", "c", "write_wasm", "WasmRuntime", "wasm",
+        "WebAssembly", "c.write_wasm", "c.WasmRuntime", "wasm",
         graphs=("step",), programs=("clang", "wasm-ld", "node"), quantizes=True, convolutions=False,
     ),
 }  # fmt: skip

@@ -66,11 +66,11 @@ def export(
     kinds = _check_request(format, config, graph, opset, quantize)
     folder = Path(path_of("The folder of exported files", out))
     if folder.exists() and not folder.is_dir():
-        raise RequestError(f"The folder of exported files, {folder}, is a file.")
+        raise RequestError(f"The folder of exported files, {folder}, is a file. Choose another folder.")
     names = [_file_name(format, kind, config) for kind in kinds]
     for path in [folder / name for name in (*names, f"{config.name}.{configs.VOCABULARY}")]:
         if path.is_dir():
-            raise RequestError(f"{path} is a folder, where a file would be written.")
+            raise RequestError(f"{path} is a folder, where a file would be written. Choose another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     # a folder that cannot be written to fails here, before any work
     with _named(folder), files.scratch_folder(folder, ".export-") as scratch:

@@ -40,7 +40,10 @@ def check_finite(network: Network) -> None:
     """Raise CheckpointError if a network has a weight that is NaN or infinite."""
     for name, tensor in network.state_dict().items():
         if not tensor.isfinite().all():
-            raise CheckpointError(f"{network.config.name}: {name} has NaN or infinite numbers.")
+            raise CheckpointError(
+                f"{network.config.name}: {name} has NaN or infinite numbers. Take an earlier checkpoint, or train again with a lower "
+                "learning rate."
+            )
 
 
 def _plain(projection: Projection, direction: Direction) -> Projection:

@@ -47,12 +47,10 @@ def example_input(network: ConfiguredModule) -> tuple[Tensor, Tensor]:
     interface, generator = network.interface, torch.Generator().manual_seed(0)
     steps = max(1, min(interface.steps, STEPS, VALUES // math.prod(interface.input)))
     lengths = torch.tensor([steps, max(1, steps // 2)])
-    if interface.readout == "none":
-        return torch.rand(BATCH, *interface.input, generator=generator, dtype=torch.float32), torch.zeros(
-            0, dtype=torch.int64
-        )
     if interface.vocabulary is None:
-        return torch.rand(BATCH, steps, *interface.input, generator=generator, dtype=torch.float32), lengths
+        times = () if interface.readout == "none" else (steps,)
+        x = torch.rand(BATCH, *times, *interface.input, generator=generator, dtype=torch.float32)
+        return x, lengths if times else lengths[:0]
     x = torch.randint(1, interface.vocabulary, (BATCH, steps), generator=generator)
     if interface.form == "question":  # one length of the story and one of the question
         return x, torch.stack([lengths - lengths // 2, lengths // 2], 1)

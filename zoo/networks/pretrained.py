@@ -68,7 +68,9 @@ def save(network: ConfiguredModule, folder: Path) -> None:
     Raises CheckpointError if the network's tensors are not those that its config asks for, or a value is infinite or NaN.
     """
     if network.device.type == "meta":
-        raise RequestError(f"{network.config.name} is on the meta device, where it has no weights to save.")
+        raise RequestError(
+            f"{network.config.name} is on the meta device, where it has no weights to save. Load it onto another."
+        )
     expected = meta_network(network.config)
     maps, expected_maps = _plain_maps(network), _plain_maps(expected)
     if maps.keys() == expected_maps.keys() and maps != expected_maps:

@@ -1,7 +1,7 @@
 """Plots reported and measured figures, the rows of zoo.publishing.comparison. Needs matplotlib (the extra `plots`)."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
     """
     picture_format(path)
     import matplotlib
-    from matplotlib.figure import Figure
 
     if not rows:
         raise RequestError(
@@ -46,11 +45,13 @@ def against_depth(rows: Sequence[Row], path: Path) -> None:
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
-        figure = _draw(rows, Figure)
+        figure = _draw(rows)
         save(figure, path, digest(rows))
 
 
-def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
+def _draw(rows: Sequence[Row]) -> "Figure":
+    from matplotlib.figure import Figure
+
     panels = _panels(rows)
     looks: dict[str, dict[str, Any]] = {
         kind: {"color": cell_colour(kind) or "0.6", "marker": MARKERS[i % len(MARKERS)]}
@@ -59,7 +60,7 @@ def _draw(rows: Sequence[Row], new_figure: Callable[..., "Figure"]) -> "Figure":
     columns = min(2, len(panels))
     lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
     heights = [max(2.8 if _has_curve(p) else 0.9 + 0.34 * len(p) for p in line) for line in lines]
-    figure = new_figure(figsize=(2.4 + 3.9 * columns, 0.9 + sum(heights)), layout="constrained")
+    figure = Figure(figsize=(2.4 + 3.9 * columns, 0.9 + sum(heights)), layout="constrained")
     axes = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights).ravel()
     several = len({(p[0].paper, p[0].table) for p in panels}) > 1
     for axis, panel in zip(axes, panels, strict=False):

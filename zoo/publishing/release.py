@@ -257,7 +257,8 @@ def _entry(folder: Path) -> Entry:
         entry = registry.find(recorded.training.model)  # config.json is written with the first weights
         if (now := sizes.counts(entry.name).parameters) != recorded.training.parameters:
             raise CheckpointError(
-                f"{folder}: the run's network has {recorded.training.parameters:,} parameters, but {entry.name} has {now:,} now."
+                f"{folder}: the run's network has {recorded.training.parameters:,} parameters, but {entry.name} has {now:,} now. "
+                f"Train it again: rnnzoo train {entry.name}"
             )
         return entry
     config = configs.read(folder / configs.FILE)

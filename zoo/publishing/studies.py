@@ -133,7 +133,7 @@ def _star_training(folder: Path | None) -> Parts:
         config = subject.config_of(name)
         init = config.architecture.init.model_copy(update={"gate_bias": "chrono"})
         network, split, _, target = subject.training_arguments(name, _with(config, standardize=False, init=init))
-        yield cell, "evolution", ANALYSES["evolution"].function(network, split, recipe, target, updates=40, every=1)
+        yield cell, "evolution", ANALYSES["evolution"].function(network, split, recipe, target, updates=40)
 
 
 def _chen_epochs(folder: Path | None) -> Parts:

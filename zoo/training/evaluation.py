@@ -220,7 +220,7 @@ def measure(
     finish, (loss, metric, targets) = TARGETS[target].of_mean, sums.sum(0).tolist()
     if targets == 0:
         raise DataError(
-            f"None of these {n:,} examples has a target, so {network.config.name} cannot be measured on them."
+            f"None of these {n:,} examples has a target, so {network.config.name} cannot be measured on them. Measure more examples, or another split."
         )
     by_output = tuple(finish(total / count) for _, total, count in sums.tolist()) if target == "forecast" else ()
     return Measured(loss / targets, finish(metric / targets), n, by_output)

@@ -76,7 +76,9 @@ class RidgeUpdater:
         TrainingError if there is a state: ridge regression reads separate sequences.
         """
         if state is not None:
-            raise TrainingError("Ridge regression reads separate sequences, not one long text.")
+            raise TrainingError(
+                "Ridge regression reads separate sequences, not one long text. Choose a recipe with another optimizer."
+            )
         with evaluating(self.network):
             features = self.network.pooled(x, lengths)
             loss, metric, targets = score(self.target, self.network.head(features), y)

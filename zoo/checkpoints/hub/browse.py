@@ -72,8 +72,8 @@ def catalogue(namespace: str, timeout: float | None = None) -> list[Remote]:
 
         def ours() -> list[Remote]:
             models = list_models(author=namespace, full=True, cardData=True)
-            ours = [info for info in models if info.id in pinned or _names_this_library(info)]
-            return [_remote(info) for info in ours if can_exist(info.id)]
+            found = [info for info in models if info.id in pinned or _names_this_library(info)]
+            return [_remote(info) for info in found if can_exist(info.id)]
 
         return sorted(connection.call(f"models of {namespace}", ours), key=lambda remote: remote.repo)
 

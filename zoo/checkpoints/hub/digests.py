@@ -41,17 +41,11 @@ def damage(path: Path) -> str | None:
     digest = blob.name
     if path.is_symlink() and blob.parent.name != "blobs":
         return "is a link that leads out of the cache"
-    if digest == path.name:
+    checks = {64: ("sha256", sha256), 40: ("sha1", lambda path: git_sha1(read_regular(path, MAX_SMALL_BYTES)))}
+    if digest == path.name or len(digest) not in checks:
         return None
+    kind, compute = checks[len(digest)]
     try:
-        if len(digest) == 64:
-            return None if sha256(path) == digest else "differs from the file that the Hub names (another sha256)"
-        if len(digest) == 40:
-            return (
-                None
-                if git_sha1(read_regular(path, MAX_SMALL_BYTES)) == digest
-                else "differs from the file that the Hub names (another sha1)"
-            )
+        return None if compute(path) == digest else f"differs from the file that the Hub names (another {kind})"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return None

@@ -9,6 +9,8 @@ from .charts import svg
 
 WIDTH = 480
 COLUMNS = (78, 190, 302)
+READS = {"mean": "mean over steps", "last": "last step", "every": "every step"}
+"""By the readout of a task: what its head reads."""
 BOX = 92
 """Width in pixels of the box of a layer at one time step."""
 LABELS = ("t − 1", "t", "t + 1")
@@ -64,7 +66,7 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
     for row in range(rows):
         y = base - (row + 1) * (height + gap) + gap
         for place, x in enumerate(COLUMNS):
-            parts.append(_box(x, y, BOX, height, f"{spec.cell}" if height > 20 else ""))
+            parts.append(_box(x, y, BOX, height, spec.cell if height > 20 else ""))
             parts.append(_arrow(x + BOX / 2, y + height + gap - 1, x + BOX / 2, y + height + 1))
             if place:
                 parts.append(
@@ -97,16 +99,7 @@ def _unrolled(entry: Entry) -> tuple[str, float]:
         f'<text class="mid" x="{COLUMNS[1] + BOX / 2}" y="{base + 46}">{escape(_input(entry))}, {counted(task.steps, "step")}</text>'
     )
     every = task.readout in ("mean", "every")
-    parts.append(
-        _box(
-            118,
-            10,
-            236,
-            30,
-            f"{'mean over steps, ' if task.readout == 'mean' else 'last step, ' if task.readout == 'last' else 'every step, '}{_outputs(entry)}",
-            "box end-box",
-        )
-    )
+    parts.append(_box(118, 10, 236, 30, f"{READS[task.readout]}, {_outputs(entry)}", "box end-box"))
     for x in COLUMNS if every else COLUMNS[-1:]:
         parts.append(
             f'<path class="wire" d="M{x + BOX / 2} {top - 1}V66H{min(max(x + BOX / 2, 140), 332)}V42" marker-end="url(#arrow)"/>'

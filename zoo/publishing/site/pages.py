@@ -146,9 +146,10 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
 
 def _cells(site: Site, models: Sequence[ModelFacts]) -> None:
     """Add a page for each cell, and a page that lists the cells."""
-    known, users = registry.load_registry().papers, {name: [] for name in ROWS}  # type: dict[str, Any], dict[str, list[ModelFacts]]
+    known = registry.load_registry().papers
+    users: dict[str, list[ModelFacts]] = {name: [] for name in ROWS}
     for model in models:
-        users.setdefault(model.entry.model.cell, []).append(model)
+        users[model.entry.model.cell].append(model)
     site.page(
         "cells/index.html",
         "cells.html",
