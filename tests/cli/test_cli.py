@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -24,9 +25,12 @@ from zoo import load, registry
 from zoo.cells import CELLS, ROWS
 from zoo.checkpoints import figures, results
 from zoo.checkpoints.hub import cache, settings
-from zoo.diagnostics import benchmark
+from zoo.diagnostics import ANALYSES, benchmark
 from zoo.errors import BenchmarkError
-from zoo.publishing import cards
+from zoo.exports import onnx
+from zoo.exports.formats import FORMATS
+from zoo.publishing import cards, release
+from zoo.training.evaluation import BATCH_SIZE
 from zoo.utils import paths, provenance
 from zoo.utils.version import __version__
 
@@ -401,6 +405,14 @@ def test_an_unknown_verb_gets_near_matches(run: Run) -> None:
 def test_defaults_in_help_texts_are_those_that_apply(run: Run) -> None:
     assert f"(default: {settings.TIMEOUT:g})" in run("show", "--help")[1]
     assert f"[default: {cache.ABANDONED_HOURS}]" in run("cache", "prune", "--help")[1]
+    export, eval_, train, list_ = (
+        " ".join(run(verb, "--help")[1].split()) for verb in ("export", "eval", "train", "list")
+    )
+    assert f"(default: {onnx.DEFAULT_OPSET})" in export
+    assert all(re.search(rf"\b{name}\b", text) for name in FORMATS for text in (export, eval_))
+    assert f"[default: {BATCH_SIZE}]" in eval_
+    assert all(re.search(rf"\b{name}\b", train) for name, row in ANALYSES.items() if row.epoch)
+    assert f"(default: {release.NAMESPACE})" in list_
 
 
 def test_the_verbs_are_those_tested(run: Run) -> None:
