@@ -1,4 +1,4 @@
-"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, the leaderboard, documents."""
+"""All pages of the site: models, cells, papers, an interactive page on gradients, speed, published results, documents."""
 
 import base64
 import inspect
@@ -15,7 +15,7 @@ from ...diagnostics.base import Result
 from ...errors import DataError
 from ...utils.text import counted
 from .. import analysis_pages, atlas, comparison, lattices, speed
-from . import analyses, charts, documents, facts, leaderboard, markup, mathml, model_page, papers
+from . import analyses, charts, documents, facts, literature, markup, mathml, model_page, papers
 from .charts import Point
 from .facts import ModelFacts
 from .step_drawing import step_drawing
@@ -41,7 +41,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     link = library.link("../")
     conditions = {
         "papers/index.html": bool(papers.paper_keys()), "why.html": bool(gradients), "speed.html": speed.measurements("stacks") is not None,
-        "leaderboard.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
+        "literature.html": bool(registry.load_registry().literature), "docs/index.html": bool(library.titles),
     }  # fmt: skip
     site.documents = library.titles
     site.optional_pages = {page for page, wanted in conditions.items() if wanted}
@@ -52,7 +52,7 @@ def add_all(site: Site, compiler: "Compiler | None", onnx: bool = False) -> None
     _papers(site, link, figures)
     _speed(site)
     _why(site, gradients)
-    leaderboard.add(site, models)
+    literature.add(site, models)
     documents.add(site, library)
 
 
