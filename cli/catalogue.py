@@ -52,7 +52,7 @@ def list_(
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the models that match a pattern, or one of several."""
+    """List the models that match any of the patterns."""
     patterns, exclude = patterns or ["*"], exclude or []
     if remote:
         if task or cell or pretrained is not None or cells or tasks or properties or sort != Sorting.name:

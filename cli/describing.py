@@ -26,7 +26,7 @@ Description = tuple[dict[str, Any], str]
 def describe(reference: Reference, timeout: float | None) -> Description:
     """Return (data, text) about the checkpoint that `reference` names: the data for --json, and the text to print otherwise.
 
-    timeout: seconds to wait for the Hub in all.
+    timeout: total seconds to wait for the Hub.
     """
     if reference.repo is not None:
         from zoo.checkpoints.hub import browse

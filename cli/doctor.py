@@ -159,8 +159,8 @@ def _compiled(torch: Any) -> Finding:
     if usable[0] != candidates[0]:
         problem = f"{usable[0]} is used; {candidates[0]}, which is faster on this processor, was not built"
         return Finding(what, problem, "missing", f"install a newer g++ and run {reinstall}")
-    mode = ("in float32", "by its own instructions", "by the matrix unit")[bfloat16_modes[0]]
-    return Finding(what, f"{usable[0]} is used; bfloat16 is multiplied {mode}; built: {names}")
+    mode = ("are computed in float32", "use bfloat16 instructions", "use the matrix unit")[bfloat16_modes[0]]
+    return Finding(what, f"{usable[0]} is used; bfloat16 products {mode}; built: {names}")
 
 
 def _reinstall_command() -> str:

@@ -394,7 +394,7 @@ def test_a_missing_package_and_a_folder_that_cannot_be_written_to(
 def test_the_verb(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, out, err = run("export", NAME, "--format", "pt2", "--out", str(tmp_path), "--json")
     (written,) = json.loads(out)
-    assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with the equations in float64.\n")
+    assert (code, err) == (0, "Each file was run at 1, 7, 28 steps, and compared with a float64 reference.\n")
     assert written["checked"]["difference"] < 1e-5
     assert Path(written["path"]).stat().st_size == written["bytes"]
 

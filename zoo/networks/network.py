@@ -207,7 +207,7 @@ def check_batch(batch: object) -> None:
 def valid_lengths(lengths: Tensor | Sequence[int] | None, x: Tensor, *parts: int) -> Tensor | None:
     """Return `lengths`, (batch, *parts), as torch.int64 on the device of x, (batch, time, ...); None if they are invalid.
 
-    Valid lengths are integers from 1 on, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
+    Valid lengths are positive integers, and those of one sequence add up to at most `time`. parts: (2,) if every sequence has
     two lengths, of a story and a question; else nothing.
     """
     try:

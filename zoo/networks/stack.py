@@ -43,7 +43,7 @@ class ScanSettings:
             raise RequestError(f"backend is {self.backend!r}; it can be 'auto', 'plain' or 'fused'.")
         for name, steps in (("tbptt_steps", self.tbptt_steps), ("checkpoint_every", self.checkpoint_every)):
             if steps is not None and (isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1):
-                raise RequestError(f"{name} is {steps!r}; it can be None or a number of steps from 1.")
+                raise RequestError(f"{name} is {steps!r}; it can be None or a positive integer.")
 
 
 def output_width(spec: Architecture) -> int:
