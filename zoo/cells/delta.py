@@ -23,7 +23,7 @@ class DeltaNet(MatrixRecurrence):
     """S_t = S_{t-1} (I - beta k k^T) + beta v k^T, o_t = S_t q_t (Yang et al. 2024, parallel DeltaNet).
 
     q and k are SiLU(W x), scaled to length 1 in each head; v = SiLU(W x); beta = sigmoid(W x) is one number
-    a head. The authors' code divides q by sqrt(d) besides, which the norm after it cancels.
+    per head. The authors' code also divides q by sqrt(d), which the norm that follows cancels.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "beta")

@@ -97,7 +97,7 @@ class GLA(MatrixRecurrence):
     """S_t = diag(alpha_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t (Yang et al. 2024, gated linear attention, eq. 3).
 
     q, k and v are W x; alpha_t = sigmoid(W_2 W_1 x)^(1/16), where W_1 x has `rank` channels (section 4.4). The authors' code
-    divides q by sqrt(d) besides, which the norm after it cancels.
+    also divides q by sqrt(d), which the norm that follows cancels.
     """
 
     inputs = ("q", "k", "v", "alpha")
