@@ -175,7 +175,7 @@ def main() -> None:
             rows.append({"network": name, "pass": label, **sizes, "seconds": seconds[label] / STEPS})
             say(f"{name}, {label}: {1e6 * rows[-1]['seconds']:.1f} µs a step, {sizes}")
     about = machine(Workload(1, 1, options.threads), [Contender("torch", load(MODELS[0], device="cpu").config)])
-    write_rows(options.out, about, options.rounds, "rows", rows, "least")
+    write_rows(options.out, about, options.rounds, "rows", rows, "minimum")
 
 
 if __name__ == "__main__":

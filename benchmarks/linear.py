@@ -121,7 +121,7 @@ def main() -> None:
             say(f"{contender}, {size['steps']} steps in batches of {size['batch']}: {seconds:.3g} s")
             rows.append({"series": name, "contender": contender, **STACK, **size, "seconds": seconds})
     setting = machine(Workload(TASK["steps"], TASK["batch"], 1), [])
-    write_rows(options.out, setting, options.rounds, "rows", rows, "least")
+    write_rows(options.out, setting, options.rounds, "rows", rows, "minimum")
 
 
 if __name__ == "__main__":

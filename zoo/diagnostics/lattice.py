@@ -90,9 +90,9 @@ def summarise(arrays: Mapping[str, Array]) -> tuple[str, ...]:
         ratio, depth = (float(arrays[name].at(loss=loss).values) for name in ("ratio", "depth"))
         same_step = f" and {_times(depth)} at step {steps}" if layers > 1 else ""
         lines.append(
-            f"With the loss {text}, compared with layer {layers} at step {steps}, the gradient at layer 1 is "
-            f"{_times(ratio)} at step 1{same_step}. From one network to the next it varies by at most "
-            f"{100 * arrays['spread'].at(loss=loss).values.max():.0f} % of its mean (standard deviation)."
+            f"Loss {text}: relative to layer {layers} at step {steps}, the gradient norm at layer 1 is {_times(ratio)} at step "
+            f"1{same_step}. At every layer and step, the standard deviation over the networks is at most "
+            f"{100 * arrays['spread'].at(loss=loss).values.max():.0f} % of the mean."
         )
     return tuple(lines)
 

@@ -67,7 +67,7 @@ def linear_tables(data: dict[str, Any]) -> str:
     seconds = {row["contender"]: row["seconds"] for row in task}
     ours = [name for name in seconds if name.startswith("rnnzoo")]
     size = "{layers} x {units}".format(**task[0])
-    header = (size, "training step", *(f"beside {name}" for name in ours))
+    header = (size, "training step", *(f"relative to {name}" for name in ours))
     rows = [(n, f"{significant(s)} s", *(f"{s / seconds[name]:.1f}" for name in ours)) for n, s in seconds.items()]
     by_length = {(row["contender"], row["steps"]): row["seconds"] for row in data["rows"] if row["series"] == "length"}
     lengths = sorted({steps for _, steps in by_length})
