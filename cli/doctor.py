@@ -137,10 +137,10 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 
 def _compiled(torch: Any) -> Finding:
-    """Return which compiled scans (C++ loops over time steps) were built, each for other CPUs, and which one is used."""
+    """Return for which CPUs the fused and linear scans in C++ (loops over time steps) were built, and which build is used."""
     from zoo.networks.kernels import interface
 
-    what, reinstall = "CPU scans", _reinstall_command()
+    what, reinstall = "C++ scans", _reinstall_command()
     built, processor = interface.libraries(), torch.backends.cpu.get_cpu_capability()
     if not built:
         problem = "not built: when rnnzoo was installed, there was no C++ compiler, or it was too old"
@@ -164,7 +164,7 @@ def _compiled(torch: Any) -> Finding:
 
 
 def _reinstall_command() -> str:
-    """Return the command that builds the compiled scans again."""
+    """Return the command that builds the C++ scans again."""
     installed = _distribution()
     origin = json.loads((installed and installed.read_text("direct_url.json")) or "{}")
     editable = origin.get("dir_info", {}).get("editable")

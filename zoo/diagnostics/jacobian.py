@@ -23,7 +23,7 @@ from ..networks.layer import Direction
 from ..networks.recurrent import RecurrentNetwork
 from ..registry.schema import Config
 from .base import Array, Axis, Result
-from .ensemble import Node, Weights, draw, start_values
+from .ensemble import Node, Weights, draw, initial_values
 from .subject import Inputs, Lengths, describe, layer_inputs, requires_recurrent, unroll, without_task
 
 GAMMA = {"tanh": 1.0, "ReLU": 1.0, "sigmoid": 0.25}
@@ -46,7 +46,7 @@ def jacobian(config: Config, *, seed: int = 0) -> Result:
     for node, weights in zip(ensemble.nodes, ensemble.weights, strict=True):
         zeros, only_run = tuple(s[0] for s in ensemble.zero_state(node)), {name: w[0] for name, w in weights.items()}
         layers.append(_singular_values(node, only_run, torch.zeros_like(ensemble.x[0, :1]), zeros))
-    setting = {"of": describe(config), "at": "x = h = 0", "weights": start_values(config), "seed": seed}
+    setting = {"of": describe(config), "at": "x = h = 0", "weights": initial_values(config), "seed": seed}
     return _result(setting, layers)
 
 

@@ -27,7 +27,7 @@ AUTOCAST = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class ConvolutionalHead(nn.Module):
-    """Maps an image of states to a vector: convolutions with rectifiers, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
+    """Maps an image of states to a vector: convolutions with ReLU, "a shallow CNN" (Turkoglu et al. 2019, C.3), then
     the mean over the image. Without a specification it takes the mean only."""
 
     convolutions: Sequence[nn.Conv2d]
