@@ -1,4 +1,4 @@
-"""No verb, but the arguments and options that several verbs share, and the completion of model names."""
+"""No command, but the arguments and options that several commands share, and the completion of model names."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so that these verbs start fast."""
+"""`rnnzoo list`, `show` and `compare`: look up models. Slow imports stand inside functions, so these commands start fast."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""No verb, but the text and the JSON data of `rnnzoo show` for a registered model, a folder, or a repository on the Hub."""
+"""No command, but the text and the JSON data of `rnnzoo show` for a registered model, a folder, or a repository on the Hub."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -249,9 +249,9 @@ def _train_one(
 
 
 def _say_if_slow(device: str | None) -> None:
-    """Print a message if `device` is a CPU and no compiled scan was built. Raises RequestError for an unknown device."""
+    """Print a message if `device` is a CPU and no C++ scan was built. Raises RequestError for an unknown device."""
     from zoo.networks.base import resolve_device
     from zoo.networks.kernels import interface
 
     if resolve_device(device).type == "cpu" and interface.library() is None:
-        say("The compiled C++ scan is missing, so a CPU is many times slower. `rnnzoo doctor` says how to build it.")
+        say("The C++ scans are missing, so a CPU is several times slower. `rnnzoo doctor` says how to build it.")

@@ -107,7 +107,7 @@ def test_a_lost_run_beside_measured_ones_is_recorded_by_their_release(small_zoo,
             (folder / "model.safetensors").unlink()
         results.write(folder, found)
     code, _, err = run("release", str(tmp_path / "seed-0"), "--results")
-    assert (code, "runs of other seeds beside it were measured. Release the folder of one of them" in err) == (1, True)
+    assert (code, "runs of other seeds next to it were measured. Release the folder of one of them" in err) == (1, True)
     assert run("release", str(tmp_path / "seed-1"), "--results")[0] == 0
     assert results.for_model(NAME).diverged_seeds == (0,)
     card = cards.render(registry.find(NAME))
@@ -198,7 +198,7 @@ def test_a_release_needs_a_writable_zoo_and_weights_that_a_run_trained(small_zoo
     (folder / "kept").rename(folder / results.FILE)
     flip(folder / "model.safetensors")
     code, _, err = run("release", str(folder))
-    assert (code, "results.json describes other weights" in err) == (1, True)
+    assert (code, "results.json does not describe the weights" in err) == (1, True)
     (folder / "model.safetensors").unlink()
     code, _, err = run("release", str(folder), "--results")
     assert (code, "no model.safetensors" in err) == (1, True)

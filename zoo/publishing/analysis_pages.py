@@ -189,7 +189,7 @@ FIGURES: tuple[Figure, ...] = (
         "lru", "powers", "Sections 3.3 and 3.4: what is left of an error after up to 784 steps", "lru-eigenvalues",
         "A linear recurrence h_t = a_t h_(t-1) + b_t multiplies an error by a_t alone, elementwise: no matrix mixes the "
         "numbers and no slope of a tanh shrinks them, so its eigenvalues say all there is to say about length. The picture "
-        "has layers of 128 units at their start, where the LRU's ring is from 0.9 to 0.999 or, \"near 1\", from 0.995 to "
+        "has layers of 128 units at initialisation, where the LRU's ring is from 0.9 to 0.999 or, \"near 1\", from 0.995 to "
         "0.99995, and the trained networks of pixel-by-pixel MNIST, one line per layer. Gated cells, whose a depends on the "
         "input, are shown at x = 0. A minGRU without gate biases would forget at once, at a = 0.5; its trained network "
         "started with biases for lengths of up to 784 steps.", "curves",
@@ -202,7 +202,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(
         "lru", "lattice", "Depth and length: mean gradient magnitude of 8 layers and 50 steps", "lru-lattice",
-        "8 layers of 32 units, untrained, with each cell's usual start, random input, and no residual connections. Being linear "
+        "8 layers of 32 units, untrained, with each cell's usual initial values, random input, and no residual connections. Being linear "
         "is not enough: a minGRU starts with a = 0.5 and forgets fastest of all. With a near 1, as the LRU and the RG-LRU "
         "start, the error of the last output reaches the first step. The RG-LRU pays with depth: each layer lets only "
         "sqrt(1 - a^2) of the present input in, so that the last steps hardly reach the lower layers, which a block's "
@@ -213,7 +213,7 @@ FIGURES: tuple[Figure, ...] = (
         "32 test images of 784 steps (Hu et al. 2018, eq. 1 and 3). h_t - h_T shows how far a state is from the last one: where "
         "its variance falls from the first step to the last, the network has gathered what it reads all along; where it falls "
         "in the last steps only, what it read before is no longer in the state. The plain RNN was trained, but its weights are "
-        "not published, so it is shown at its start.", "curves", (),
+        "not published, so it is shown at initialisation.", "curves", (),
         parts=("rnn-1x128, untrained", "lstm-1x128-smnist", "blocklru-1x196-smnist"), arrays=("variance",),
     ),
     Figure(

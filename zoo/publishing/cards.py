@@ -218,7 +218,7 @@ def _architecture(entry: Entry, count: Counts) -> list[tuple[str, str]]:
         ("layer norm", "yes" if spec.layer_norm else ""),
         ("block", spec.block.text if spec.block else ""),
         ("parameters", f"{count.parameters:,}"),
-        ("multiply-adds", f"{count.multiply_adds:,} {'an example' if task.readout == 'none' else 'a sequence'}"),
+        ("multiply-adds", f"{count.multiply_adds:,} per {'example' if task.readout == 'none' else 'sequence'}"),
         ("initialisation", spec.init.text(spec.cell)),
     ]
     return [(key, value) for key, value in rows if value]
@@ -229,7 +229,7 @@ def _embedding_text(spec: Embedding | None) -> str:
         return ""
     start = f"from {spec.pretrained}" if spec.pretrained else "initialised at random"
     kind = "trained" if spec.trainable else "frozen, not counted as parameters"
-    return f"{spec.size} values a token, {start}, {kind}"
+    return f"{spec.size} values per token, {start}, {kind}"
 
 
 def _figures(entry: Entry, recorded: Results) -> str:

@@ -88,7 +88,7 @@ def linear_tables(data: dict[str, Any]) -> str:
 
 
 def stream_table(data: dict[str, Any]) -> str:
-    """Return the table of `data`, the content of benchmarks/streams.json: microseconds a step, by pass (rows) and network."""
+    """Return the table of `data`, the content of benchmarks/streams.json: microseconds per step, by pass (rows) and network."""
     networks = list(dict.fromkeys(row["network"] for row in data["rows"]))
     seconds = {(row["pass"], row["network"]): row["seconds"] for row in data["rows"]}
     ours = "`"  # the names of our passes are code

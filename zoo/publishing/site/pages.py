@@ -138,7 +138,7 @@ def _models(site: Site, models: Sequence[ModelFacts], live: "Mapping[str, LiveMo
     site.page(
         "index.html", "index.html", models=models, cells=cells, tasks=dict(sorted(tasks.items())), sizes=facts.SIZES, live=live,
         headline=headline, presets=facts.presets(models), by_size=points("parameters", lambda m: float(m.count.parameters)),
-        by_step=points("microseconds a step", lambda m: m.step_us), colours=colours,
+        by_step=points("microseconds per step", lambda m: m.step_us), colours=colours,
         trained=sum(m.entry.weights is not None for m in models), measured=sum(m.measured is not None for m in models),
         cell_count=len(CELLS), paper_count=len(comparison.documents()),
     )  # fmt: skip
@@ -237,7 +237,7 @@ def _step_charts(program: str, title: str) -> Iterator[tuple[str, Markup, Markup
             bars.append((name, seconds, f"{text} µs", facts.colour(network), is_reference))
             cells.append((name, text))
         chart = charts.bars(bars, max(bar[1] for bar in bars), summary=f"{title}, {network}")
-        table = charts.table(("pass", "µs a step"), cells)
+        table = charts.table(("pass", "µs per step"), cells)
         yield f"{title}: {network}", chart, table + _note(speed.provenance(program, data))
 
 

@@ -1,4 +1,4 @@
-"""Pages of papers: every table beside our figures, charts of accuracy against depth, and the papers' claims."""
+"""Pages of papers: every table next to our figures, charts of accuracy against depth, and the papers' claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
